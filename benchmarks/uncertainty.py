@@ -36,8 +36,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from harness import ROOT, log, make_parser, parse_parts, table, write_block
 from pesn import Forecaster, ProbabilisticESN
 from pesn._support.types import CovarianceChoice
-from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.design.candidates import KINDS, MAPS
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.drive import State, run
 from pesn.statespace import rollout

@@ -22,7 +22,7 @@ TESTS = (
     "tests/cli",
     "tests/series",
     "tests/paper/report",
-    "tests/paper/runner",
+    "tests/paper/test_runner.py",
     "tests/forecasting/test_alignment.py",
     "tests/forecasting/test_dataset.py",
     "tests/forecasting/test_forecaster_index.py",

@@ -58,6 +58,8 @@ def test_on_axes_of_one_s_own():
 
     own = Figure().subplots(1, 2)
     assert plotting.plot_run(runs_of(1, 1), axes=own) == list(own)
+    one = plotting.new_axes()
+    assert plotting.plot_run(runs_of(1, 0), axes=one) == [one]
     assert len(own[0].lines) == len(own[1].lines) == 1
     with pytest.raises(ValueError, match="axes must be 3, one for each column, got 2"):
         plotting.plot_run(runs_of(2, 1), axes=own)
@@ -77,6 +79,8 @@ def test_pictures_leave_pyplot_alone():
     code = (
         "import sys, pesn.plotting as p; assert 'matplotlib' not in sys.modules\n"
         "from pesn.systems import get; p.plot_run(get('cart-pole')(steps=3, rng=0))\n"
+        "from pesn.forecasting.forecast import Forecast\n"
+        "Forecast([[0.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], {'all': [[1.0], [1.0]]}).plot()\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -109,13 +113,6 @@ def test_names_are_no_formulas(tmp_path):
     axes = plotting.plot_run(Trajectories(np.zeros((3, 1)), np.zeros((3, 0)), 1.0, ("$\\frac",), (3,), ("$",)))
     plotting.save(axes, tmp_path / "a.png")
     assert axes[0].get_ylabel() == "$\\frac ($)"
-
-
-def test_one_axis_of_one_s_own():
-    from matplotlib.figure import Figure
-
-    own = Figure().subplots()
-    assert plotting.plot_run(runs_of(1, 0), axes=own) == [own]
 
 
 def test_a_field_is_an_image_of_columns_over_time():

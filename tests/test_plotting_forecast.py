@@ -1,8 +1,5 @@
 """Claim: the picture of a forecast shows its numbers, in the right places on the time axis, and touches nothing else."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -180,12 +177,3 @@ def test_names_of_any_kind_fit():
     boxes = [ax.yaxis.label.get_window_extent(canvas.get_renderer()) for ax in axes]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert axes[0].get_ylabel().count("\n") == 1
-
-
-def test_pictures_leave_pyplot_alone():
-    code = (
-        "import sys; from pesn.forecasting.forecast import Forecast\n"
-        "Forecast([[0.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], {'all': [[1.0], [1.0]]}).plot()\n"
-        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,6 +7,7 @@ import pesn
 from pesn.evaluation.backtest import Normal
 from pesn.forecasting.rollout import Rollout
 from pesn.gaussian import Gaussian
+from pesn.series.result import NORMAL, SeriesForecast
 
 RNG = np.random.default_rng(0)
 
@@ -33,6 +34,9 @@ RESULTS = {
     "propagate": pesn.propagate([pesn.Dense(np.eye(2), np.zeros(2), "tanh")], Gaussian([0.3, -0.2], var=[0.5, 0.1])),
     "Forecast": forecast(),
     "Rollout": rollout(),
+    "SeriesForecast": SeriesForecast(
+        RNG.normal(size=(3, 2)), np.exp(RNG.normal(size=(3, 2))), np.array([50.0, NORMAL]), names=("a", "b")
+    ),
 }
 
 
@@ -50,7 +54,9 @@ def test_moments_quantiles_and_intervals_agree(result):
     assert (lower < result.median).all()
     assert (result.median < upper).all()
     assert result.quantile([0.1, 0.2, 0.3]).shape == (3, *shape)
-    for wrong in (0.0, 1.5, "half", None):
+    with pytest.raises(ValueError, match="q must be"):
+        result.quantile(1.5)
+    for wrong in (0.0, "half", None):
         with pytest.raises((ValueError, TypeError)):
             result.quantile(wrong)
         with pytest.raises((ValueError, TypeError)):

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,9 @@ from pesn.forecasting.alignment import column_position
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from pesn.forecasting.design import Design
@@ -66,31 +68,17 @@ def plot_run(
     if rows is not None:
         whole_number("rows", rows, 1)
     chosen = trajectories[run]
-    panels = len(chosen.names)
-    time = "t (s)" if any(chosen.units) else "t"
-    if axes is None:
-        axes, labelled = _grid(panels)
-    else:
-        labelled = axes = list(np.ravel(np.asarray(axes, object)))
-        if len(axes) != panels:
-            raise ValueError(f"axes must be {panels}, one for each column, got {len(axes)}")
-    shown = chosen.lengths[0] if rows is None else min(int(rows), chosen.lengths[0])
-    t = np.arange(shown) * chosen.dt
-    n_states = chosen.states.shape[1]
-    dot = "o" if shown == 1 else ""  # of one point there is no line
+    axes, labelled = _panels(axes, len(chosen.names))
+    columns, n_states = np.hstack([chosen.states, chosen.inputs])[:rows].T, chosen.states.shape[1]
+    t = np.arange(columns.shape[1]) * chosen.dt
+    dot = "o" if len(t) == 1 else ""  # of one point there is no line
     for i, (ax, name, unit) in enumerate(zip(axes, chosen.names, chosen.units, strict=True)):
-        if i < n_states:
-            ax.plot(t, chosen.states[:shown, i], color=COLOURS[0], linewidth=1.0, marker=dot)
-        else:
-            ax.plot(t, chosen.inputs[:shown, i - n_states], color=COLOURS[1], linewidth=1.0, marker=dot, drawstyle="steps-post")
+        color, style = (COLOURS[0], "default") if i < n_states else (COLOURS[1], "steps-post")
+        ax.plot(t, columns[i], color=color, drawstyle=style, linewidth=1.0, marker=dot)
         label = f"{name} ({unit})" if unit else name
-        if len(label) > _LONG:
-            label = label.replace(" (", "\n(")
-        ax.set_ylabel(label, fontsize="medium" if len(label) <= _LONG else "small", parse_math=False)
-        ax.margins(x=0.01)
-        ax.spines[["top", "right"]].set_visible(False)
+        _label(ax, label if len(label) <= _LONG else label.replace(" (", "\n("))
     for ax in labelled:
-        ax.set_xlabel(time)
+        ax.set_xlabel("t (s)" if any(chosen.units) else "t")
     return axes
 
 
@@ -158,8 +146,6 @@ class Forecastlike(Protocol):
     def interval(self, level: float) -> tuple[Array, Array]:
         """(lower, upper), each (horizon, d)."""
 
-    def __len__(self) -> int: ...
-
 
 def plot_forecast(
     forecast: Forecastlike,
@@ -199,71 +185,92 @@ def plot_forecast(
     >>> len(ax.collections), ax.get_ylabel()
     (3, 'y0')
     """
-    from matplotlib.ticker import MaxNLocator
-
     chosen = _positions(forecast.names, columns)
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
-    check_real("truth", truth)
-    observed = None if truth is None else np.asarray(truth, np.float64)
-    if observed is not None and observed.ndim == 1 and forecast.mean.shape[1] == 1:
-        observed = observed[:, None]
-    if observed is not None and observed.shape != forecast.mean.shape:
-        raise ValueError(f"truth must have the shape {forecast.mean.shape} of the forecast, got {observed.shape}")
+    observed = _observed(truth, forecast.mean.shape)
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
-    before, ahead, dates, time = _times(forecast, len(history))
+    time = _times(forecast, len(history))
     own = axes is None
-    if axes is None:
-        axes, labelled = _grid(len(chosen))
-        figure: Any = axes[0].figure
-        figure.set_figheight(max(figure.get_figheight(), 3.0))  # a single panel would be flat
-    else:
-        labelled = axes = list(np.ravel(np.asarray(axes, object)))
-        if len(axes) != len(chosen):
-            raise ValueError(f"axes must be {len(chosen)}, one for each column, got {len(axes)}")
-    entries: list[Any] = []
+    axes, labelled = _panels(axes, len(chosen))
+    entries: list[Artist] = []
     for ax, i in zip(axes, chosen, strict=True):
-        entries = []
-        if len(before):
-            ax.axvline(before[-1], color="0.85", linewidth=0.8, zorder=0.5)
-            entries += _line(ax, before, history[:, i], color="0.25", linewidth=1.0, label="observed")
-        if observed is not None:
-            style = {"linestyle": "none", "marker": "o", "markersize": 2.5} if len(ahead) <= _DOTS else {"linewidth": 0.9}
-            entries += _line(ax, ahead, observed[:, i], color="black", zorder=3.0, label="truth", **style)
-        # Bands and mean set out from the last row, which is known; a single step without one is a bar.
-        x, first = ahead, np.empty(0)
-        if len(before) and np.isfinite(history[-1, i]):
-            x, first = np.append(before[-1], ahead), history[-1:, i]
-        lone = len(x) == 1
-        spread = np.append(x - 0.2, x + 0.2) if lone else x
-        mean = np.append(first, forecast.mean[:, i])
-        entries += ax.plot(x, mean, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="mean", zorder=2.5)
-        shaded = []
-        for rank, (value, lower, upper) in enumerate(bands):
-            low, high = (np.append(first, edge[:, i]).repeat(2 if lone else 1) for edge in (lower, upper))
-            shade = _tint(COLOURS[0], 0.2 + 0.35 * rank / max(len(bands) - 1, 1))
-            shaded.append(ax.fill_between(spread, low, high, color=shade, linewidth=0.0, label=f"{100.0 * value:g} %"))
-        entries += shaded[::-1]
-        if lone:
-            ax.update_datalim([(x[0] - 1.0, mean[0]), (x[0] + 1.0, mean[0])])
+        entries = _draw_observed(ax, time, history[:, i], None if observed is None else observed[:, i])
+        column = [(value, lower[:, i], upper[:, i]) for value, lower, upper in bands]
+        entries += _draw_forecast(ax, time, history[-1:, i], forecast.mean[:, i], column)
         name = forecast.names[i]
         if len(name) > _LONG:  # on two lines, broken behind an underscore if need be
             name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
-        ax.set_ylabel(name, fontsize="medium" if len(name) <= _LONG else "small", parse_math=False)
-        ax.margins(x=0.01)
-        ax.spines[["top", "right"]].set_visible(False)
-        if dates:
-            _date_axis(ax)
-        elif time == _STEPS:
-            ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+        _label(ax, name)
+        _set_ticks(ax, time)
     for ax in labelled:
-        ax.set_xlabel(time, parse_math=False)
+        ax.set_xlabel(time.name, parse_math=False)
         ax.xaxis.get_offset_text().set_visible(True)
     if own:
-        axes[0].figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 6), frameon=False)
-    elif axes:
+        figure: Any = axes[0].figure
+        figure.set_figheight(max(figure.get_figheight(), 3.0))  # a single panel would be flat
+        figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 6), frameon=False)
+    else:
         axes[0].legend(handles=entries, frameon=False, fontsize="small")
     return axes
+
+
+class _Times(NamedTuple):
+    """Where observed rows and those of the forecast stand on the time axis, whether it is one of dates, and its name."""
+
+    before: AnyArray
+    ahead: AnyArray
+    dates: bool
+    name: str
+
+
+def _observed(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+    """What was observed, checked, in the forecast's shape."""
+    if truth is None:
+        return None
+    check_real("truth", truth)
+    observed = np.asarray(truth, np.float64)
+    if observed.ndim == 1 and shape[1] == 1:
+        observed = observed[:, None]
+    if observed.shape != shape:
+        raise ValueError(f"truth must have the shape {shape} of the forecast, got {observed.shape}")
+    return observed
+
+
+def _draw_observed(ax: Axes, time: _Times, history: Array, truth: Array | None) -> list[Artist]:
+    """Draw the rows before the forecast, and what came; return what the legend shows of them."""
+    entries: list[Artist] = []
+    if len(time.before):
+        ax.axvline(time.before[-1], color="0.85", linewidth=0.8, zorder=0.5)
+        entries += _line(ax, time.before, history, color="0.25", linewidth=1.0, label="observed")
+    if truth is not None:
+        few = {"linestyle": "none", "marker": "o", "markersize": 2.5}
+        style = few if len(time.ahead) <= _DOTS else {"linewidth": 0.9}
+        entries += _line(ax, time.ahead, truth, color="black", zorder=3.0, label="truth", **style)
+    return entries
+
+
+def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequence[tuple[float, Array, Array]]) -> list[Artist]:
+    """Draw the mean and the bands (level, lower, upper), widest first; return what the legend shows of them.
+
+    They set out from the last row, where that is known; a single step without one is a bar.
+    """
+    known = last[np.isfinite(last)]
+    x = np.append(time.before[-1:], time.ahead) if len(known) else time.ahead
+    lone = len(x) == 1
+    middle = np.append(known, mean)
+    entries: list[Artist] = [
+        *ax.plot(x, middle, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="mean", zorder=2.5)
+    ]
+    spread = np.append(x - 0.2, x + 0.2) if lone else x
+    shaded: list[Artist] = []
+    for rank, (value, *edges) in enumerate(bands):
+        low, high = (np.append(known, edge).repeat(2 if lone else 1) for edge in edges)
+        shade = _tint(COLOURS[0], 0.2 + 0.35 * rank / max(len(bands) - 1, 1))
+        shaded.append(ax.fill_between(spread, low, high, color=shade, linewidth=0.0, label=f"{100.0 * value:g} %"))
+    if lone:
+        ax.update_datalim([(x[0] - 1.0, middle[0]), (x[0] + 1.0, middle[0])])
+    return entries + shaded[::-1]
 
 
 def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] | None) -> list[int]:
@@ -277,22 +284,30 @@ def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] 
     return chosen
 
 
-def _times(forecast: Forecastlike, rows: int) -> tuple[AnyArray, AnyArray, bool, str]:
-    """Where ``rows`` observed rows and those of the forecast stand on the time axis, whether it is one of dates, its name."""
+def _times(forecast: Forecastlike, rows: int) -> _Times:
+    """The time axis of a forecast after ``rows`` observed rows: numbers, dates, or steps from the last observed row."""
     import pandas as pd
 
-    steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast) + 1.0), False, _STEPS
     labels = pd.Index(forecast.index)
-    if isinstance(forecast.index, pd.Index) and labels.dtype.kind in "iuf":
-        return _numbers(labels, rows) or steps
+    found: _Times | None = None
     if isinstance(labels, pd.PeriodIndex):
         labels = labels.to_timestamp()
-    if labels.inferred_type not in ("datetime64", "datetime", "date"):
-        return steps
-    labels = pd.DatetimeIndex(labels).tz_localize(None)
+    if isinstance(forecast.index, pd.Index) and labels.dtype.kind in "iuf":
+        found = _number_times(labels, rows)
+    elif labels.inferred_type in ("datetime64", "datetime", "date"):
+        found = _date_times(pd.DatetimeIndex(labels).tz_localize(None), rows)
+    return found or _Times(np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast.mean) + 1.0), False, _STEPS)
+
+
+def _date_times(labels: pd.DatetimeIndex, rows: int) -> _Times | None:
+    """On an axis of dates; None where they do not increase, or no date of an observed row is known.
+
+    Observed rows carry no dates: they are set back by the rule of those to come, such as month ends, or by their first gap.
+    """
+    import pandas as pd
+
     if labels.hasnans or not labels.is_monotonic_increasing:
-        return steps
-    # Observed rows carry no dates: they are set back by the rule of those to come, such as month ends, or by their first gap.
+        return None
     ahead = labels.to_numpy()
     rule = labels.freq or pd.DatetimeIndex(labels, freq="infer").freq
     if not rows:
@@ -302,18 +317,18 @@ def _times(forecast: Forecastlike, rows: int) -> tuple[AnyArray, AnyArray, bool,
     elif len(labels) > 1:
         before = ahead[0] - (ahead[1] - ahead[0]) * np.arange(rows, 0, -1)
     else:
-        return steps
+        return None
     number: Any = import_module("matplotlib.dates").date2num
-    return number(before), number(ahead), True, ""
+    return _Times(number(before), number(ahead), True, "")
 
 
-def _numbers(labels: pd.Index, rows: int) -> tuple[AnyArray, AnyArray, bool, str] | None:
+def _number_times(labels: pd.Index, rows: int) -> _Times | None:
     """On an axis of evenly spaced numbers; None where they are not."""
     ahead = labels.to_numpy(dtype=np.float64)
     step = float(getattr(labels, "step", ahead[1] - ahead[0] if len(ahead) > 1 else 0.0))
     if not step > 0.0 or not np.all(np.abs(np.diff(ahead) - step) <= 1e-6 * step):
         return None
-    return ahead[0] - step * np.arange(rows, 0.0, -1.0), ahead, False, "" if labels.name is None else str(labels.name)
+    return _Times(ahead[0] - step * np.arange(rows, 0.0, -1.0), ahead, False, "" if labels.name is None else str(labels.name))
 
 
 def _line(ax: Axes, x: AnyArray, y: AnyArray, **style: Any) -> list[Line2D]:
@@ -332,12 +347,25 @@ def _tint(colour: str, strength: float) -> tuple[float, ...]:
     return tuple(1.0 - strength * (1.0 - part) for part in to_rgb(colour))
 
 
-def _date_axis(ax: Axes) -> None:
-    dates: Any = import_module("matplotlib.dates")  # its classes have no types
-    ax.xaxis_date()
-    locator = dates.AutoDateLocator(minticks=3, maxticks=7)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+def _set_ticks(ax: Axes, time: _Times) -> None:
+    """Dates, or whole steps, along the time axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    if time.dates:
+        dates: Any = import_module("matplotlib.dates")  # its classes have no types
+        ax.xaxis_date()
+        locator = dates.AutoDateLocator(minticks=3, maxticks=7)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    elif time.name == _STEPS:
+        ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def _label(ax: Axes, label: str) -> None:
+    """The name of a panel, as it is written, and no frame."""
+    ax.set_ylabel(label, fontsize="medium" if len(label) <= _LONG else "small", parse_math=False)
+    ax.margins(x=0.01)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def save(axes: Axes | Sequence[Axes], path: str | os.PathLike[str]) -> None:
@@ -356,16 +384,22 @@ def save(axes: Axes | Sequence[Axes], path: str | os.PathLike[str]) -> None:
         np.ravel(np.asarray(axes, object))[0].figure.canvas.print_figure(part, dpi=150)
 
 
-def _grid(panels: int) -> tuple[list[Axes], list[Axes]]:
-    """Panels on one time axis, up to six in a column, filled downwards; and those at the foot of their columns."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes], list[Axes]]:
+    """The axes given, or those of a new figure on one time axis; and those whose time is labelled.
+
+    New ones stand up to six in a column, filled downwards; labelled are those at the foot of their columns.
+    """
+    if axes is not None:
+        axes = list(np.ravel(np.asarray(axes, object)))
+        if len(axes) != panels:
+            raise ValueError(f"axes must be {panels}, one for each column, got {len(axes)}")
+        return axes, axes
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     across = math.ceil(panels / 6)
     down = math.ceil(panels / across)
-    figure = Figure(figsize=(max(3.8 * across, 7.0), 1.3 * down + 0.8), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.05))
-    FigureCanvasAgg(figure)
+    figure = _new_figure(max(3.8 * across, 7.0), 1.3 * down + 0.8)
+    figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.05))
     every = list(figure.subplots(down, across, sharex=True, squeeze=False).T.ravel())
     for spare in every[panels:]:
         spare.remove()
@@ -378,25 +412,31 @@ def _grid(panels: int) -> tuple[list[Axes], list[Axes]]:
     return axes, feet
 
 
+def _new_figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def new_axes(width: float = 6.0, height: float = 3.2) -> Axes:
     """Axes of a figure of their own, ``ax.figure``.
 
     Parameters
     ----------
-    width, height
-        Of the figure, in inches.
+    width : float, default=6.0
+        Width of the figure in inches.
+    height : float, default=3.2
+        Height of the figure in inches.
 
     Returns
     -------
     Axes
         Empty.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.subplots()
+    return _new_figure(width, height).subplots()
 
 
 def plot_design(design: Design, ax: Axes | None = None) -> Axes:

@@ -23,7 +23,7 @@ from sktime.forecasting import model_evaluation, model_selection
 from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from pesn.adapters.sktime import PESNForecaster
-from pesn.adapters.sktime.distribution import SeriesDistribution, of_margins
+from pesn.adapters.sktime.distribution import SeriesDistribution, make_distribution
 
 pytestmark = [
     # of a pd.concat in sktime's update_predict
@@ -63,14 +63,15 @@ def test_checks_of_sktime(forecaster, check):
     ids=["days", "durations"],
 )
 def test_missing_rows_are_gaps(index):
-    y = sales(60).to_numpy()
-    kept = np.delete(np.arange(60), [7, 8, 31])
+    y, gone = sales(60).to_numpy(), [7, 8, 31]
+    kept = np.delete(np.arange(60), gone)
     gaps = y.copy()
-    gaps[[7, 8, 31]] = np.nan
-    found = PESNForecaster(horizon=4, season=None).fit(pd.Series(y[kept], index=index[kept])).predict(fh=[1, 2, 4])
+    gaps[gone] = np.nan
     expected = SeriesForecaster(horizon=4, season=None).fit(gaps).forecast(4).mean[[0, 1, 3], 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    pd.testing.assert_index_equal(found.index, index[[60, 61, 63]], check_names=False)
+    for rows in (pd.Series(y[kept], index=index[kept]), pd.Series(gaps, index=index[:60])):
+        found = PESNForecaster(horizon=4, season=None).fit(rows).predict(fh=[1, 2, 4])
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        pd.testing.assert_index_equal(found.index, index[[60, 61, 63]], check_names=False)
 
 
 @pytest.mark.parametrize("index", ["period", "dates", "range", "offset", "numbers"])
@@ -90,17 +91,18 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
     intervals = forecaster.predict_interval(coverage=[0.8, 0.95])
     for level in (0.8, 0.95):
         np.testing.assert_array_equal(intervals["sales", level].to_numpy().T, [end[fh - 1, 0] for end in plain.interval(level)])
-    np.testing.assert_allclose(forecaster.predict_var()["sales"], plain.std[fh - 1, 0] ** 2, rtol=1e-14)
+    np.testing.assert_allclose(forecaster.predict_var()["sales"], plain.var[fh - 1, 0], rtol=1e-14)
     assert "weighed over 5 steps" in forecaster.forecaster_.summary()
     if spacing == 2:
         with pytest.raises(ValueError, match=r"fh must be multiples of 2, as rows are numbered in steps of it, got \[1\]"):
             forecaster.predict(fh=1)
 
 
-def test_the_horizon_that_is_given_goes_before_fh():
-    assert PESNForecaster(horizon=7).fit(sales(), fh=[1, 2]).forecaster_.fitted_.horizon == 7
-    assert PESNForecaster(season=12).fit(sales()).forecaster_.fitted_.horizon == 12  # none given: a season
-    assert PESNForecaster(season=12).fit(sales(), fh=[-2, 0]).forecaster_.fitted_.horizon == 12
+@pytest.mark.parametrize(
+    ("parameters", "fh", "horizon"), [({"horizon": 7}, [1, 2], 7), ({"season": 12}, None, 12), ({"season": 12}, [-2, 0], 12)]
+)
+def test_the_horizon_that_is_given_goes_before_fh(parameters, fh, horizon):
+    assert PESNForecaster(**parameters).fit(sales(), fh=fh).forecaster_.fitted_.horizon == horizon  # none given: a season
 
 
 def test_rows_of_the_past_are_forecast_from_those_before_them():
@@ -111,7 +113,7 @@ def test_rows_of_the_past_are_forecast_from_those_before_them():
     for row in (1, 20, 58, 59):
         short = PESNForecaster(season=12, horizon=3).fit(y)
         short._set_cutoff(y.index[row - 1 : row])
-        short.update(y[:row], update_params=False)  # what was learnt, on the rows before
+        short.update(y[:row], update_params=False)  # what was learned, on the rows before
         assert found.iloc[row] == short.predict(fh=1).iloc[0]
     np.testing.assert_array_equal(found.iloc[60:], forecaster.predict(fh=[1, 2]))
     inside = forecaster.predict_interval(fh=np.arange(-47, 1), coverage=0.8)["sales", 0.8]
@@ -119,14 +121,6 @@ def test_rows_of_the_past_are_forecast_from_those_before_them():
     assert np.isnan(forecaster.predict_proba(fh=[-59, 1]).quantile([0.5]).iloc[0, 0])
     with pytest.raises(ValueError, match="fh must not go back beyond the first of 60 rows, got -60"):
         forecaster.predict(fh=-60)
-
-
-def test_gaps_in_rows_and_in_labels():
-    y = sales(index="dates")
-    y.iloc[[5, 30]] = np.nan
-    plain = PESNForecaster(season=12).fit(y, fh=FH).predict()
-    gone = PESNForecaster(season=12).fit(y.drop(y.index[[5, 30]]).asfreq("MS"), fh=FH).predict()
-    np.testing.assert_array_equal(plain, gone)
 
 
 def test_several_columns_and_series_are_each_their_own():
@@ -142,51 +136,42 @@ def test_several_columns_and_series_are_each_their_own():
     np.testing.assert_array_equal(stacked.loc["north", "y"], forecaster.predict()["north"])
 
 
-# ---------------------------------------------------------------- known inputs
+# ---------------------------------------------------------------- known inputs and new rows
 
 
-def promoted(n=60):
-    y = sales(n)
-    X = pd.DataFrame({"price": np.cos(np.arange(n)), 1: (np.arange(n) % 7 == 0).astype(float)}, index=y.index)
+@pytest.fixture(scope="module")
+def promoted():
+    y = sales()
+    X = pd.DataFrame({"price": np.cos(np.arange(60)), 1: (np.arange(60) % 7 == 0).astype(float)}, index=y.index)
     return y + 20.0 * X[1], X
 
 
-def test_inputs_are_those_of_each_row():
-    y, X = promoted()
-    plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5, X[48:53])
+def test_inputs_are_those_of_each_row(promoted):
+    y, X = promoted
+    plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48])
     forecaster = PESNForecaster().fit(y[:48], X=X, fh=[1, 2, 3, 4, 5])  # of rows to come they are not looked at
     found = forecaster.predict(X=X)
-    np.testing.assert_array_equal(found, plain.mean[:, 0])
+    np.testing.assert_array_equal(found, plain.forecast(5, X[48:53]).mean[:, 0])
     np.testing.assert_array_equal(forecaster.predict(X=X[48:][[1, "price"]]), found)
-    nothing = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5)
-    np.testing.assert_array_equal(forecaster.predict(), nothing.mean[:, 0])  # not known
-
-
-def test_inputs_of_some_steps_alone():
-    y, X = promoted()
-    forecaster = PESNForecaster(horizon=5).fit(y[:48], X=X[:48])
+    np.testing.assert_array_equal(forecaster.predict(), plain.forecast(5).mean[:, 0])  # not known
     ahead = X[48:53].to_numpy().copy()
     ahead[[0, 2, 3]] = np.nan
-    plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48]).forecast(5, ahead)
-    found = forecaster.predict(fh=[2, 5], X=X.iloc[[49, 52]])
-    np.testing.assert_array_equal(found, plain.mean[[1, 4], 0])
+    some = forecaster.predict(fh=[2, 5], X=X.iloc[[49, 52]])
+    np.testing.assert_array_equal(some, plain.forecast(5, ahead).mean[[1, 4], 0])
     with pytest.raises(ValueError, match="X must have a row for each step of fh, got none at 2024-05"):
         forecaster.predict(fh=[2, 5], X=X.iloc[[49]])
     with pytest.raises(ValueError, match="X must not be given: fit had none"):
         PESNForecaster().fit(y[:48], fh=1).predict(X=X[48:])
 
 
-# ---------------------------------------------------------------- new rows
-
-
-def test_an_update_is_a_fit_to_all_rows():
-    y, X = promoted()
+def test_an_update_is_a_fit_to_all_rows(promoted):
+    y, X = promoted
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40]).update(y[40:50], X=X[40:50])
     anew = PESNForecaster(season=12, horizon=5).fit(y[:50], X=X[:50])
     np.testing.assert_array_equal(forecaster.predict(fh=FH, X=X), anew.predict(fh=FH, X=X))
 
 
-def test_an_update_of_the_rows_alone_keeps_what_was_learnt():
+def test_an_update_of_the_rows_alone_keeps_what_was_learned():
     y = sales()
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
     before = forecaster.forecaster_
@@ -202,24 +187,28 @@ def test_moving_cutoffs_do_not_see_what_comes(update_params):
     other = y.copy()
     other[50:] += 1000.0
     cv = split.ExpandingWindowSplitter(fh=[1, 2], initial_window=47, step_length=1)
-    learnt = PESNForecaster(season=12, horizon=2).fit(y[:45])
-    found = [learnt.update_predict(rows[:52], cv=cv, update_params=update_params) for rows in (y, other)]
+    learned = PESNForecaster(season=12, horizon=2).fit(y[:45])
+    found = [learned.update_predict(rows[:52], cv=cv, update_params=update_params) for rows in (y, other)]
     first = [one.iloc[:, 0].dropna() for one in found]  # of the cutoff at row 47: rows 48 and 49
     np.testing.assert_array_equal(*first)
-    seen = PESNForecaster(season=12, horizon=2).fit(y)  # all rows are seen, and forgotten again
     if update_params:
+        seen = PESNForecaster(season=12, horizon=2).fit(y)  # all rows are seen, and forgotten again
         np.testing.assert_array_equal(seen.update_predict(y[:52], cv=cv).iloc[:, 0].dropna(), first[0])
 
 
-def test_a_failed_update_leaves_the_rows():
-    y, X = promoted()
-    forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
-    with pytest.raises(ValueError, match="X must not be given: fit had none"):
-        forecaster.update(y[40:50], X=X[40:50])
-    forecaster_with = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40])
-    with pytest.raises(ValueError, match=r"X must have the columns \['price', 1\] of fit, got \['price'\]"):
-        forecaster_with.update(y[40:50], X=X[40:50][["price"]])
-    assert len(forecaster._cur_y) == len(forecaster_with._cur_y) == len(forecaster_with._cur_X) == 40
+@pytest.mark.parametrize(
+    ("given", "columns", "message"),
+    [
+        (False, ["price", 1], "X must not be given: fit had none"),
+        (True, ["price"], r"X must have the columns \['price', 1\] of fit, got"),
+    ],
+)
+def test_a_failed_update_leaves_the_rows(promoted, given, columns, message):
+    y, X = promoted
+    forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40] if given else None)
+    with pytest.raises(ValueError, match=message):
+        forecaster.update(y[40:50], X=X[40:50][columns])
+    assert len(forecaster._cur_y) == 40
 
 
 # ---------------------------------------------------------------- distributions
@@ -232,7 +221,7 @@ KINDS = [
 
 @pytest.mark.parametrize("margins", KINDS)
 def test_distributions_are_those_of_the_margins(margins):
-    found = of_margins([margins], pd.RangeIndex(2), ["a"])
+    found = make_distribution(margins, pd.RangeIndex(2), pd.Index(["a"]))
     levels = [0.01, 0.3, 0.5, 0.9]
     np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels).T, rtol=1e-13)
     for level in levels:
@@ -257,7 +246,8 @@ def test_checks_of_skpro():
 
 
 def test_what_is_below_the_least_number():
-    found = of_margins([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]], pd.RangeIndex(3), ["a"])
+    margins = Margins.concatenate([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]])
+    found = make_distribution(margins, pd.RangeIndex(3), pd.Index(["a"]))
     below = pd.DataFrame({"a": [-1.0, -1.0, 0.0]})
     assert (found.cdf(below) == 0.0).all(axis=None)
     assert (found.pdf(below) == 0.0).all(axis=None)
@@ -294,7 +284,7 @@ def test_what_the_page_calls_by_name_is_there():
 def test_without_sktime_it_is_said_what_to_install(monkeypatch):
     for name in [one for one in sys.modules if one.startswith("pesn.adapters.sktime")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "sktime", None)
+    monkeypatch.setitem(sys.modules, "sktime.datatypes", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pesn\[sktime\]'"):
         importlib.import_module("pesn.adapters.sktime")
 

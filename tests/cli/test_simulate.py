@@ -164,11 +164,8 @@ def test_files_that_must_stay(call, tmp_path, monkeypatch):
     (tmp_path / "same.png").symlink_to("a.csv")
     for name in ("pipe.csv", "null.csv"):
         result = call("cart-pole", "--out", name)
-        assert (result.exit_code, result.stdout, result.stderr) == (
-            1,
-            "",
-            f"pesn: cannot write {name}: it is not a regular file\n",
-        )
+        said = f"pesn: cannot write {name}: it is not a regular file\n"
+        assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
     result = call("cart-pole", "--out", "a.csv", "--plot", "same.png")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "pesn: --plot must be another file than --out, got 'same.png' and 'a.csv'\n"
@@ -197,10 +194,7 @@ def test_parquet_without_pyarrow(call, tmp_path, monkeypatch):
     [
         (FloatingPointError("cart pole, run 0: left finite numbers\nat t = 3"), "cart pole, run 0: left finite numbers at t = 3"),
         (MemoryError(), "MemoryError"),
-        (
-            np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)),
-            "Unable to allocate 7.28 TiB for an array with shape",
-        ),
+        (np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)), "Unable to allocate 7.28 TiB for an array"),
     ],
 )
 def test_a_simulation_that_fails(call, tmp_path, monkeypatch, error, message):

@@ -1,10 +1,10 @@
 """Claim: ``covariance="ensemble"`` is the Monte Carlo twin of the closed forms: where variances are small it agrees with them,
-where they are large with samples drawn by hand; without uncertainty it is the deterministic network; ``random_state`` decides."""
+where they are large with samples drawn by hand; ``random_state`` decides. Without uncertainty: test_layers."""
 
 import numpy as np
 import pytest
 
-from pesn import EchoStateNetwork, Gaussian, ProbabilisticESN, load
+from pesn import Gaussian, ProbabilisticESN, load
 
 PARTS = ("state",)
 
@@ -54,17 +54,6 @@ def test_with_large_variances_it_is_samples_of_the_network():
         std = y.std(axis=0)
         assert np.all(np.abs(y.mean(axis=0) - mean[k]) < 5.0 * std * np.sqrt(1 / 4000 + 1 / 2000))
         assert np.all(np.abs(np.cov(y.T) - cov[k]) < 8.0 * np.outer(std, std) * np.sqrt(1 / 4000 + 1 / 2000))
-
-
-def test_without_uncertainty_it_is_the_deterministic_network():
-    X, y = rows()
-    parameters = {"n_units": 15, "density": 0.3, "washout": 5, "random_state": 0}
-    plain = EchoStateNetwork(**parameters).fit(X, y)
-    members = ProbabilisticESN(**parameters, covariance="ensemble", n_members=7, initial_state="zero").fit(X, y)
-    np.testing.assert_array_equal(members.predict(X), plain.predict(X))
-    _, cov = members.predict(X, return_cov=True, parts=PARTS)
-    assert not cov.any()
-    np.testing.assert_allclose(members.transform(X), plain.transform(X), rtol=0, atol=1e-14)
 
 
 def test_random_state_decides_the_members():

@@ -3,6 +3,8 @@
 Claims: they pass scikit-learn's own checks, but for the two that shuffle rows, which are time; they learn; a run goes on where
 it stopped, to the bit, with feedback too; fitting again gives the same weights to the bit; online predictions come before the
 update; without variance and noise the probabilistic network is the deterministic one; memory does not grow with the series.
+Bad input is said by name, row and column, parameters out of range with their range; a call that fails, at whatever moment, leaves
+the estimator exactly as it was.
 """
 
 import copy
@@ -15,15 +17,17 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pesn.esn.network import EchoStateNetwork
-from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.gaussian import Gaussian
+from pesn import EchoStateNetwork, Features, Gaussian, ProbabilisticESN, ReservoirClassifier
+from pesn.esn import validation
+from pesn.esn.base import ReservoirEstimator
+from pesn.systems import chaotic
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 ROWS_ARE_TIME = {
@@ -32,31 +36,11 @@ ROWS_ARE_TIME = {
 }
 
 
-@parametrize_with_checks([EchoStateNetwork(), ProbabilisticESN()], expected_failed_checks=lambda _: ROWS_ARE_TIME)
+@parametrize_with_checks(
+    [EchoStateNetwork(), ProbabilisticESN(), ReservoirClassifier(30)], expected_failed_checks=lambda _: ROWS_ARE_TIME
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-def narma(n, seed=0):
-    """NARMA-10: y from u by ten steps of memory (Atiya and Parlos 2000)."""
-    u = np.random.default_rng(seed).uniform(0.0, 0.5, n)
-    y = np.zeros(n)
-    for k in range(9, n - 1):
-        y[k + 1] = 0.3 * y[k] + 0.05 * y[k] * y[k - 9 : k + 1].sum() + 1.5 * u[k - 9] * u[k] + 0.1
-    return u[:, None], y
-
-
-def mackey_glass(n, delay=17, skip=500, start=1.2):
-    """Mackey-Glass by the fourth-order Runge-Kutta method, ten steps a unit of time, the delayed value held in a step."""
-    history = np.full((n + skip) * 10 + delay * 10 + 1, start)
-    for k in range(delay * 10, len(history) - 1):
-        drive, x, h = 0.2 * history[k - delay * 10] / (1.0 + history[k - delay * 10] ** 10), history[k], 0.1
-        a = drive - 0.1 * x
-        b = drive - 0.1 * (x + h / 2 * a)
-        c = drive - 0.1 * (x + h / 2 * b)
-        d = drive - 0.1 * (x + h * c)
-        history[k + 1] = x + h / 6 * (a + 2 * b + 2 * c + d)
-    return history[delay * 10 + skip * 10 :: 10][:n, None]
 
 
 def series(n=300, d=2, m=1, seed=0):
@@ -76,7 +60,8 @@ def nrmse(prediction, truth):
 
 @BOTH
 def test_learns_narma(network):
-    X, y = narma(3000)
+    X = np.random.default_rng(0).uniform(0.0, 0.5, (3000, 1))
+    y = chaotic.narma10(X, steps=3000).states[:, 0]
     esn = network(200, leak_rate=1.0, input_scaling=0.3, washout=50, random_state=1).fit(X[:2000], y[:2000])
     error = nrmse(esn.predict(X[2000:])[100:], y[2100:])
     assert error < 0.4  # y itself, one step ago: 0.7; a line through the input: 0.9
@@ -85,7 +70,7 @@ def test_learns_narma(network):
 
 @BOTH
 def test_learns_mackey_glass_one_step_ahead(network):
-    x = mackey_glass(2001)
+    x = chaotic.mackey_glass(steps=2001, rng=0).states
     esn = network(100, washout=100, ridge=1e-9, random_state=0).fit(x[:1500], x[1:1501])
     error = nrmse(esn.predict(x[1500:-1], state=esn.state_), x[1501:])
     assert error < 0.05 * nrmse(x[1500:-1], x[1501:])
@@ -170,20 +155,9 @@ def test_without_variance_and_noise_it_is_the_deterministic_network(feedback, co
     np.testing.assert_array_equal(probable.predict(X), plain.predict(X))
     np.testing.assert_array_equal(probable.predict(Gaussian(X, var=np.zeros_like(X))), plain.predict(X))
     np.testing.assert_array_equal(probable.transform(X), plain.transform(X))
-
-
-def test_sequences_start_anew():
-    X, y = series(300, m=2)
-    for network in (EchoStateNetwork, ProbabilisticESN):
-        esn = network(30, feedback_scaling=0.1, washout=5, random_state=0).fit(X, y, lengths=[100, 50, 150])
-        together, ends = esn.predict(X, lengths=[100, 50, 150], return_state=True)
-        cuts = [slice(0, 100), slice(100, 150), slice(150, 300)]
-        np.testing.assert_array_equal(together, np.concatenate([esn.predict(X[cut]) for cut in cuts]))
-        on = esn.predict(X, lengths=[100, 50, 150], state=ends)
-        np.testing.assert_array_equal(on[100:150], esn.predict(X[100:150], state=ends[1]))
-        one = clone(esn).fit(X, y, lengths=[300])
-        np.testing.assert_array_equal(one.readout_.weights, clone(esn).fit(X, y).readout_.weights)
-        assert not np.array_equal(one.readout_.weights, esn.readout_.weights)
+    for network in (plain, probable):
+        network.partial_fit(X[:50], y[:50])
+    np.testing.assert_allclose(probable.online_predictions_, plain.online_predictions_, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("feedback", [0.0, 0.2])
@@ -201,6 +175,13 @@ def test_every_method_knows_lengths(network, feedback):
     assert esn.score(X, y) == r2_score(y, esn.predict(X)) != esn.score(X, y, lengths=lengths)
     with pytest.raises(ValueError, match="add up to 200"):
         esn.transform(X, lengths=[100, 100])
+    together, ends = esn.predict(X, lengths=lengths, return_state=True)
+    assert_array_equal(together, np.concatenate([esn.predict(X[cut]) for cut in cuts]))
+    on = esn.predict(X, lengths=lengths, state=ends)
+    assert_array_equal(on[100:150], esn.predict(X[100:150], state=ends[1]))
+    one = clone(esn).fit(X, y, lengths=[300])
+    assert_array_equal(one.readout_.weights, clone(esn).fit(X, y).readout_.weights)
+    assert not np.array_equal(one.readout_.weights, esn.readout_.weights)
 
 
 def test_washed_out_rows_are_not_learnt_from():
@@ -275,59 +256,40 @@ def test_online_predictions_come_before_the_update(network):
 
 
 @BOTH
-@pytest.mark.parametrize("fitted", [True, False])
-def test_row_by_row_is_all_at_once(network, fitted):
-    X, y = series(120, m=2)
-    esn = network(20, feedback_scaling=0.2, washout=7, random_state=0)
-    if fitted:
-        esn.fit(X[:60], y[:60])
-    whole, single, seen = copy.deepcopy(esn).partial_fit(X[60:], y[60:]), copy.deepcopy(esn), []
-    for k in range(60, 120):
-        seen.append(single.partial_fit(X[k : k + 1], y[k : k + 1]).online_predictions_)
-    np.testing.assert_allclose(np.concatenate(seen), whole.online_predictions_, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(single.readout_.weights, whole.readout_.weights, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(single.state_.mean, whole.state_.mean)
-
-
-@BOTH
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("flat", [True, False])
-def test_plain_arrays_are_what_lists_and_frames_are(network, dtype, flat):
+def test_plain_arrays_are_what_lists_and_frames_are(network, dtype, flat, monkeypatch):
     """Plain arrays skip scikit-learn's checks: the same numbers to the bit as what goes through them."""
     X, y = (part.astype(dtype) for part in series(120))
     y = y[:, 0] if flat else y
     esn = network(20, feedback_scaling=0.2, washout=3, random_state=0).fit(X[:60], y[:60])
-    plain, checked = copy.deepcopy(esn), copy.deepcopy(esn)
-    checked._is_plain = lambda *given: False
-    now, then = esn.state_, esn.state_
-    for k in range(60, 120):
-        row = slice(k, k + 1)
-        for one in (plain, checked):
-            one.partial_fit(X[row], y[row])
-        np.testing.assert_array_equal(plain.online_predictions_, checked.online_predictions_)
-        assert plain.online_predictions_.dtype == checked.online_predictions_.dtype == dtype
-        a, now = plain.predict(X[row], state=now, return_state=True)
-        b, then = checked.predict(X[row], state=then, return_state=True)
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(plain.readout_.weights, checked.readout_.weights)
-    np.testing.assert_array_equal(now.mean, then.mean)
+    found = []
+    for is_plain in (validation._is_plain, lambda *given: False):
+        monkeypatch.setattr(validation, "_is_plain", is_plain)
+        one, now, seen = copy.deepcopy(esn), esn.state_, []
+        for row in (slice(k, k + 1) for k in range(60, 120)):
+            predictions, now = one.partial_fit(X[row], y[row]).predict(X[row], state=now, return_state=True)
+            seen += [one.online_predictions_, predictions]
+        assert {part.dtype for part in seen} == {np.dtype(dtype)}
+        found.append([*np.ravel(seen), *np.ravel(one.readout_.weights), *now.mean])
+    np.testing.assert_array_equal(*found)
 
 
-def test_plain_arrays_are_refused_as_everything_else_is():
+def test_plain_arrays_are_refused_as_everything_else_is(monkeypatch):
     X, y = series(120, m=2)
     esn = EchoStateNetwork(20, random_state=0).fit(X, y).partial_fit(X[:1], y[:1])
-    checked = copy.deepcopy(esn)
-    checked._is_plain = lambda *given: False
     nan, large = np.full_like(X[:1], np.nan), np.full_like(y[:1], -1e150)
     refused = [(X[:1, :0], y[:1]), (X[:0], y[:0]), (np.hstack([X, X])[:1], y[:1]), (X[0], y[:1]), (X[:1, None], y[:1])]
     refused += [(X[:1], y[:1, :1]), (X[:1], y[:2]), (X[:1], y[:1, :0]), (X[:1], y[:1, None]), (X[:1], None)]
     refused += [(nan, y[:1]), (X[:1], large), (X[:1], y[:1] + np.inf), (X[:1] + 0j, y[:1]), (X[:1], y[:1] + 0j)]
+    ways = validation._is_plain, lambda *given: False
     for rows, targets in refused:
         before = dict(vars(esn))
         messages = []
-        for one in (esn, checked):
+        for is_plain in ways:
+            monkeypatch.setattr(validation, "_is_plain", is_plain)
             with pytest.raises((TypeError, ValueError)) as refusal:
-                one.partial_fit(rows, targets)
+                esn.partial_fit(rows, targets)
             messages.append(str(refusal.value))
         assert messages[0] == messages[1]
         assert vars(esn).keys() == before.keys()
@@ -426,3 +388,270 @@ print((peak() - before) / 2**20)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 20.0  # MB; the states of all rows would be 80
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def gap(array, row, value, column=None):
+    array = array.copy()
+    array[row if column is None else (row, column)] = value
+    return array
+
+
+BAD = {
+    "NaN in X": (lambda X, y: (gap(X, 7, np.nan, 1), y), "Input X contains NaN at row 7, column 1"),
+    "infinity in X": (lambda X, y: (gap(X, 5, -np.inf, 0), y), "Input X contains infinity at row 5, column 0"),
+    "NaN in y": (lambda X, y: (X, gap(y, 9, np.nan, 0)), "Input y contains NaN at row 9, column 0"),
+    "NaN in flat y": (lambda X, y: (X, gap(y[:, 0], 9, np.nan)), "Input y contains NaN at row 9"),
+    "infinity in y": (lambda X, y: (X, gap(y, 2, np.inf, 0)), "Input y contains infinity at row 2, column 0"),
+    "beyond squares": (
+        lambda X, y: (gap(X, 3, 1e200, 1), y),
+        r"Input X contains 1e\+200 at row 3, column 1, beyond 1e\+100; scale",
+    ),
+    "empty": (lambda X, y: (X[:0], y[:0]), "0 sample"),
+    "lengths differ": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+    "no y": (lambda X, y: (X, None), "requires y to be passed"),
+    "words": (lambda X, y: ([*X.astype(str).tolist()[:-1], ["a", "b"]], y), "could not convert"),
+    "one dimension": (lambda X, y: (X[:, 0], y), "Expected 2D array"),
+    "three dimensions in y": (lambda X, y: (X, y[:, :, None]), r"y must be rows one after the other, got .* \(50, 1, 1\)"),
+    "a list of arrays": (
+        lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
+        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
+    ),
+    "a list of arrays of one length": (lambda X, y: ([X[:25], X[25:]], y), r"a list of 2 arrays; .* lengths=\[25, 25\]"),
+    "a list of columns": (lambda X, y: ([X[:20, 0], X[20:, 0]], y), r"a list of 2 arrays; .* lengths=\[20, 30\]"),
+    "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
+    "three dimensions": (
+        lambda X, y: (X.reshape(10, 5, 2), y),
+        r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]",
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_leaves_the_estimator_unfitted(network, method, case):
+    change, message = BAD[case]
+    esn = network(10, random_state=0)
+    before = dict(vars(esn))
+    with pytest.raises(ValueError, match=message):
+        getattr(esn, method)(*change(*series(50)))
+    assert vars(esn) == before
+    with pytest.raises(NotFittedError):
+        esn.predict(series(50)[0])
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_leaves_a_fitted_estimator_as_it_was(network, method, case):
+    change, message = BAD[case]
+    X, y = series(50)
+    esn = network(10, random_state=0).fit(X, y)
+    before = dict(vars(esn))
+    with pytest.raises(ValueError, match=message):
+        getattr(esn, method)(*change(X, y))
+    assert vars(esn).keys() == before.keys()
+    assert all(vars(esn)[name] is before[name] for name in before)
+
+
+def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
+    X, y = series(100)
+    esn = EchoStateNetwork(10, random_state=0).fit(X, y)
+    before = dict(vars(esn))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pesn.esn.online.Learner.follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        esn.partial_fit(X, y)
+    assert all(vars(esn)[name] is before[name] for name in before)
+
+
+@BOTH
+def test_too_short(network):
+    X, y = series(50)
+    with pytest.raises(ValueError, match=r"1 sample.* minimum of 2 is required"):
+        network(10).fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="got washout=50 and 50 rows in X; lower washout or give more rows"):
+        network(10, washout=50).fit(X, y)
+    with pytest.raises(ValueError, match="got washout=20 and 15 rows in sequence 1"):
+        network(10, washout=20).fit(X, y, lengths=[35, 15])
+    with pytest.raises(ValueError, match="0 sample"):
+        network(10).fit(X, y).predict(X[:0])
+    assert network(10).fit(X, y).predict(X[:1]).shape == (1, 1)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("lengths", "error", "message"),
+    [
+        ([20, 20], ValueError, r"lengths must add up to the 50 rows of X, got \[20, 20\], which add up to 40"),
+        ([60, -10], ValueError, "lengths must be 1 or more each, got -10 for sequence 1"),
+        ([0, 50], ValueError, "lengths must be 1 or more each, got 0"),
+        ([], ValueError, "add up to 0"),
+        ([25.0, 25.0], TypeError, "lengths must be a list of whole numbers"),
+        (50, TypeError, "lengths must be a list of whole numbers"),
+        ([True, 49], TypeError, "lengths must be a list of whole numbers"),
+    ],
+)
+def test_lengths_that_do_not_add_up(network, lengths, error, message):
+    X, y = series(50)
+    esn = network(10, random_state=0)
+    with pytest.raises(error, match=message):
+        esn.fit(X, y, lengths=lengths)
+    assert not hasattr(esn, "n_features_in_")
+    with pytest.raises(error, match=message):
+        esn.fit(X, y).predict(X, lengths=lengths)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("leak_rate", 1.5, r"leak_rate must lie in \(0, 1\], got 1.5"),
+        ("leak_rate", 0, r"leak_rate must lie in \(0, 1\], got 0"),
+        ("spectral_radius", 0.0, r"spectral_radius must lie in \(0, ∞\), got 0.0"),
+        ("spectral_radius", np.nan, r"spectral_radius must lie in \(0, ∞\), got nan"),
+        ("density", 0.0, r"density must lie in \(0, 1\], got 0.0"),
+        ("density", 1.1, r"density must lie in \(0, 1\], got 1.1"),
+        ("input_scaling", -1.0, r"input_scaling must lie in \[0, ∞\), got -1.0"),
+        ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
+        (
+            "input_scaling",
+            [1.0, 2.0, 3.0],
+            r"input_scaling must be a number, one for each of the 2 inputs, or the weights .*, 2\), got shape \(3,\)",
+        ),
+        ("input_scaling", np.ones((2, 10)), r"input_scaling must be .* got shape \(2, 10\)"),
+        ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
+        ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
+        ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
+        ("feedback_scaling", np.inf, r"feedback_scaling must lie in \[0, ∞\), got inf"),
+        ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
+        ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),
+        ("ridge", -1e-6, r"ridge must lie in \[0, 1e\+100\], got -1e-06"),
+        ("forgetting", 1.01, r"forgetting must lie in \(0, 1\], got 1.01"),
+        ("rls_delta", 0.0, r"rls_delta must lie in \[1e-100, 1e\+100\], got 0.0"),
+        ("n_units", 0, "n_units must be 1 or more, got 0"),
+        ("n_units", 10.0, "n_units must be a whole number, 1 or more, got 10.0"),
+        ("washout", -1, "washout must be 0 or more, got -1"),
+        ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
+        ("noise", 1e200, "noise must lie in"),
+        ("ridge", 1e307, "ridge must lie in"),
+        ("ridge", 5e-324, "ridge must be 0 or lie in"),
+        ("density", 1e-320, "nilpotent or disconnected: .* it has 0; raise density to 0.01$"),
+        ("random_state", "seed", "random_state must be None, a whole number, 0 or more, or a RandomState"),
+    ],
+)
+def test_parameters_out_of_range(network, name, value, message):
+    for method in ("fit", "partial_fit"):
+        esn = network(random_state=0).set_params(**{name: value})
+        with pytest.raises((ValueError, TypeError), match=message):
+            getattr(esn, method)(*series(50))
+        assert not esn.__sklearn_is_fitted__()
+
+
+@BOTH
+def test_a_misspelt_parameter(network):
+    with pytest.raises(TypeError, match="spectral_radios"):
+        network(spectral_radios=0.9)
+    with pytest.raises(ValueError, match="Invalid parameter 'leakrate'"):
+        network().set_params(leakrate=0.3)
+
+
+@BOTH
+def test_a_reservoir_without_a_cycle(network):
+    with pytest.raises(
+        ValueError, match=r"density 0.01 leaves W nilpotent or disconnected: a cycle .* raise density to 0.1 or n_units to 100"
+    ):
+        network(10, density=0.01, random_state=0).fit(*series(50))
+
+
+@BOTH
+def test_predict_before_fit_and_with_other_columns(network):
+    X, y = series(50)
+    for method in ("predict", "transform"):
+        with pytest.raises(NotFittedError, match=f"This {network.__name__} instance is not fitted yet"):
+            getattr(network(), method)(X)
+        with pytest.raises(ValueError, match=f"X has 1 features, but {network.__name__} is expecting 2 features"):
+            getattr(network(10).fit(X, y), method)(X[:, :1])
+    with pytest.raises(ValueError, match="NaN at row 4, column 0"):
+        network(10).fit(X, y).predict(gap(X, 4, np.nan, 0))
+    with pytest.raises(ValueError, match="y must have 1 columns, as at the first fit, got 2"):
+        network(10).fit(X, y).partial_fit(X, np.hstack([y, y]))
+
+
+@BOTH
+def test_a_state_of_another_network(network):
+    X, y = series(50)
+    esn, other = (network(n, random_state=0).fit(X, y) for n in (10, 20))
+    with pytest.raises(ValueError, match="state must be of this network"):
+        esn.predict(X, state=other.state_)
+    with pytest.raises(TypeError, match="state must be what return_state=True gave, got ndarray"):
+        esn.predict(X, state=np.zeros(10))
+    for state in (5, esn.state_, [5, 5], "ab"):
+        with pytest.raises(TypeError, match="state must be a list of what return_state=True gave, got"):
+            esn.predict(X, lengths=[25, 25], state=state)
+    with pytest.raises(ValueError, match="one state for each of the 2 sequences, got 1"):
+        esn.predict(X, lengths=[25, 25], state=[esn.state_])
+
+
+@BOTH
+def test_masks_and_gaussians_are_not_dropped_in_silence(network):
+    X, y = series(50)
+    esn = network(10, random_state=0)
+    for inputs, targets, message in (
+        (np.ma.masked_array(X, X > 0.5), y, "X must be a plain array, got a masked one"),
+        (X, np.ma.masked_array(y, y > 0.5), "y must be a plain array, got a masked one"),
+        (X, Gaussian(y, var=0.1), r"y must be an array of certain numbers, got a pesn\.Gaussian; give its mean"),
+    ):
+        for learn in (esn.fit, esn.partial_fit):
+            with pytest.raises(TypeError, match=message):
+                learn(inputs, targets)
+    with pytest.raises(TypeError, match="X must be a plain array"):
+        esn.fit(X, y).predict(np.ma.masked_array(X, X > 0.5))
+
+
+@BOTH
+def test_flags_are_true_or_false(network):
+    X, y = series(50)
+    esn = network(10, random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match="return_state must be True or False, got 'yes'"):
+        esn.predict(X, return_state="yes")
+    if network is ProbabilisticESN:
+        with pytest.raises(TypeError, match=r"return_std must be True or False, got \[25, 25\]"):
+            esn.predict(X, [25, 25])
+        with pytest.raises(TypeError, match="return_cov must be True or False, got 1"):
+            esn.predict(X, return_cov=1)
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "value"), [("noise", 1e100), ("ridge", 1e100), ("ridge", 1e-100), ("rls_delta", 1e-100)])
+def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
+    X, y = series(50)
+    esn = network(10, random_state=0, **{name: value})
+    assert np.isfinite(esn.fit(X, y).partial_fit(X, y).predict(X)).all()
+    assert np.isfinite(network(10, random_state=0, **{name: value}).partial_fit(X, y).predict(X)).all()
+
+
+@BOTH
+def test_neither_network_is_a_kind_of_the_other(network):
+    assert network.__bases__ == (ReservoirEstimator,)
+
+
+@BOTH
+def test_parameters_that_are_set_after_fit_wait_for_the_next_one(network):
+    X = np.sin(0.3 * np.arange(200.0))[:, None]
+    esn = network(20, washout=10, random_state=0).fit(X[:-1], X[1:])
+    before = esn.predict(X)
+    np.testing.assert_array_equal(esn.set_params(activation="relu", n_units=7, topology="ring").predict(X), before)
+    esn.set_params(features=Features(lags=2))  # what is read out of rows is no longer what was learnt
+    for call in (lambda: esn.predict(X), lambda: esn.partial_fit(X[:-1], X[1:])):
+        with pytest.raises(
+            ValueError, match=r"features must be those of fit, 22 numbers .* got 24 by Features\(lags=2, .*fit again"
+        ):
+            call()
+    assert esn.fit(X[:-1], X[1:]).predict(X).shape == X.shape

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.evaluation import process_noise as module
-from pesn.evaluation.calibration import LEADS
-from pesn.evaluation.process_noise import form_of, process_noise, search_open_loop
+from pesn.evaluation import calibration as module
+from pesn.evaluation.calibration import LEADS, form_of, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
 from pesn.readout.ridge import Gram, solve

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.evaluation.process_noise import find_washout
+from pesn.evaluation.calibration import find_washout
 from pesn.readout.features import Features
 from pesn.readout.ridge import Gram, predict, solve
 from pesn.reservoir.drive import State, run

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pesn import Features, Forecaster, ProbabilisticESN
-from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.design.candidates import KINDS, MAPS
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.statespace import Certain, Compression, Ensemble, MirroredDraws, init, rollout
 from pesn.statespace.model import Bounds
 from pesn.systems import cart_pole

@@ -14,16 +14,21 @@ from pesn.forecasting.dataset import (
     as_columns,
     as_kinematics,
     as_matrix,
-    drop_short,
     in_scale,
     names_of,
-    scale_of,
+    scale_from,
     segments_of,
+    shortest_kept,
+    spread_of,
     train_validation_split,
     unscaled,
 )
 
 NAN = np.nan
+
+
+def scale_of(y, X):
+    return scale_from(spread_of(y), spread_of(X))
 
 
 # ---------------------------------------------------------------- what is given
@@ -280,11 +285,11 @@ def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
     ],
 )
 def test_short_segments_are_left_out_where_they_can_be_spared(sizes, kept):
-    assert tuple(len(s.z) for s in drop_short(segments_like(*sizes), 2)) == kept
+    assert tuple(n for n in sizes if n >= shortest_kept(sizes, 2)) == kept
 
 
 def test_segments_within_the_washout_are_left_out():
-    assert [len(s.z) for s in drop_short(segments_like(30, 60, 20), 31)] == [60]
+    assert 30 < shortest_kept([30, 60, 20], 31) <= 60
 
 
 def test_what_varies_by_rounding_alone_is_constant():

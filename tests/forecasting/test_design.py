@@ -5,8 +5,20 @@ import pytest
 
 import pesn
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.design import Candidate, Design, designed
-from pesn.forecasting.design.candidates import FOLDS, KINDS, MAPS, Network, Place, Problem, finalists, maps_for, shortlist
+from pesn.forecasting.design import (
+    FOLDS,
+    KINDS,
+    MAPS,
+    Candidate,
+    Design,
+    Network,
+    Place,
+    Problem,
+    designed,
+    finalists,
+    maps_for,
+    shortlist,
+)
 from pesn.forecasting.training import with_noise
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic

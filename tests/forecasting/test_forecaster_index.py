@@ -30,24 +30,11 @@ def same(one, other):
 
 
 @pytest.fixture(scope="module")
-def by_position():
-    return new().fit(ROWS[FIRST], KNOWN[FIRST])
-
-
-@pytest.fixture(scope="module")
 def dated():
     return new().fit(Y[FIRST], X[FIRST])
 
 
 # ---------------------------------------------------------------- fit
-
-
-@pytest.mark.parametrize("order", ["reversed", "shuffled", "with more rows", "in order"])
-def test_inputs_in_any_order_teach_the_same(order, by_position):
-    shuffled = np.random.default_rng(1).permutation(N)
-    inputs = {"reversed": X[FIRST][::-1], "shuffled": X.iloc[shuffled], "with more rows": X, "in order": X[FIRST]}[order]
-    model = new().fit(Y[FIRST], inputs)
-    same(model.forecast(5, X=KNOWN[:5]), by_position.forecast(5, X=KNOWN[:5]))
 
 
 def test_days_that_are_missing_are_gaps():
@@ -83,22 +70,6 @@ def test_rows_of_other_days_are_refused(y, inputs, message, dated):
 
 
 # ---------------------------------------------------------------- forecast
-
-
-def test_contexts_and_what_is_known_ahead_by_their_days(dated, by_position):
-    expected = by_position.forecast(5, (ROWS[100:130], KNOWN[100:129]), KNOWN[129:134])
-    backwards = X[::-1]
-    for inputs in (X.iloc[100:129], X, backwards):
-        for ahead in (X.iloc[129:134], X, backwards, KNOWN[129:134]):
-            found = dated.forecast(5, (Y.iloc[100:130], inputs), ahead)
-            same(found, expected)
-            pd.testing.assert_index_equal(found.index, DAYS[130:135])
-    same(dated.forecast(5, X=X), by_position.forecast(5, X=KNOWN[199:204]))
-    holes = ROWS[100:130].copy()
-    holes[[3, 20, 21]] = np.nan
-    kept = np.delete(np.arange(100, 130), [3, 20, 21])
-    gappy = dated.forecast(5, (Y.iloc[kept], X), X)
-    same(gappy, by_position.forecast(5, (holes, KNOWN[100:129]), KNOWN[129:134]))
 
 
 def test_contexts_and_inputs_of_other_days_are_refused(dated):

@@ -5,7 +5,7 @@ import pytest
 
 from pesn import Forecaster, ProbabilisticESN
 from pesn.forecasting.dataset import Held, Segment
-from pesn.forecasting.selection import origins_in
+from pesn.forecasting.training import origins_in
 from pesn.systems.chaotic import lorenz
 
 

@@ -11,10 +11,9 @@ import pytest
 import pesn
 from pesn._support.progress import shown
 from pesn.evaluation.error_model import ErrorSums, errors_from, learn_errors
-from pesn.forecasting import training as segments_module
+from pesn.forecasting import runs as segments_module
 from pesn.forecasting.dataset import spread_of
-from pesn.forecasting.runs import ArrayRuns, ParquetRuns, source_of, survey
-from pesn.forecasting.training import MOST_SAMPLED, sample_of
+from pesn.forecasting.runs import MOST_SAMPLED, ArrayRuns, ParquetRuns, sample_of, survey
 
 NAN = np.nan
 
@@ -170,17 +169,6 @@ def expected():
 @pytest.mark.parametrize("runs", [Again(), Once()], ids=["again", "once"])
 def test_whatever_can_be_iterated(runs, expected):
     assert_same(pesn.Forecaster(esn()).fit(runs), expected)
-
-
-def test_what_was_asked_once_is_read_back_from_disk():
-    source = source_of(iter(RUNS))
-    for _ in range(2):
-        for item, (y, X) in zip(source.items(), RUNS, strict=True):
-            np.testing.assert_array_equal(item.y, y)
-            np.testing.assert_array_equal(item.X, X)
-    source.close()
-    with pytest.raises(ValueError, match="closed"):
-        next(source.items())
 
 
 def test_parquet(tmp_path, expected):

@@ -26,7 +26,7 @@ import pesn
 from pesn import paper
 from pesn._support import cluster as dask_cluster
 from pesn.paper import runner, tasks
-from pesn.paper.claims import CLAIMS
+from pesn.paper.claims import CLAIMS, Settings
 
 FAKE = '''
 import os
@@ -79,25 +79,50 @@ def run(settings, tasks):
 '''
 
 
-@pytest.fixture
-def fakes(tmp_path, monkeypatch):
-    """Two made-up items in place of the paper's, in a folder that workers can import from; returns that folder."""
-    place = tmp_path / "fakes"
+@contextlib.contextmanager
+def fake_items(place):
+    """Two made-up items in place of the paper's, in a folder that workers can import from."""
     place.mkdir()
     for name in ("one", "two"):
         (place / f"fake_{name}.py").write_text(FAKE.replace("NAME_", name))
-    monkeypatch.syspath_prepend(place)
-    monkeypatch.setenv("FAKE_PLACE", str(place))
-    monkeypatch.setattr(paper, "ITEMS", MappingProxyType({"one": "fake_one", "two": "fake_two"}))
-    for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
-        monkeypatch.delenv(f"{library}_NUM_THREADS", raising=False)
-    with threadpool_limits(2):
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
+        patch.syspath_prepend(place)
+        patch.setenv("FAKE_PLACE", str(place))
+        patch.setattr(paper, "ITEMS", MappingProxyType({"one": "fake_one", "two": "fake_two"}))
+        for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
+            patch.delenv(f"{library}_NUM_THREADS", raising=False)
         yield place
     for name in ("fake_one", "fake_two"):
         sys.modules.pop(name, None)
 
 
-def run_one(out, *names, **options):
+@pytest.fixture
+def fakes(tmp_path):
+    with fake_items(tmp_path / "fakes") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Both items, made once."""
+    place = tmp_path_factory.mktemp("made")
+    with fake_items(place / "fakes"):
+        reproduce(place / "out", "one", "two")
+    return place / "out"
+
+
+@pytest.fixture
+def out(fakes, tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def done(made, out):
+    """A folder in which both items are finished."""
+    return Path(shutil.copytree(made, out))
+
+
+def reproduce(out, *names, **options):
     return runner.reproduce(names or ["one"], out, **({"quick": True} | options))
 
 
@@ -114,10 +139,19 @@ def expected(seed=0, units=6):
     """The made-up item's numbers by the plainest way."""
     import fake_one
 
-    from pesn.paper.claims import Settings
-
     with threadpool_limits(1):
         return [fake_one.unit(s, 1.0, np.linspace(0.0, 1.0, 4000)) for s in Settings(True, seed, {}).seeds(units)]
+
+
+def check_numbers(out, name="one"):
+    np.testing.assert_array_equal(numbers(out, name), expected())
+
+
+def until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
 
 
 # What is written
@@ -125,7 +159,7 @@ def expected(seed=0, units=6):
 
 def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     out = tmp_path / "deep" / "out"
-    records = runner.reproduce([], out, quick=True, seed=3)
+    records = reproduce(out, "one", "two", seed=3)
     assert [record["name"] for record in records] == ["one", "two"]
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]
     files = ["frame.csv", "result.json", "table-table-1-bound.csv", "values.png", "values.svg"]
@@ -134,18 +168,9 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     record = json.loads((out / "one" / "result.json").read_text())
     assert record == records[0]
     assert json.loads((out / "results.json").read_text()) == records
-    assert record["claims"] == [
-        {
-            "id": "printed-bound",
-            "text": CLAIMS["printed-bound"].text,
-            "verdict": "corrected",
-            "reason": record["claims"][0]["reason"],
-            "draws": [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]],
-            "support": 3,
-            "measure": "a number",
-            "limits": [1.0],
-        }
-    ]
+    draws = [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]]
+    judged = {"id": "printed-bound", "text": CLAIMS["printed-bound"].text, "verdict": "corrected", "draws": draws, "support": 3}
+    assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
     assert (record["title"], record["quick"], record["seed"]) == ("A made-up item", True, 3)
     assert record["parameters"] == {"units": 6, "scale": 1.0}
     assert record["published"] == [{"bound": 4.2e-5}]
@@ -153,22 +178,16 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     assert record["figures"] == [{"name": "values", "png": "values.png", "svg": "values.svg", "alt": "A line."}]
     assert record["command"] == "pesn reproduce one --quick --seed 3"
     assert record["versions"]["pesn"] == pesn.__version__
-    assert set(record["versions"]) == {"pesn", "numpy", "scipy", "numba", "python"}
     table = record["obtained"]["Table 1: bound"]
     assert table["columns"] == ["state", "published mean", "obtained mean"]
     assert table["rows"] == [["x", 1.0, numbers(out)[0]]]
-    assert record["seconds"] > 0.0
-    assert record["cpu_seconds"] > 0.0
+    assert min(record["seconds"], record["cpu_seconds"]) > 0.0
     assert record["cores"] == 1
     assert "A made-up item" in (out / "index.html").read_text()
 
 
 def test_strict_json():
-    value = {
-        "a": np.float64("nan"),
-        1: np.array([1, np.inf]),
-        "c": (np.int64(2), None, True),
-    }
+    value = {"a": np.float64("nan"), 1: np.array([1, np.inf]), "c": (np.int64(2), None, True)}
     assert runner.plain(value) == {"a": None, "1": [1.0, "inf"], "c": [2, None, True]}
     with pytest.raises(ValueError, match="JSON"):
         runner.to_json(float("nan"))
@@ -177,8 +196,7 @@ def test_strict_json():
 # Kept and made again
 
 
-def test_the_same_settings_are_not_run_again_others_are(fakes, tmp_path):
-    out = tmp_path / "out"
+def test_the_same_settings_are_not_run_again_others_are(fakes, out):
     seen = []
 
     class Watch(runner.Watch):
@@ -186,7 +204,7 @@ def test_the_same_settings_are_not_run_again_others_are(fakes, tmp_path):
             seen.append((record["name"], record["seed"], reused))
 
     def run(**options):
-        run_one(out, watch=Watch(), **options)
+        reproduce(out, watch=Watch(), **options)
         return len(calls(fakes))
 
     assert run() == 6
@@ -209,8 +227,6 @@ def test_digest_knows_parameters_and_code(fakes):
     import fake_one
     import fake_two
 
-    from pesn.paper.claims import Settings
-
     settings = Settings(True, 0, {"a": 1, "b": [0.5]})
     same = runner._digest(fake_one, settings)
     assert runner._digest(fake_one, Settings(True, 0, {"b": (0.5,), "a": np.int64(1)})) == same
@@ -225,14 +241,13 @@ def test_digest_knows_parameters_and_code(fakes):
     assert len({same, *others}) == 6
 
 
-def test_after_an_error_the_finished_units_and_items_are_kept(fakes, tmp_path):
-    out = tmp_path / "out"
-    run_one(out, "two")
+def test_after_an_error_the_finished_units_and_items_are_kept(fakes, out):
+    reproduce(out, "two")
     kept = (out / "two" / "result.json").read_bytes()
     (fakes / "calls").unlink()
     (fakes / "fail").touch()
     with pytest.raises(runner.ItemError, match=r"one failed: ZeroDivisionError: made to fail \(.*fake_one.py:\d+\)"):
-        run_one(out)
+        reproduce(out)
     assert (out / "two" / "result.json").read_bytes() == kept
     assert not (out / "one").exists()
     assert len(calls(fakes)) == 4
@@ -243,13 +258,12 @@ def test_after_an_error_the_finished_units_and_items_are_kept(fakes, tmp_path):
     runner.reproduce(["one"], out, quick=True, watch=watch)
     assert len(calls(fakes)) == 7  # three were kept, the fourth failed
     assert progress == [(3, 6), (4, 6), (5, 6), (6, 6)]
-    np.testing.assert_array_equal(numbers(out), expected())
+    check_numbers(out)
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]  # nothing of the broken run is left
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
-def test_killed_and_started_again(fakes, tmp_path):
-    out = tmp_path / "out"
+def test_killed_and_started_again(fakes, out):
     (fakes / "wait").touch()
     code = (
         "from pesn import paper\nfrom pesn.paper import runner\n"
@@ -269,10 +283,10 @@ def test_killed_and_started_again(fakes, tmp_path):
     kept = next((out / ".cache" / "one").glob("*/1-*"))
     (kept / "5.npz").write_bytes(b"PK\x10\0\0")  # and while it kept a unit
     (fakes / "wait").unlink()
-    run_one(out, "one", "two")
+    reproduce(out, "one", "two")
     done = [line.split()[1] for line in calls(fakes)]
     assert len(done) == 3 + 4 + 6  # two units of the first item were kept
-    np.testing.assert_array_equal(numbers(out), expected())
+    check_numbers(out)
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]
 
 
@@ -287,12 +301,12 @@ class Planted:
 
 
 @pytest.mark.parametrize("kind", ["pickle", "pickle in npz", "noise", "pipe", "link"])
-def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes, tmp_path, kind):
+def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes, out, tmp_path, kind):
     """At the very path, by the very name."""
-    out, trace, other = tmp_path / "out", tmp_path / "trace", tmp_path / "other"
+    trace, other = tmp_path / "trace", tmp_path / "other"
     (fakes / "fail").touch()
     with pytest.raises(runner.ItemError):
-        run_one(out)
+        reproduce(out)
     other.write_text("mine")
     packed = io.BytesIO()
     np.savez(packed, np.array([Planted(trace)], dtype=object))
@@ -305,88 +319,76 @@ def test_what_was_planted_among_the_kept_units_is_not_run_and_not_believed(fakes
             os.mkfifo(place) if kind == "pipe" else place.symlink_to(other)
     (fakes / "fail").unlink()
     (fakes / "calls").unlink()
-    run_one(out)
+    reproduce(out)
     assert not trace.exists()
     assert other.read_text() == "mine"
     assert len(calls(fakes)) == 6  # all were computed again
-    np.testing.assert_array_equal(numbers(out), expected())
+    check_numbers(out)
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("values.svg", b""),
-        ("values.png", None),
-        ("frame.csv", b"cut"),
-        ("result.json", b"[]"),
-        ("result.json", b"{"),
-        ("result.json", b"changed"),
-    ],
-)
-def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, tmp_path, file, content):
-    out = tmp_path / "out"
-    run_one(out, "one", "two")
-    page = (out / "index.html").read_bytes()
-    damaged = out / "one" / file
-    if content is None:
-        damaged.unlink()
-    elif content == b"changed":
-        damaged.write_text(damaged.read_text(encoding="utf-8").replace('"seed": 0', '"seed": 1'), encoding="utf-8")
-    else:
-        damaged.write_bytes(content)
-    run_one(out, "two")  # does not stop at what is not asked for
-    assert "one" not in {record["name"] for record in json.loads((out / "results.json").read_text(encoding="utf-8"))}
-    run_one(out, "one", "two")
-    assert len((out / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
-    np.testing.assert_array_equal(numbers(out), expected())
+def lead_out(place):
+    """A record with a file beside its folder, and a right checksum."""
+    record = json.loads((place / "result.json").read_text(encoding="utf-8"))
+    (place.parent / "frame.csv").write_bytes((place / "frame.csv").read_bytes())
+    record["files"]["../frame.csv"] = record["files"]["frame.csv"]
+    del record["checksum"]
+    record["checksum"] = runner._checksum(runner.to_json(record).encode())
+    (place / "result.json").write_text(runner.to_json(record), encoding="utf-8")
+
+
+def other_seed(place):
+    path = place / "result.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"seed": 0', '"seed": 1'), encoding="utf-8")
+
+
+def put(name, make):
+    """Something else in the place of a file."""
+
+    def damage(place):
+        (place / name).unlink()
+        make(place / name)
+
+    return damage
+
+
+DAMAGES = {
+    "empty figure": put("values.svg", Path.touch),
+    "no figure": put("values.png", lambda path: None),
+    "device": put("values.png", lambda path: path.symlink_to("/dev/zero")),
+    "pipe": put("values.png", os.mkfifo),
+    "folder": put("values.png", os.mkdir),
+    "cut frame": lambda place: (place / "frame.csv").write_bytes(b"cut"),
+    "list": lambda place: (place / "result.json").write_bytes(b"[]"),
+    "broken record": lambda place: (place / "result.json").write_bytes(b"{"),
+    "deep record": lambda place: (place / "result.json").write_text("[" * 200_000),
+    "changed record": other_seed,
+    "file elsewhere": lead_out,
+}
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
-@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "elsewhere", "deep"])
-def test_records_that_lead_out_of_their_folder_are_not_followed(fakes, tmp_path, kind):
-    out = tmp_path / "out"
-    (record,) = run_one(out)
-    place = out / "one"
-    if kind == "elsewhere":
-        (out / "frame.csv").write_bytes((place / "frame.csv").read_bytes())
-        record["files"]["../frame.csv"] = record["files"]["frame.csv"]
-        written = {key: value for key, value in record.items() if key != "checksum"}
-        record["checksum"] = runner._checksum(runner.to_json(written).encode())
-        (place / "result.json").write_text(runner.to_json(record), encoding="utf-8")
-    elif kind == "deep":
-        (place / "result.json").write_text("[" * 200_000, encoding="utf-8")
-    else:
-        (place / "values.png").unlink()
-        make = {"device": lambda path: path.symlink_to("/dev/zero"), "pipe": os.mkfifo, "folder": os.mkdir}[kind]
-        make(place / "values.png")
-    assert runner.finished(place) is None
-    run_one(out)
-    assert runner.finished(place) is not None
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, done, damage):
+    page = (done / "index.html").read_bytes()
+    DAMAGES[damage](done / "one")
+    assert runner.finished(done / "one") is None
+    reproduce(done, "two")  # does not stop at what is not asked for
+    assert [record["name"] for record in json.loads((done / "results.json").read_text(encoding="utf-8"))] == ["two"]
+    reproduce(done, "one", "two")
+    assert runner.finished(done / "one") is not None
+    assert len((done / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
+    check_numbers(done)
 
 
-def test_a_result_without_its_record_is_made_again(fakes, tmp_path):
-    """Its files are known from results.json, which has all records; a file that is not among them stays."""
-    out = tmp_path / "out"
-    run_one(out, "one", "two")
-    (out / "one" / "result.json").unlink()
-    (out / "one" / "thesis.tex").write_text("mine")
+def test_a_result_without_its_record_is_made_again_but_for_files_of_others(done):
+    """Its files are known from results.json, which has all records."""
+    (done / "one" / "result.json").unlink()
+    (done / "one" / "thesis.tex").write_text("mine")
     with pytest.raises(OSError, match="one is in the way"):
-        run_one(out)
-    (out / "one" / "thesis.tex").unlink()
-    run_one(out)
-    assert runner.finished(out / "one") is not None
-    np.testing.assert_array_equal(numbers(out), expected())
-
-
-def test_a_page_of_someone_elses_is_left_alone(fakes, tmp_path):
-    out = tmp_path / "own"
-    out.mkdir()
-    (out / "index.html").write_text("mine")
-    with pytest.raises(OSError, match=r"index\.html is in the way, and is no page of results"):
-        run_one(out)
-    assert os.listdir(out) == ["index.html"]
-    with pytest.raises(ValueError, match="folder must be the path of a folder, got ''"):
-        runner.reproduce(["one"], "", quick=True)
+        reproduce(done)
+    (done / "one" / "thesis.tex").unlink()
+    reproduce(done)
+    assert runner.finished(done / "one") is not None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes as /proc shows them")
@@ -438,60 +440,48 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
             os.kill(worker, signal.SIGKILL)
 
 
-def until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 # Folders that cannot be written
 
 
-def test_a_folder_that_is_a_file(fakes, tmp_path):
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(OSError, match=r"cannot write to .*out: File exists"):
-        runner.reproduce(["one"], tmp_path / "out", quick=True)
-    assert (tmp_path / "out").read_text() == "mine"
-    assert calls(fakes) == []
+IN_THE_WAY = {
+    "file": (lambda out: (out / "one").write_text("mine"), "one is in the way"),
+    "folder": (lambda out: ((out / "one").mkdir(), (out / "one" / "thesis.tex").write_text("mine")), "one is in the way"),
+    "link": (lambda out: (out / "one").symlink_to(out.parent), "one is in the way"),
+    "page": (lambda out: (out / "index.html").write_text("mine"), r"index\.html is in the way, and is no page of results"),
+    "no folder": (lambda out: (out.rmdir(), out.write_text("mine")), "File exists"),
+}
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_result_stays(fakes, tmp_path, kind):
-    out = tmp_path / "out"
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_what_is_no_result_stays(fakes, out, kind):
+    make, message = IN_THE_WAY[kind]
     out.mkdir()
-    if kind == "file":
-        (out / "one").write_text("mine")
-    elif kind == "folder":
-        (out / "one").mkdir()
-        (out / "one" / "thesis.tex").write_text("mine")
-    else:
-        (out / "one").symlink_to(tmp_path)
-    with pytest.raises(OSError, match=r"cannot write to .*out: one is in the way"):
-        run_one(out, "one", "two")
-    assert os.listdir(out) == ["one"]
+    make(out)
+    before = sorted(out.parent.rglob("*"))
+    with pytest.raises(OSError, match=rf"cannot write to .*out: {message}"):
+        reproduce(out, "one", "two")
+    assert [path for path in sorted(out.parent.rglob("*")) if "__pycache__" not in path.parts] == before
     assert calls(fakes) == []
 
 
 @pytest.mark.parametrize("where", ["figure", "units"])
-def test_a_full_disk(fakes, tmp_path, monkeypatch, where):
+def test_a_full_disk(out, monkeypatch, where):
     import matplotlib.figure
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    out = tmp_path / "out"
-    run_one(out, "two")
+    reproduce(out, "two")
     with monkeypatch.context() as patch:
         if where == "figure":
             patch.setattr(matplotlib.figure.Figure, "savefig", full)
         else:
             patch.setattr(tasks.UnitFiles, "add", lambda *_: keep(full))
         with pytest.raises(OSError, match=r"cannot write to .*out: No space left on device"):
-            run_one(out, "one", "two")
+            reproduce(out, "one", "two")
     assert sorted(set(os.listdir(out)) - {".cache"}) == ["index.html", "results.json", "two"]
-    run_one(out, "one", "two")
-    np.testing.assert_array_equal(numbers(out), expected())
+    reproduce(out, "one", "two")
+    check_numbers(out)
 
 
 def keep(action):
@@ -500,23 +490,31 @@ def keep(action):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="locks as POSIX has them")
-def test_one_run_at_a_time(fakes, tmp_path):
-    out = tmp_path / "out"
+def test_one_run_at_a_time(out):
     with runner._hold(out), pytest.raises(OSError, match="another run is writing to it"):
-        run_one(out)
-    run_one(out)
+        reproduce(out)
+    reproduce(out)
 
 
-def test_wrong_arguments(fakes, tmp_path):
-    with pytest.raises(ValueError, match=r"item must be one of one, two, got 'ones'; did you mean 'one'\?"):
-        runner.reproduce(["ones"], tmp_path / "out")
-    with pytest.raises(TypeError, match="item must be a name, got 3"):
-        paper.get(3)
-    with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
-        runner.reproduce(["one"], tmp_path / "out", seed=-1)
-    with pytest.raises(ValueError, match="jobs must be 1 or more, got 0"):
-        runner.reproduce(["one"], tmp_path / "out", jobs=0)
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("names", "options", "error", "message"),
+    [
+        (["ones"], {}, ValueError, r"item must be one of one, two, got 'ones'; did you mean 'one'\?"),
+        ([3], {}, TypeError, "item must be a name, got 3"),
+        (["one"], {"seed": -1}, ValueError, "seed must be 0 or more, got -1"),
+        (["one"], {"jobs": 0}, ValueError, "jobs must be 1 or more, got 0"),
+        *[
+            (["one"], {"scheduler": address}, ValueError, "scheduler must be an address such as")
+            for address in ("", "localhost", "http://127.0.0.1:80", "tcp://127.0.0.1:x")
+        ],
+    ],
+)
+def test_wrong_arguments(out, names, options, error, message):
+    with pytest.raises(error, match=message):
+        reproduce(out, *names, **options)
+    assert not (out / "one").exists()
+    with pytest.raises(ValueError, match="folder must be the path of a folder, got ''"):
+        reproduce("")
 
 
 # Engines: the same numbers
@@ -606,19 +604,17 @@ def cluster(fakes, tmp_path):
             process.wait()
 
 
-def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, tmp_path, monkeypatch):
+def test_on_a_cluster_by_tls_with_certificates(cluster, certificates, fakes, out, monkeypatch):
     certificates("ours")
     address, workers = cluster("tls")
-    truth = expected()
-    (fakes / "calls").unlink()
-    runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
-    np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
+    reproduce(out, scheduler=address)
     assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
+    check_numbers(out)
     monkeypatch.setattr(dask_cluster, "WAIT", 1.0)
     certificates("another authority's")
     for wrong, reason in ((address, "within 1 s, or it and this machine's"), (address.replace("tls", "tcp"), "within 1 s$")):
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {wrong} {reason}"):
-            runner.reproduce(["two"], tmp_path / "out", quick=True, scheduler=wrong)
+            reproduce(out, "two", scheduler=wrong)
 
 
 def test_tls_without_certificates(certificates, tmp_path):
@@ -635,14 +631,8 @@ def test_tls_without_certificates(certificates, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
-def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
+def test_on_a_cluster_with_a_worker_killed(cluster, fakes, out):
     address, workers = cluster("tcp")
-    truth = expected()
-    (fakes / "calls").unlink()
-    runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
-    np.testing.assert_array_equal(numbers(tmp_path / "out"), truth)
-    assert {int(line.split()[0]) for line in calls(fakes)} <= {worker.pid for worker in workers}
-    (fakes / "calls").unlink()
     (fakes / "wait").touch()
 
     def kill_one_at_work():
@@ -653,15 +643,15 @@ def test_on_a_cluster_with_a_worker_killed(cluster, fakes, tmp_path):
 
     killer = threading.Thread(target=kill_one_at_work)
     killer.start()
-    runner.reproduce(["two"], tmp_path / "out", quick=True, scheduler=address)
+    reproduce(out, scheduler=address)
     killer.join()
     assert sorted(worker.poll() is None for worker in workers) == [False, True]
     assert len(calls(fakes)) > 6  # the unit that was at work was done again
-    np.testing.assert_array_equal(numbers(tmp_path / "out", "two"), truth)
+    check_numbers(out)
 
 
 @pytest.mark.parametrize("kind", ["dead", "mute"])
-def test_a_scheduler_that_does_not_answer(fakes, tmp_path, monkeypatch, kind):
+def test_a_scheduler_that_does_not_answer(fakes, out, monkeypatch, kind):
     pytest.importorskip("distributed")
     monkeypatch.setattr(dask_cluster, "WAIT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -670,16 +660,9 @@ def test_a_scheduler_that_does_not_answer(fakes, tmp_path, monkeypatch, kind):
             server.close()
         start = time.monotonic()
         with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} within 1 s"):
-            runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
+            reproduce(out, scheduler=address)
     assert time.monotonic() - start < 8.0
     assert calls(fakes) == []
-
-
-@pytest.mark.parametrize("address", ["", "localhost", "http://127.0.0.1:80", "tcp://127.0.0.1:x"])
-def test_no_address(fakes, tmp_path, address):
-    pytest.importorskip("distributed")
-    with pytest.raises(ValueError, match="scheduler must be an address such as"):
-        runner.reproduce(["one"], tmp_path / "out", quick=True, scheduler=address)
 
 
 def test_workers_with_other_versions_are_refused(monkeypatch):

@@ -4,7 +4,7 @@
    numbers on every platform, whatever the scalings.
 2. The compiled loops are the formulas: a naive NumPy twin, written here, gives the same states, with a teacher's feedback,
    with the network's own, with noise, and for the mean and variance of the probabilistic network.
-3. A run cut in two is the same run, to the bit; a batch is a loop.
+3. A run cut in two is the same run, to the bit.
 4. Moments inside the loop are those of ``pesn.moments`` within 1e-8, the variance also within 1e-6 of itself; they are
    never negative and never infinite. Without variance and noise the probabilistic network is the deterministic one.
 5. Wrong input is refused by name before anything runs.
@@ -18,10 +18,8 @@ import scipy.sparse.linalg
 from scipy.sparse.csgraph import connected_components
 
 import pesn
-from pesn.activations import get
-from pesn.moments import surface
 from pesn.reservoir import kernels
-from pesn.reservoir.drive import State, run, run_batch, run_gaussian
+from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.weights import Reservoir, draw
 
 T, D, M = 200, 2, 3
@@ -257,7 +255,7 @@ def test_every_method_of_moments_serves(reservoir, data, method, tolerance):
     np.testing.assert_allclose(other[1], exact[1], rtol=0, atol=tolerance)
 
 
-# ---------------------------------------------------------------- 3. cut in two, side by side
+# ---------------------------------------------------------------- 3. cut in two
 
 
 @FEEDBACKS
@@ -310,19 +308,6 @@ def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_th
     np.testing.assert_array_equal(whole[0][:60], run(reservoir, inputs[:60], **options(data, given, slice(0, 60)))[0])
 
 
-def test_a_batch_is_a_loop(reservoir, data):
-    sequences = [data["inputs"][:n] for n in (50, 1, 200, 0, 120)]
-    teachers = [data["teacher"][: len(s)] for s in sequences]
-    states = [data["state"], None, None, data["state"], None]
-    batch = run_batch(reservoir, sequences, states, feedback=teachers, noise=0.1, rng=9, n_jobs=2)
-    generators = np.random.default_rng(9).spawn(5)
-    for got, z, s, y, rng in zip(batch, sequences, states, teachers, generators, strict=True):
-        alone = run(reservoir, z, s, feedback=y, noise=0.1, rng=rng)
-        np.testing.assert_array_equal(got[0], alone[0])
-        np.testing.assert_array_equal(got[2].output, alone[2].output)
-    assert run_batch(reservoir, []) == []
-
-
 def test_neither_the_inputs_nor_the_state_are_written_to(reservoir, data):
     before = {name: np.copy(value) for name, value in data.items() if name != "state"}
     mean = data["state"].mean.copy()
@@ -347,7 +332,7 @@ def test_strided_read_only_and_float32_arrays_give_the_same(reservoir, data):
 
 def in_kernel(mean, var):
     m, v = np.array(mean, float), np.array(var, float)
-    kernels.fill_moments(surface.load(get("tanh")), kernels.rules(), m, v)
+    kernels.fill_moments(kernels.tanh_moments(), m, v)
     return m, v
 
 
@@ -478,15 +463,6 @@ def test_wrong_uncertain_input_is_refused_by_name(reservoir, data, change, messa
     arguments = {"mean": data["inputs"], "var": data["var"], **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         run_gaussian(reservoir, arguments.pop("mean"), arguments.pop("var"), arguments.pop("state", None), **arguments)
-
-
-def test_a_nan_in_one_sequence_is_refused_before_any_runs(reservoir, data, monkeypatch):
-    monkeypatch.setattr("pesn.reservoir.drive._Job.run", lambda *_: pytest.fail("ran"))
-    sequences = [data["inputs"], changed(data["inputs"], (8, 0), np.nan)]
-    with pytest.raises(ValueError, match=r"^sequence 1: inputs must be finite, got nan in row 8, column 0"):
-        run_batch(reservoir, sequences)
-    with pytest.raises(ValueError, match=r"^feedback must have one entry for each of the 2 sequences, got 1"):
-        run_batch(reservoir, sequences, feedback=[data["teacher"]])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.evaluation.process_noise import process_noise
+from pesn.evaluation.calibration import process_noise
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State, run

@@ -164,11 +164,6 @@ def test_each_of_many_matrices_is_scaled_by_its_own_eigenvalue():
     np.testing.assert_allclose(W.toarray(), 0.5 * np.eye(4))
 
 
-def test_a_ring_hands_each_unit_to_the_next():
-    W = connect("ring", 6, spectral_radius=0.5, density=0.1, rng=np.random.default_rng(0)).toarray()
-    np.testing.assert_allclose(W, 0.5 * np.roll(np.eye(6), 1, axis=0), atol=1e-12)
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.coo_array, np.ndarray.tolist])
 def test_a_matrix_is_taken_as_it_is(kind):
     W = np.random.default_rng(0).normal(size=(12, 12)) * 0.1

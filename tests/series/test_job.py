@@ -33,17 +33,6 @@ def test_judging_changes_nothing(tmp_path, make):
     np.testing.assert_array_equal(other.forecast.interval(0.95), first.forecast.interval(0.95))
 
 
-def test_a_past_forecast_is_that_of_the_rows_before_it(tmp_path):
-    frame = pd.DataFrame(year(np.random.default_rng(1), np.arange(60.0)))
-    frame.to_csv(tmp_path / "all.csv", index=False)
-    back = run(Request(tmp_path / "all.csv", horizon=5, backtest=3, season=(12,))).backtest
-    place = int(back.origins[1])
-    frame[:place].to_csv(tmp_path / "before.csv", index=False)
-    then = run(Request(tmp_path / "before.csv", horizon=5, backtest=0, season=(12,))).forecast
-    np.testing.assert_allclose(back.mean[1], then.mean, rtol=1e-9)
-    np.testing.assert_array_equal(back.observed[1], frame[place : place + 5].to_numpy())
-
-
 @pytest.mark.parametrize("horizon", [1, 7, 24, 200])
 @pytest.mark.parametrize("n", [20, 40, 309, 5000, 50_000])
 def test_the_first_origin_is_a_rule_of_the_rows(n, horizon):

@@ -9,31 +9,24 @@ from pesn.series import job, summary
 from pesn.series.members import decomposition
 from pesn.series.panel import panel_job
 from pesn.series.result import Margins
-from pesn.systems import chaotic
 
 MONTHS = pd.date_range("2018-01-01", periods=72, freq="MS")
 
 
-@pytest.fixture(scope="module")
-def sales():
-    t = np.arange(72.0)
-    noise = np.random.default_rng(0).normal(size=72)
-    return pd.Series(50.0 + 0.5 * t + 5.0 * np.sin(2 * np.pi * t / 12) + noise, index=MONTHS, name="sales")
+T = np.arange(72.0)
+VALUES = 50.0 + 0.5 * T + 5.0 * np.sin(2 * np.pi * T / 12) + np.random.default_rng(0).normal(size=72)
+SALES = pd.Series(VALUES, index=MONTHS, name="sales")
+INPUTS = pd.DataFrame(np.random.default_rng(1).normal(size=(72, 2)), index=MONTHS, columns=["p", "q"])
 
 
 @pytest.fixture(scope="module")
-def inputs():
-    return pd.DataFrame(np.random.default_rng(1).normal(size=(72, 2)), index=MONTHS, columns=["p", "q"])
+def fitted():
+    return pesn.SeriesForecaster().fit(SALES[:60])
 
 
 @pytest.fixture(scope="module")
-def fitted(sales):
-    return pesn.SeriesForecaster().fit(sales[:60])
-
-
-@pytest.fixture(scope="module")
-def driven(sales, inputs):
-    return pesn.SeriesForecaster().fit(sales[:60], inputs[:60])
+def driven():
+    return pesn.SeriesForecaster().fit(SALES[:60], INPUTS[:60])
 
 
 # ---------------------------------------------------------------- smooth series
@@ -63,11 +56,10 @@ def test_a_smooth_series_goes_on(name):
 
 
 @pytest.mark.parametrize("rows", [100, 120])
-def test_growth_that_comes_to_its_end_stays_there(rows):
-    t = np.arange(float(rows))
-    for course in (1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), 1.0 - np.exp(-t / 20.0)):
-        ahead = pesn.SeriesForecaster(horizon=24).fit(course).forecast(24).mean
-        np.testing.assert_allclose(ahead, course[-1], rtol=0.06)
+@pytest.mark.parametrize("curve", [lambda t: 1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), lambda t: 1.0 - np.exp(-t / 20.0)])
+def test_growth_that_comes_to_its_end_stays_there(rows, curve):
+    values = curve(np.arange(float(rows)))
+    np.testing.assert_allclose(pesn.SeriesForecaster(horizon=24).fit(values).forecast(24).mean, values[-1], rtol=0.06)
 
 
 @pytest.mark.parametrize("place", [100, 299])
@@ -79,13 +71,13 @@ def test_a_spike_upon_a_ramp_is_still_one(place):
 
 
 @pytest.mark.parametrize("place", [0, 50, 98, 99])
-@pytest.mark.parametrize("noise", [0.01, 0.1, 0.2])
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.1, 0.2])
 def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
     values = 10.0 * np.exp(noise * np.random.default_rng(place).normal(size=100))
     rows = values.copy()
     rows[place] = 1e6
     one, other = (pesn.SeriesForecaster(horizon=3, season=None).fit(y).forecast(3) for y in (rows, values))
-    np.testing.assert_allclose(one.mean, other.mean, rtol=noise)
+    np.testing.assert_allclose(one.mean, other.mean, rtol=max(noise, 1e-6))
     assert (one.interval(0.95)[1] < 2.0 * other.interval(0.95)[1]).all()
 
 
@@ -110,14 +102,9 @@ def test_heavy_tails_of_positive_numbers_are_no_spikes():
 # ---------------------------------------------------------------- parameters
 
 
-def test_a_horizon_beyond_reason_is_refused_by_fit(sales):
-    with pytest.raises(ValueError, match="horizon must be at most 720, as there are 72 rows, got 1000000000"):
-        pesn.SeriesForecaster(horizon=10**9).fit(sales)
-
-
 @pytest.mark.parametrize("given", [{"horizon": np.int64(3)}, {"season": np.int64(12)}, {"season": np.array([4, 12])}])
-def test_numpy_numbers_are_saved(given, sales, tmp_path):
-    forecaster = pesn.SeriesForecaster(**given).fit(sales)
+def test_numpy_numbers_are_saved(given, tmp_path):
+    forecaster = pesn.SeriesForecaster(**given).fit(SALES)
     forecaster.save(tmp_path / "a.pesn")
     again = pesn.load(tmp_path / "a.pesn")
     [(name, value)] = given.items()
@@ -129,10 +116,12 @@ def test_numpy_numbers_are_saved(given, sales, tmp_path):
     ("name", "value", "error"),
     [("season", [[12]], ValueError), ("season", 2.5, TypeError), ("freq", pd.offsets.MonthBegin(), TypeError)],
 )
-def test_a_wrong_parameter_is_named_by_fit_and_by_save(name, value, error, sales, tmp_path):
+def test_a_wrong_parameter_is_named_by_fit_and_by_save(name, value, error, tmp_path):
+    with pytest.raises(ValueError, match="horizon must be at most 720, as there are 72 rows, got 1000000000"):
+        pesn.SeriesForecaster(horizon=10**9).fit(SALES)
     with pytest.raises(error, match=f"^{name} must"):
-        pesn.SeriesForecaster(**{name: value}).fit(sales)
-    forecaster = pesn.SeriesForecaster().fit(sales).set_params(**{name: value})
+        pesn.SeriesForecaster(**{name: value}).fit(SALES)
+    forecaster = pesn.SeriesForecaster().fit(SALES).set_params(**{name: value})
     with pytest.raises(error, match=f"^{name} must"):
         forecaster.save(tmp_path / "a.pesn")
     assert not (tmp_path / "a.pesn").exists()
@@ -166,14 +155,8 @@ def test_quantiles_of_any_probability_are_in_order(dof, log):
 # ---------------------------------------------------------------- labels
 
 
-def test_an_index_of_several_levels_is_no_time(sales):
-    both = pd.concat({"a": sales, "b": sales})
-    with pytest.raises(ValueError, match="y must have a row a step, got an index of several levels"):
-        pesn.SeriesForecaster().fit(both)
-
-
-def test_inputs_ahead_of_other_labels_are_refused(inputs, driven):
-    ahead = inputs[60:66]
+def test_inputs_ahead_of_other_labels_are_refused(driven):
+    ahead = INPUTS[60:66]
     right = driven.forecast(6, ahead).mean
     np.testing.assert_array_equal(driven.forecast(6, ahead.reset_index(drop=True)).mean, right)
     np.testing.assert_array_equal(driven.forecast(6, ahead.set_axis(ahead.index.strftime("%Y-%m-%d"))).mean, right)
@@ -182,15 +165,17 @@ def test_inputs_ahead_of_other_labels_are_refused(inputs, driven):
             driven.forecast(6, ahead.set_axis(labels))
 
 
-def test_inputs_twice_are_refused(sales, inputs, driven):
+def test_ambiguous_labels_are_refused(driven):
     with pytest.raises(ValueError, match="X must have each label once, got 2023-01-01 again"):
-        driven.forecast(6, pd.concat([inputs[60:], 100.0 * inputs[60:61]]))
+        driven.forecast(6, pd.concat([INPUTS[60:], 100.0 * INPUTS[60:61]]))
     with pytest.raises(ValueError, match=r"X must have columns of different names, got \['p', 'p'\]"):
-        pesn.SeriesForecaster().fit(sales, inputs.set_axis(["p", "p"], axis=1))
+        pesn.SeriesForecaster().fit(SALES, INPUTS.set_axis(["p", "p"], axis=1))
+    with pytest.raises(ValueError, match="y must have a row a step, got an index of several levels"):
+        pesn.SeriesForecaster().fit(pd.concat({"a": SALES, "b": SALES}))
 
 
-def test_inputs_far_from_all_that_was_seen_give_numbers(sales, inputs):
-    driven = pesn.SeriesForecaster().fit(sales * np.exp(inputs["p"]), inputs)
+def test_inputs_far_from_all_that_was_seen_give_numbers():
+    driven = pesn.SeriesForecaster().fit(SALES * np.exp(INPUTS["p"]), INPUTS)
     assert driven.fitted_.models[0].effects.log
     for size in (1e50, -1e50):
         found = driven.forecast(3, np.full((3, 2), size))
@@ -200,18 +185,15 @@ def test_inputs_far_from_all_that_was_seen_give_numbers(sales, inputs):
 # ---------------------------------------------------------------- what came
 
 
-def test_rows_that_came_without_their_dates_go_by_position(sales, fitted):
-    came = sales[60:]
+def test_rows_that_came_without_their_dates_go_by_position(fitted):
+    came = SALES[60:]
     assert fitted.score(came.reset_index(drop=True)) == fitted.score(came) == fitted.score(came.to_numpy())
-
-
-def test_more_rows_than_a_forecast_has_are_refused(fitted):
     with pytest.raises(ValueError, match="y must have at most 600 rows, as fit had 60, got 100,000"):
         fitted.score(np.ones(100_000))
 
 
-def test_origins_before_any_number_are_refused_or_left_out(sales):
-    late = sales.copy()
+def test_origins_before_any_number_are_refused_or_left_out():
+    late = SALES.copy()
     late[:58] = np.nan
     forecaster = pesn.SeriesForecaster(horizon=2).fit(late)
     with pytest.raises(ValueError, match="origins must come after row 58"):
@@ -219,21 +201,12 @@ def test_origins_before_any_number_are_refused_or_left_out(sales):
     assert forecaster.backtest(origins=100).origins.min() == 59
 
 
-def test_the_order_of_origins_is_of_no_account():
-    rows = chaotic.henon(runs=1, steps=400, rng=0).states
-    forecaster = pesn.SeriesForecaster(horizon=4).fit(rows)
-    assert forecaster.fitted_.joint is not None
-    one, other = forecaster.backtest(origins=[340, 370]), forecaster.backtest(origins=[370, 340])
-    np.testing.assert_array_equal(one.mean, other.mean[::-1])
-    assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
-
-
 # ---------------------------------------------------------------- long frames
 
 
 @pytest.fixture(scope="module")
-def frame(sales):
-    parts = [pd.DataFrame({"unique_id": name, "ds": MONTHS, "y": sales.to_numpy()}) for name in "ab"]
+def frame():
+    parts = [pd.DataFrame({"unique_id": name, "ds": MONTHS, "y": SALES.to_numpy()}) for name in "ab"]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -244,21 +217,15 @@ def frame(sales):
 def test_a_wrong_parameter_of_long_frames_is_named(name, value, frame):
     with pytest.raises((TypeError, ValueError), match=f"{name}.* must"):
         pesn.SeriesForecaster(**{name: value}).fit(frame)
-
-
-def test_dates_beside_the_step_are_not_called_another_step(frame):
     with pytest.raises(ValueError, match="its date 2018-01-01 does not lie on the others' step, a month"):
         pesn.SeriesForecaster(freq="ME").fit(frame)
 
 
-def test_columns_and_long_frames_have_the_same_limit(frame, sales):
+def test_columns_and_long_frames_have_the_same_limit(frame):
     with pytest.raises(ValueError, match=r"y must be NaN or lie within ±1e\+100"):
-        pesn.SeriesForecaster().fit(sales.where(MONTHS[3] != MONTHS, 1e200))
+        pesn.SeriesForecaster().fit(SALES.where(MONTHS[3] != MONTHS, 1e200))
     with pytest.warns(UserWarning, match=r"'a': it has a number beyond ±1e\+100 at ds 2018-04-01"):
         pesn.SeriesForecaster().fit(frame.assign(y=frame["y"].where(frame.index != 3, 1e200)))
-
-
-def test_infinite_inputs_ahead_are_refused(frame):
     ahead = pd.DataFrame({"unique_id": ["a", "b"], "ds": [MONTHS[-1] + pd.offsets.MonthBegin()] * 2, "p": [1.0, np.inf]})
     forecaster = pesn.SeriesForecaster().fit(frame.assign(p=np.arange(144.0) % 7))
     with pytest.raises(ValueError, match=r"column 'p' of X must be NaN or lie within ±1e\+100, got inf for 'b' at 2024-01-01"):
@@ -268,8 +235,8 @@ def test_infinite_inputs_ahead_are_refused(frame):
 # ---------------------------------------------------------------- files
 
 
-def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(sales, inputs, tmp_path):
-    table = pd.DataFrame({"month": MONTHS, "sales": sales.to_numpy(), "p": inputs["p"].to_numpy()})
+def test_a_saved_model_goes_on_from_one_row_and_from_inputs_that_do_not_change(tmp_path):
+    table = pd.DataFrame({"month": MONTHS, "sales": SALES.to_numpy(), "p": INPUTS["p"].to_numpy()})
     table.to_csv(tmp_path / "all.csv", index=False)
     request = job.Request(tmp_path / "all.csv", ["sales"], ["p"], horizon=3, backtest=0)
     job.run(request).save(tmp_path / "m.pesn")
@@ -286,8 +253,8 @@ def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path
         panel_job.run(job.Request(tmp_path / "many.csv", id_col="pesn"))
 
 
-def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):
-    table = pd.DataFrame({"a": sales.to_numpy(), "a_std": sales.to_numpy() + 1.0, "a_lower_80": -sales.to_numpy()})
+def test_targets_may_be_called_as_columns_of_others_forecasts(tmp_path):
+    table = pd.DataFrame({"a": SALES.to_numpy(), "a_std": SALES.to_numpy() + 1.0, "a_lower_80": -SALES.to_numpy()})
     table.to_csv(tmp_path / "a.csv", index=False)
     found = summary.frame(job.run(job.Request(tmp_path / "a.csv", horizon=2, backtest=0, levels=[0.8])))
     endings = ["mean", "std", "lower_80", "upper_80"]
@@ -299,24 +266,16 @@ def test_targets_may_be_called_as_columns_of_others_forecasts(sales, tmp_path):
 # ---------------------------------------------------------------- what is often given first
 
 
-@pytest.mark.parametrize("dates", [MONTHS, MONTHS.strftime("%Y-%m-%d")], ids=["dates", "texts"])
-def test_dates_in_a_column_are_those_of_the_rows(sales, dates):
-    frame = pd.DataFrame({"sales": sales.to_numpy(), "month": dates})
-    forecast = pesn.SeriesForecaster().fit(frame).forecast(3)
-    np.testing.assert_array_equal(forecast.mean, pesn.SeriesForecaster().fit(sales).forecast(3).mean)
-    assert forecast.index[0] == MONTHS[-1] + pd.DateOffset(months=1)
-
-
-def test_a_picture_takes_flat_truth_and_levels_in_per_cent(sales, fitted):
+def test_a_picture_takes_flat_truth_and_levels_in_per_cent(fitted):
     forecast = fitted.forecast(12)
-    [ax] = forecast.plot(truth=sales[60:], level=[80, 95])
+    [ax] = forecast.plot(truth=SALES[60:], level=[80, 95])
     [legend] = ax.figure.legends
     assert {text.get_text() for text in legend.get_texts()} == {"observed", "truth", "mean", "80 %", "95 %"}
     [dots] = [line for line in ax.lines if line.get_label() == "truth"]
-    np.testing.assert_array_equal(dots.get_ydata(), sales[60:])
+    np.testing.assert_array_equal(dots.get_ydata(), SALES[60:])
 
 
-def test_a_summary_says_what_was_not_tried_and_from_when_on(sales):
-    assert "below 8 numbers the last one goes on" in pesn.SeriesForecaster().fit(sales[:7]).summary()
-    text = pesn.SeriesForecaster().fit(sales[:20]).summary()
+def test_a_summary_says_what_was_not_tried_and_from_when_on():
+    assert "below 8 numbers the last one goes on" in pesn.SeriesForecaster().fit(SALES[:7]).summary()
+    text = pesn.SeriesForecaster().fit(SALES[:20]).summary()
     assert "AR and reservoir: not tried below" in text

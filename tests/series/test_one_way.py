@@ -39,16 +39,19 @@ def test_every_way_forecasts_the_same(file):
         assert found[way] == (index if way == "index_col=0" else "same"), way
 
 
-def test_differences_are_seen():
-    days = DAYS[:3]
-    one = {"a": pd.Series([1.0, 2.0, 3.0], days)}
-    assert compare_ways.difference(one, one) == ""
-    assert compare_ways.difference(one, {"b": one["a"]}) == "targets ['b']"
-    assert compare_ways.difference(one, {"a": one["a"][1:]}) == "horizon 2"
-    assert compare_ways.difference(one, {"a": one["a"].set_axis(days + pd.Timedelta(days=1))}).startswith(
-        "times up to 2024-01-04"
-    )
-    assert compare_ways.difference(one, {"a": one["a"] * (1.0 + 1e-8)}) == "a by 1.0e-08"
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("a", lambda one: one, ""),
+        ("b", lambda one: one, "targets ['b']"),
+        ("a", lambda one: one[1:], "horizon 2"),
+        ("a", lambda one: one.shift(1, freq="D"), "times up to 2024-01-04 00:00:00"),
+        ("a", lambda one: one * (1.0 + 1e-8), "a by 1.0e-08"),
+    ],
+)
+def test_differences_are_seen(name, change, says):
+    one = pd.Series([1.0, 2.0, 3.0], DAYS[:3])
+    assert compare_ways.difference({"a": one}, {name: change(one)}) == says
 
 
 @pytest.mark.parametrize("name", ["airline_pandas_index", "bike_sharing", "mon_yy", "decimal_comma"])

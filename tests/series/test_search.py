@@ -13,28 +13,19 @@ MONTHS = pd.date_range("2016-01-01", periods=96, freq="MS")
 FOLDS = TimeSeriesSplit(2, test_size=12)
 
 
-def sales(n=96):
-    t = np.arange(n)
-    y = 100.0 + t + 10.0 * np.sin(np.pi * t / 6) + np.random.default_rng(0).normal(size=n)
-    return pd.Series(y, index=MONTHS[:n], name="sales")
+T, RNG = np.arange(96), np.random.default_rng(1)
+SALES = pd.Series(100.0 + T + 10.0 * np.sin(np.pi * T / 6) + np.random.default_rng(0).normal(size=96), index=MONTHS, name="sales")
+BOTH = pd.DataFrame({"north": SALES, "south": 3.0 * SALES[::-1].to_numpy()})
+INPUTS = pd.DataFrame({"price": RNG.normal(size=96), "holiday": RNG.integers(0, 2, 96).astype(float)}, index=MONTHS)
+GIVEN = {
+    "series": (SALES, None),
+    "frame with inputs": (BOTH, INPUTS),
+    "array": (SALES.to_numpy(), None),
+    "arrays": (BOTH.to_numpy(), INPUTS.to_numpy()),
+}
 
 
-def inputs(n=96):
-    rng = np.random.default_rng(1)
-    return pd.DataFrame({"price": rng.normal(size=n), "holiday": rng.integers(0, 2, n).astype(float)}, index=MONTHS[:n])
-
-
-def as_given(kind, y, X):
-    both = pd.DataFrame({"north": y, "south": 3.0 * y[::-1].to_numpy()})
-    return {
-        "series": (y, None),
-        "frame with inputs": (both, X),
-        "array": (y.to_numpy(), None),
-        "arrays": (both.to_numpy(), X.to_numpy()),
-    }[kind]
-
-
-@pytest.mark.parametrize("kind", ["series", "frame with inputs", "array", "arrays"])
+@pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize(
     ("forecaster", "grid"),
     [
@@ -43,7 +34,7 @@ def as_given(kind, y, X):
     ],
 )
 def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
-    y, X = as_given(kind, sales(), inputs())
+    y, X = GIVEN[kind]
     search = GridSearchCV(forecaster, grid, cv=FOLDS, error_score="raise").fit(y, X)
     name, values = next(iter(grid.items()))
     for i, value in enumerate(values):
@@ -68,14 +59,14 @@ def test_copies_and_parameters():
     assert {"horizon": 12, "season": (12, 3), "level": (0.5,), "n_jobs": 2}.items() <= copied.get_params().items()
     assert copied.set_params(season=4, horizon=None) is copied
     assert (copied.season, copied.horizon, forecaster.season) == (4, None, (12, 3))
-    fitted = clone(forecaster.set_params(n_jobs=None).fit(sales()))
+    fitted = clone(forecaster.set_params(n_jobs=None).fit(SALES))
     assert not hasattr(fitted, "fitted_")
     with pytest.raises(ValueError, match="Invalid parameter 'seasons' for estimator SeriesForecaster"):
         copied.set_params(seasons=4)
 
 
 def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
-    y = sales()
+    y = SALES
     forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
     forecast = forecaster.forecast(6)
     levels = np.arange(0.5, 2000) / 2000
@@ -89,20 +80,19 @@ def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
 
 
 def test_scores_take_columns_by_their_names():
-    y, X = as_given("frame with inputs", sales(), inputs())
+    y, X = GIVEN["frame with inputs"]
     y = y + 5.0 * X[["holiday"]].to_numpy()
     forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84], X[:84])
     found = forecaster.score(y[84:], X[84:])
     assert forecaster.score(y[84:][["south", "north"]], X[84:][["holiday", "price"]]) == found
     assert forecaster.score(y[84:].to_numpy(), X[84:].to_numpy()) == found
     assert forecaster.score(y[84:]) != found  # inputs that are not known
-    wrong = [
+    for rows, known, message in (
         (y[84:].rename(columns={"south": "east"}), X[84:], r"y must have the columns \['north', 'south'\] of fit, got"),
         (y[84:], X[84:].rename(columns={"price": "cost"}), r"X must have the columns \['price', 'holiday'\] of fit, got"),
         (y[84:].to_numpy()[:, :1], X[84:], "y must have 2 columns, as in fit, got 1"),
         (y[84:], X[84:].to_numpy()[:, :1], "X must have 2 columns, as in fit, got 1"),
-    ]
-    for rows, known, message in wrong:
+    ):
         with pytest.raises(ValueError, match=message):
             forecaster.score(rows, known)
     with pytest.raises(ValueError, match="X must not be given: fit had none"):
@@ -110,7 +100,7 @@ def test_scores_take_columns_by_their_names():
 
 
 def test_rows_that_are_missing_after_the_fit_are_gaps():
-    y = sales()
+    y = SALES
     forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
     gap = y[84:].copy()
     gap.iloc[:2] = np.nan

@@ -3,34 +3,22 @@
 import numpy as np
 import pytest
 
-from pesn.systems.chaotic import (
-    LYAPUNOV_EXPONENT,
-    LYAPUNOV_TIME,
-    double_scroll,
-    henon,
-    kuramoto_sivashinsky,
-    logistic_map,
-    lorenz,
-    lorenz96,
-    mackey_glass,
-    multiscroll,
-    rabinovich_fabrikant,
-    roessler,
-)
+from pesn.systems import chaotic
+from pesn.systems.chaotic import LYAPUNOV_EXPONENT, LYAPUNOV_TIME
 
 
 @pytest.mark.parametrize(
     ("system", "duration", "pairs", "substeps", "relative"),
     [
-        (lorenz, 1.0, 200, 200, 0.05),
-        (roessler, 10.0, 200, 200, 0.05),
-        (lorenz96, 0.5, 200, 20, 0.05),
-        (double_scroll, 5.0, 200, 100, 0.05),
-        (rabinovich_fabrikant, 5.0, 200, 100, 0.05),
-        (kuramoto_sivashinsky, 10.0, 60, 20, 0.1),
-        (multiscroll, 0.5, 200, 100, 0.05),
-        (henon, 5, 200, None, 0.05),
-        (logistic_map, 5, 200, None, 0.05),
+        (chaotic.lorenz, 1.0, 200, 200, 0.05),
+        (chaotic.roessler, 10.0, 200, 200, 0.05),
+        (chaotic.lorenz96, 0.5, 200, 20, 0.05),
+        (chaotic.double_scroll, 5.0, 200, 100, 0.05),
+        (chaotic.rabinovich_fabrikant, 5.0, 200, 100, 0.05),
+        (chaotic.kuramoto_sivashinsky, 10.0, 60, 20, 0.1),
+        (chaotic.multiscroll, 0.5, 200, 100, 0.05),
+        (chaotic.henon, 5, 200, None, 0.05),
+        (chaotic.logistic_map, 5, 200, None, 0.05),
     ],
 )
 def test_lyapunov_exponent_from_two_nearby_trajectories(system, duration, pairs, substeps, relative):
@@ -54,7 +42,7 @@ def test_lyapunov_exponent_of_mackey_glass():
     """The same for a pair that is infinitely close: its difference v obeys v̇ = p′(x(t − τ)) v(t − τ) − γ v along the run.
     The trapezium rule is explicit here, for the past is known."""
     runs, h, delay, kept = 200, 0.5, 34, 6000
-    x = mackey_glass(runs=runs, steps=kept, dt=h, substeps=1, transient=2000.0, rng=0).states.reshape(runs, kept).T
+    x = chaotic.mackey_glass(runs=runs, steps=kept, dt=h, substeps=1, transient=2000.0, rng=0).states.reshape(runs, kept).T
     x10 = x**10
     slope = 0.2 * (1 - 9 * x10) / (1 + x10) ** 2
     v = np.ones((kept + delay, runs))
@@ -82,7 +70,8 @@ def test_lyapunov_times():
 
 
 @pytest.mark.parametrize(
-    ("system", "rate"), [(henon, np.log(0.3)), (rabinovich_fabrikant, 2 * (0.87 - 1.1)), (multiscroll, 28.0 - 35.0 - 3.0)]
+    ("system", "rate"),
+    [(chaotic.henon, np.log(0.3)), (chaotic.rabinovich_fabrikant, 2 * (0.87 - 1.1)), (chaotic.multiscroll, 28.0 - 35.0 - 3.0)],
 )
 def test_volumes_shrink_at_the_rate_of_the_equations(system, rate):
     """ln b a step, 2 (γ − α) and c − a − b a unit of time: the same everywhere, whatever the largest exponent is."""

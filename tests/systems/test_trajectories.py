@@ -15,17 +15,8 @@ STATES, INPUTS = RNG.normal(size=(10, 2)) * [1e-7, 1e9], RNG.normal(size=(10, 1)
 
 
 def make(**changes):
-    return Trajectories(
-        **{
-            "states": STATES,
-            "inputs": INPUTS,
-            "dt": 0.1,
-            "names": ("x", "v", "u"),
-            "lengths": LENGTHS,
-            "units": ("m", "m/s", "N"),
-            **changes,
-        }
-    )
+    parts = {"states": STATES, "inputs": INPUTS, "dt": 0.1, "lengths": LENGTHS}
+    return Trajectories(**{**parts, "names": ("x", "v", "u"), "units": ("m", "m/s", "N"), **changes})
 
 
 def test_runs_one_by_one():
@@ -112,14 +103,8 @@ def test_npz_holds_everything(tmp_path):
     make().save(str(tmp_path / "a.npz"))
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
         parts = dict(file)
-    again = Trajectories(
-        parts["states"],
-        parts["inputs"],
-        float(parts["dt"]),
-        tuple(parts["names"].tolist()),
-        tuple(parts["lengths"].tolist()),
-        tuple(parts["units"].tolist()),
-    )
+    lists = {name: parts[name].tolist() for name in ("dt", "names", "lengths", "units")}
+    again = Trajectories(parts["states"], parts["inputs"], **lists)
     np.testing.assert_array_equal(again.states, STATES)
     np.testing.assert_array_equal(again.inputs, INPUTS)
     assert (again.dt, again.names, again.lengths, again.units) == (0.1, ("x", "v", "u"), LENGTHS, ("m", "m/s", "N"))

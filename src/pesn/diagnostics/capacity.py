@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_real, flag, generator, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import Network, driven_by, labelled, noise, reservoir_of, states_of
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class EffectiveRank:
         return ax
 
 
-def effective_rank(states: Any, X: Any = None, *, center: bool = False) -> EffectiveRank:
+def effective_rank(states: npt.ArrayLike | Network, X: npt.ArrayLike | None = None, *, center: bool = False) -> EffectiveRank:
     """The effective rank of states (T, N), or of those of a network that X drives.
 
     exp(H(p)), the entropy H of the shares p of the singular values: directions that the states hardly use hardly count.
@@ -85,14 +86,14 @@ def effective_rank(states: Any, X: Any = None, *, center: bool = False) -> Effec
     (7.0, 1.0)
     """
     flag("center", center)
-    if X is None and (isinstance(states, (np.ndarray, list)) or hasattr(states, "to_numpy")):
-        rows: Array = as_real("states", states).astype(np.float64, copy=False)
+    if X is None and isinstance(states, Network):
+        raise ValueError("X must hold the inputs (rows, d) that drive the network, got None")
+    if isinstance(states, Network) or X is not None:
+        rows = states_of(*driven_by(states, X))  # type: ignore[arg-type]  # which says what it should be
+    else:
+        rows = as_real("states", states).astype(np.float64, copy=False)
         if rows.ndim != 2 or 0 in rows.shape:
             raise ValueError(f"states must have shape (rows, units), got {rows.shape}")
-    else:
-        if X is None:
-            raise ValueError("X must hold the inputs (rows, d) that drive the network, got None")
-        rows = states_of(*driven_by(states, X))
     singular: Array = np.linalg.svd(rows - rows.mean(axis=0) if center else rows, compute_uv=False).astype(np.float64)
     if not singular[0] > 0.0:
         raise ValueError("states must not all be 0" + (" about their mean" if center else ""))
@@ -194,7 +195,7 @@ class MemoryCapacity:
 
 
 def memory_capacity(
-    network: Any, n_delays: int | None = None, *, n_steps: int | None = None, washout: int = 200, rng: Rng = None
+    network: Network, n_delays: int | None = None, *, n_steps: int | None = None, washout: int = 200, rng: Rng = None
 ) -> MemoryCapacity:
     """How well the units of a reservoir, driven by noise, tell each of its earlier inputs: Σ_k R²(u_{t−k}).
 
@@ -322,7 +323,7 @@ class ProcessingCapacity:
 
 
 def information_processing_capacity(
-    network: Any,
+    network: Network,
     degree: int = 3,
     *,
     n_delays: Sequence[int] | None = None,
@@ -377,11 +378,7 @@ def information_processing_capacity(
     for order in range(1, degree + 1):
         each = _terms(order, longest[order - 1], d)
         while part := list(islice(each, _AT_ONCE)):
-            signals = np.empty((rows, len(part)))
-            for k, term in enumerate(part):
-                signals[:, k] = math.prod(
-                    polynomials[power][first - delay : first - delay + rows, column] for column, delay, power in term
-                )
+            signals = np.column_stack([_signal(term, polynomials, first, rows) for term in part])
             for capacity, term in zip(projection.capacities(signals).tolist(), part, strict=True):
                 if capacity > 0.0:
                     found.append((capacity, term))
@@ -389,6 +386,12 @@ def information_processing_capacity(
     found.sort(key=lambda both: -both[0])
     capacities, terms = np.array([capacity for capacity, _ in found]), tuple(term for _, term in found)
     return ProcessingCapacity(by_delay.sum(axis=1), by_delay, projection.rank, projection.threshold, terms, capacities)
+
+
+def _signal(term: Term, polynomials: list[Array], first: int, rows: int) -> Array:
+    """The values (rows,) of a product, from row ``first`` of the inputs on."""
+    factors = (polynomials[power][first - delay : first - delay + rows, column] for column, delay, power in term)
+    return math.prod(factors, start=np.ones(rows))
 
 
 def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: int) -> list[int]:

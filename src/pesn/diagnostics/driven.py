@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.arguments import as_real
 from pesn._support.types import Array, Scaling
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+Network: TypeAlias = ReservoirEstimator | ReservoirClassifier | Forecaster | Reservoir
+
+
 def labelled(ax: Axes | None, x: str, y: str) -> Axes:
     """These axes, or new ones, with labels and without a frame."""
     ax = new_axes() if ax is None else ax
@@ -29,7 +33,7 @@ def labelled(ax: Axes | None, x: str, y: str) -> Axes:
     return ax
 
 
-def network_of(network: Any) -> Any:
+def network_of(network: Network) -> Network:
     """The network of a fitted forecaster; anything else as it is."""
     if isinstance(network, Forecaster):
         if not hasattr(network, "esn_"):
@@ -38,7 +42,7 @@ def network_of(network: Any) -> Any:
     return network
 
 
-def reservoir_of(network: Any, n_inputs: int | None = None) -> Reservoir:
+def reservoir_of(network: Network, n_inputs: int | None = None) -> Reservoir:
     """The reservoir of a network, as it is after ``fit`` or as it would be drawn for so many inputs; or one that is given.
 
     None: for as many inputs as ``input_scaling`` has columns, one where it is a number; outputs likewise.
@@ -72,7 +76,7 @@ def _columns(scaling: Scaling) -> int:
     return int(np.shape(scaling)[-1]) if np.ndim(scaling) else 1
 
 
-def driven_by(network: Any, X: Any) -> tuple[Reservoir, Array]:
+def driven_by(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
     """The reservoir of a network, and X (n, d) as its inputs."""
     if isinstance(network, Forecaster):
         network_of(network)
@@ -81,7 +85,7 @@ def driven_by(network: Any, X: Any) -> tuple[Reservoir, Array]:
     return reservoir, check_inputs(X, reservoir)
 
 
-def check_inputs(X: Any, reservoir: Reservoir) -> Array:
+def check_inputs(X: npt.ArrayLike, reservoir: Reservoir) -> Array:
     """X (n, d), finite, one column for each input; (n,) of one input."""
     rows: Array = as_real("X", X).astype(np.float64, copy=False)
     rows = rows[:, None] if rows.ndim == 1 else rows

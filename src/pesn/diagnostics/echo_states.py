@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import Network, driven_by, labelled, noise, reservoir_of, states_of
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ class EchoStateIndex:
 
 
 def echo_state_index(
-    network: Any, X: Any = None, *, n_starts: int = 20, n_steps: int = 1000, tolerance: float = 1e-4, rng: Rng = None
-) -> EchoStateIndex:
+    network: Network, X: npt.ArrayLike | None = None, *, n_starts: int = 20, n_steps: int = 1000, tolerance: float = 1e-4,
+    rng: Rng = None,
+) -> EchoStateIndex:  # fmt: skip
     """The number of different responses of a reservoir to one input, found from many starts.
 
     Starts are uniform on [−1, 1] for every unit, and at zero. Two that are within ``tolerance`` of each other over the last
@@ -127,10 +128,7 @@ def _classes(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
 
 def _widest(paths: Array) -> Array:
     """The largest distance (T,) between any two of paths (S, T, N)."""
-    widest = np.zeros(paths.shape[1])
-    for k in range(1, len(paths)):
-        np.maximum(widest, _distance(paths[k:] - paths[: len(paths) - k]).max(axis=0), out=widest)
-    return widest
+    return np.max([_distance(paths[k:] - paths[: len(paths) - k]).max(axis=0) for k in range(1, len(paths))], axis=0)
 
 
 def _distance(away: Array) -> Array:

@@ -212,7 +212,8 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
                 begun = self.begin(given.n_inputs, given.n_outputs, given)
                 check_longer_than_washout(given.sequences, begun.to_wash, self.features.lags)
                 kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
-                self.adopt(learn_rows(self, given, begun, steps, kept)[1])
+                with steps.step("learning with its own outputs", given.n_rows, "rows") as advance:
+                    self.adopt(learn_rows(self, given, begun, advance, kept)[1])
                 self._learn_start(kept, given, steps)
             else:
                 self._fit_readout(given, steps)

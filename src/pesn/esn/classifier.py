@@ -51,8 +51,8 @@ from pesn.esn.validation import (
 from pesn.moments import UnitMethod
 from pesn.readout.classification import LogitReadout, expected_softmax, fit_logits, means_and_deviations
 from pesn.readout.features import Features
-from pesn.reservoir.drive import State
-from pesn.reservoir.open_loop import chunks, in_lockstep, predict_rows, run_stacked
+from pesn.reservoir.drive import State, chunks, in_lockstep, run_stacked
+from pesn.reservoir.open_loop import predict_rows
 from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import Pooling, n_pooled, pool, pooled_outputs, pooled_readout
 from pesn.reservoir.sequences import (
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
 
 Labels: TypeAlias = AnyArray  # numbers or texts
+Use: TypeAlias = Callable[[int, int, Array], None]  # with the places of a sequence and of its row, and features from there on
 
 
 class LabelledRows(NamedTuple):
@@ -145,21 +146,6 @@ def rows_after(washout: int, given: LabelledRows) -> npt.NDArray[np.intp]:
     return places
 
 
-def sequence_rows(
-    classifier: ReservoirClassifier, X: UncertainRows, lengths: Lengths, n_seen: int
-) -> tuple[Rows, list[slice]]:  # fmt: skip
-    """Rows and sequences as a fitted classifier takes them, whose readout sees ``n_seen`` numbers by today's parameters."""
-    learnt = classifier.readout_.weights.shape[1] - 1
-    if learnt != n_seen:
-        raise ValueError(f"features must be those of fit, {learnt} numbers, got {n_seen} by {classifier.features!r}; fit again")
-    X, lengths = stack_sequences(X, lengths)
-    rows = as_rows(classifier, X)
-    sequences = split(lengths, len(rows.mean))
-    if classifier.labels_ == "sequence":
-        check_longer_than_washout(sequences, classifier.washout_, classifier.features.lags)
-    return rows, sequences
-
-
 def on_standardised_rows(reservoir: Reservoir, rows: Array) -> Reservoir:
     """The reservoir that takes rows as they are for what this one would take standardised: mean 0, deviation 1 in each column."""
     mean, std = means_and_deviations(rows)
@@ -195,13 +181,7 @@ def pooled_features(
     return pool(total / read[:, None], last, pooling)
 
 
-def _drive(
-    reservoir: Reservoir,
-    propagation: Propagation,
-    rows: Rows,
-    sequences: list[slice],
-    use: Callable[[int, int, Array], None],
-) -> None:
+def _drive(reservoir: Reservoir, propagation: Propagation, rows: Rows, sequences: list[slice], use: Use) -> None:
     """Call ``use`` with the features (n, p) of each block of rows, without the constant, and the places of its sequence and row.
 
     Where sequences are certain, and many and short enough, they are driven side by side.
@@ -209,13 +189,7 @@ def _drive(
     certain, features = rows.var is None or not np.any(rows.var), propagation.features
     short = max(sequence.stop - sequence.start for sequence in sequences) <= BLOCK
     if certain and short and not features.lags and in_lockstep(reservoir, sequences):
-        for which, block in chunks(sequences, BLOCK):
-            own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
-            z, _ = rows.take(block)
-            units, _, _ = run_stacked(reservoir, z, own, [_zero(reservoir)] * len(own))
-            seen = features.rows(z)
-            for place, one in enumerate(own, which.start):
-                use(place, 0, np.hstack([seen[one], units[one]]))
+        _drive_together(reservoir, features, rows, sequences, use)
         return
     drive = deterministic(reservoir, features) if certain else gaussian(propagation.without_readout(reservoir))
     places = {sequence.start: place for place, sequence in enumerate(sequences)}
@@ -228,6 +202,16 @@ def _drive(
         return state
 
     in_threads(follow, [(sequence, _zero(reservoir)) for sequence in sequences], parallel=propagation.rng is None)
+
+
+def _drive_together(reservoir: Reservoir, features: Features, rows: Rows, sequences: list[slice], use: Use) -> None:
+    for which, block in chunks(sequences, BLOCK):
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        z, _ = rows.take(block)
+        units, _, _ = run_stacked(reservoir, z, own, [_zero(reservoir)] * len(own))
+        seen = features.rows(z)
+        for place, one in enumerate(own, which.start):
+            use(place, 0, np.hstack([seen[one], units[one]]))
 
 
 def row_logits(
@@ -258,8 +242,8 @@ def sequence_logits(
         mean[np.logical_not(uncertain)] = readout.logits(b)
     if any(uncertain):
         loop = propagation.with_weights(reservoir, pooled_readout(readout.weights[:, 1:], pooling))
-        given = [_double(rows, sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
-        mean[uncertain], cov[uncertain] = pooled_outputs(loop, pooling, given, washout)
+        given = [rows.take(sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
+        mean[uncertain], cov[uncertain] = pooled_outputs(loop, pooling, given, washout)  # type: ignore[arg-type]  # with variances
         mean[uncertain] += readout.weights[:, 0]
     return mean, cov
 
@@ -267,11 +251,6 @@ def sequence_logits(
 def _zero(reservoir: Reservoir) -> State:
     """Where sequences start."""
     return State(np.zeros(reservoir.n_units), None, np.zeros(reservoir.n_outputs), None)
-
-
-def _double(rows: Rows, sequence: slice) -> tuple[Array, Array]:
-    z, var = rows.take(sequence)
-    return z, np.zeros_like(z) if var is None else var
 
 
 class _Learnt:
@@ -497,8 +476,17 @@ plasticity
         check_classes_learnt(self)
 
     def _rows(self, X: UncertainRows, lengths: Lengths) -> tuple[Rows, list[slice]]:
+        """Rows and sequences, checked against what was learnt."""
         check_is_fitted(self)
-        return sequence_rows(self, X, lengths, self.n_seen)
+        learnt, seen = self.readout_.weights.shape[1] - 1, self.n_seen
+        if learnt != seen:
+            raise ValueError(f"features must be those of fit, {learnt} numbers, got {seen} by {self.features!r}; fit again")
+        X, lengths = stack_sequences(X, lengths)
+        rows = as_rows(self, X)
+        sequences = split(lengths, len(rows.mean))
+        if self.labels_ == "sequence":
+            check_longer_than_washout(sequences, self.washout_, self.features.lags)
+        return rows, sequences
 
     def _features(self, rows: Rows, sequences: list[slice]) -> Array:
         if self.labels_ == "row":

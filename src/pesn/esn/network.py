@@ -22,8 +22,7 @@ from pesn.esn.base import ReservoirEstimator
 from pesn.esn.training import Drive, deterministic, in_threads
 from pesn.esn.validation import States, as_given, as_rows, check_fitted, check_network, starts
 from pesn.readout.features import Features
-from pesn.reservoir.drive import State, read, widened
-from pesn.reservoir.open_loop import chunks, in_lockstep, run_stacked
+from pesn.reservoir.drive import State, chunks, in_lockstep, read, run_stacked, widened
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.weights import Reservoir
 
@@ -204,11 +203,12 @@ def read_sequences(
     if features.lags or not in_lockstep(reservoir, sequences):
         return in_threads(drive, starts)
     ends: list[State] = []
-    wide = widened(features, reservoir)
+    wide, unseen = widened(features, reservoir), np.empty((0, 0))
     for which, block in chunks(sequences, 8 * BLOCK if states is None else BLOCK):
-        own = [slice(rows.start - block.start, rows.stop - block.start) for rows in sequences[which]]
-        into = np.empty((0, 0)) if states is None else states[block] if states.dtype == np.float64 else None
-        units, found, after = run_stacked(wide, features.rows(rows.take(block)[0]), own, begun[which], readout=weights, into=into)
+        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+        into = unseen if states is None else states[block] if states.dtype == np.float64 else None
+        seen = features.rows(rows.take(block)[0])
+        units, found, after = run_stacked(wide, seen, own, begun[which], readout=weights, into=(into, None))
         keep(block, units, found)
         ends += after
     return ends

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, whole_number
-from pesn._support.progress import Steps
+from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
 from pesn.esn.training import Drive, deterministic
 from pesn.esn.validation import TrainingRows, check_fitted
@@ -52,7 +52,7 @@ class Learner:
     """
 
     def __init__(self, reservoir: Reservoir, features: Features, begun: Online, forgetting: float, own: bool) -> None:
-        from pesn.reservoir import online_kernel as kernel  # here, not above: it compiles
+        from pesn.reservoir import kernels as kernel  # here, not above: it compiles
 
         self.kernel, self.reservoir, self.features, self.begun = kernel, reservoir, features, begun
         n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, begun.readout.weights.shape
@@ -74,7 +74,7 @@ class Learner:
             weights, self.rls.root, *prior, self.residual_cov, *kernel_weights(reservoir),
         )  # fmt: skip
         self.table = np.empty((kernel.SIZE, 3), np.int64)
-        kernel.tabulate(self.table, *self._arrays)
+        kernel.tabulate(self.table, self._arrays)
 
     def go_to(self, state: State, to_wash: int) -> None:
         """Begin a sequence: at ``state``, of which the means count, with so many rows to be washed out."""
@@ -193,7 +193,7 @@ def learn(esn: ReservoirEstimator, given: TrainingRows, at: Online) -> tuple[Arr
         return learn_online(esn.drive(), given, at, esn.forgetting)
     if at.readout.groups is not None:
         return learn_online(deterministic(esn.reservoir_, esn.features), given, at, esn.forgetting)
-    return learn_rows(esn, given, at, Steps())
+    return learn_rows(esn, given, at)
 
 
 def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
@@ -214,7 +214,7 @@ def learn_rows(
     esn: ReservoirEstimator,
     given: TrainingRows,
     at: Online,
-    steps: Steps,
+    advance: Advance = nothing,
     watch: Callable[[Array, int], None] | None = None,
 ) -> tuple[Array, Online]:
     """The same for certain rows and states, in one compiled loop.
@@ -225,14 +225,14 @@ def learn_rows(
     """
     learner = Learner(esn.reservoir_, esn.features, at, esn.forgetting, own=esn.feedback == "own")
     predictions = np.empty(given.targets.shape)
-    with steps.step("learning with its own outputs", given.n_rows, "rows") as advance:
-        for sequence in given.sequences:
+    for place, sequence in enumerate(given.sequences):
+        if place:
             learner.go_to(at.state, at.to_wash)
-            for block in blocks(sequence):
-                predictions[block], b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
-                if watch is not None:
-                    watch(b, max(at.to_wash - (block.start - sequence.start), 0))
-                advance(block.stop - block.start)
+        for block in blocks(sequence):
+            predictions[block], b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
+            if watch is not None:
+                watch(b, max(at.to_wash - (block.start - sequence.start), 0))
+            advance(block.stop - block.start)
     return predictions, learner.result(last=True)
 
 

@@ -36,14 +36,14 @@ from pesn.esn.validation import (
     check_probabilistic,
     starts,
 )
-from pesn.evaluation.process_noise import form_of, process_noise
+from pesn.evaluation.calibration import form_of, process_noise
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
-from pesn.reservoir.drive import State
+from pesn.reservoir.drive import State, chunks
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
-from pesn.reservoir.open_loop import OpenLoop, can_stack, chunks, predict_rows, predict_stacked
+from pesn.reservoir.open_loop import OpenLoop, can_stack, predict_rows, predict_stacked
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace import ActivationMoments, Draws
@@ -110,30 +110,6 @@ def gaussian(loop: OpenLoop) -> Drive:
         return path.probed["features"], state
 
     return drive
-
-
-def initial_state(given: InitialStateName | Gaussian, reservoir: Reservoir) -> State:
-    """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
-    n, m = reservoir.n_units, reservoir.n_outputs
-    if not isinstance(given, Gaussian):
-        return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
-    if given.mean.shape != (n,):
-        raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
-    return state_of(given, m)
-
-
-def beginning(
-    given: InitialStateName | Gaussian, reservoir: Reservoir, features: Features, start: Start | LocalStart | None
-) -> State:
-    """Where sequences start in ``predict``: as in ``fit``, or by what ``start`` has learnt, of earlier rows too."""
-    zero = initial_state(given, reservoir)
-    if start is None or isinstance(given, Gaussian) or given == "zero":
-        return zero
-    if given == "stationary":
-        mean, root = start.stationary()
-        both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
-        return state_of(both, reservoir.n_outputs, features.n_earlier(reservoir.n_inputs))
-    return zero._replace(rows=np.empty((0, reservoir.n_inputs)))  # the first rows say where
 
 
 def predict_sequences(
@@ -300,7 +276,12 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
 
     def initial(self) -> State:
         """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
-        return initial_state(self.initial_state, self.reservoir_)
+        given, n, m = self.initial_state, self.reservoir_.n_units, self.reservoir_.n_outputs
+        if not isinstance(given, Gaussian):
+            return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
+        if given.mean.shape != (n,):
+            raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
+        return state_of(given, m)
 
     def _learn_start(self, kept: RowsForStart | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         with steps.step("learning the start"):
@@ -431,7 +412,15 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         return self._propagation().with_readout(self.reservoir_, self.readout_, self.start_, self.process_noise_)
 
     def _beginning(self) -> State:
-        return beginning(self.initial_state, self.reservoir_, self.features, self.start_)
+        """Where sequences start in ``predict``: as in ``fit``, or by what ``start_`` has learnt, of earlier rows too."""
+        zero, d = self.initial(), self.n_features_in_
+        if self.start_ is None or isinstance(self.initial_state, Gaussian) or self.initial_state == "zero":
+            return zero
+        if self.initial_state == "stationary":
+            mean, root = self.start_.stationary()
+            both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
+            return state_of(both, self.n_outputs_, self.features.n_earlier(d))
+        return zero._replace(rows=np.empty((0, d)))  # the first rows say where
 
     def __getstate__(self) -> dict[str, object]:
         state = dict(super().__getstate__())

@@ -22,7 +22,7 @@ from pesn._support.progress import Advance, Steps, nothing
 from pesn._support.types import RandomState, Ridge, RidgeValue, Rng
 from pesn.activations import get
 from pesn.esn.validation import SequenceRows, TrainingRows
-from pesn.evaluation.process_noise import find_washout, search_open_loop
+from pesn.evaluation.calibration import find_washout, search_open_loop
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
 from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve

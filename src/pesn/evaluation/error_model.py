@@ -8,19 +8,6 @@ from pesn._support.types import Array
 from pesn.linalg import symmetric
 from pesn.reservoir.closed_loop import ErrorModel
 
-__all__ = [
-    "SHARES",
-    "ErrorSums",
-    "errors_from",
-    "learn_errors",
-    "measurement_var",
-    "of_process",
-    "share_of_process",
-    "update_errors",
-    "weight_inflation",
-]
-
-
 _INFLATIONS = 10.0 ** np.arange(0.0, 4.01, 0.1)
 _MOST_KNOWN = 1.0 - 1e-12
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the one-step errors' variance that are tried as the process's own

@@ -18,7 +18,7 @@ ValueError: y must have an index of dates, periods, durations or numbers, got te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,26 +32,6 @@ from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "Layout",
-    "align",
-    "check_history",
-    "check_index",
-    "check_names",
-    "check_not_calendar_digits",
-    "column_position",
-    "counted",
-    "find_calendar_digits",
-    "index_of",
-    "is_count",
-    "is_default",
-    "read_labels",
-    "read_runs",
-    "rows_ahead",
-    "run_slices",
-]
-
 
 _NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year; pandas reads the words "now" and "today" too
@@ -101,7 +81,7 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
     return index
 
 
-def read_runs(index: pd.MultiIndex, argument: str) -> dict[Any, slice]:
+def read_runs(index: pd.MultiIndex, argument: str) -> dict[Hashable, slice]:
     """Return the rows of each run: all levels but the last name the run, and the last one is the time within it.
 
     Parameters
@@ -300,29 +280,19 @@ def align(
         inputs = _to_match(labels, known_labels, runs, shorter, names[1])
     else:
         inputs = _match_groups(groups, known_labels, known_groups, names)
-    counted = labels is not None and is_default(labels)
-    if labels is None or counted:
-        found = [_Run(np.arange(run.stop - run.start)) for run in runs]
-    elif after is not None:
-        found = [_following(labels, after, names[0])]
-    else:
-        longest = max(runs, key=lambda run: run.stop - run.start)
-        rule = learnt or _run(labels[longest], None, names[0], longest.start).time
-        found = [_run(labels[run], rule, names[0], run.start) for run in runs]
-    rows, known, sizes = [], [], []
-    for run, (places, first, _) in zip(runs, found, strict=True):
-        sizes.append(int(places[-1]) + 1)
-        given = np.full(sizes[-1], -1)
-        given[places] = np.arange(run.start, run.stop)
+    found = _place_runs(labels, runs, learnt, after, names[0])
+    sizes = [int(one.places[-1]) + 1 for one in found]
+    rows, known = [], []
+    for run, one, size in zip(runs, found, sizes, strict=True):
+        given = np.full(size, -1)
+        given[one.places] = np.arange(run.start, run.stop)
         rows.append(given)
         if inputs is not None:
-            given = _inputs_of(labels[run], inputs[run.start], first, places, shorter, names, run.start)
-        known.append(given[: sizes[-1] - shorter])
+            given = _inputs_of(labels[run], inputs[run.start], one, shorter, names, run.start)
+        known.append(given[: size - shorter])
     time = found[-1].time
     if time is None and after is not None:
         time = after.on(sizes[-1])
-    elif counted and (learnt is None or learnt.kind == "counted"):
-        time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
     ends = np.cumsum(sizes).tolist()
     return Layout(
         np.concatenate(rows),
@@ -331,6 +301,22 @@ def align(
         [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)],
         time,
     )
+
+
+def _place_runs(
+    labels: pd.Index | None, runs: list[slice], learnt: TimeIndex | None, after: TimeIndex | None, name: str
+) -> list[_Run]:
+    """Return where the rows of each run go by their labels; without labels, or by a default index, one after another."""
+    if labels is None or is_default(labels):
+        time = None
+        if labels is not None and after is None and (learnt is None or learnt.kind == "counted"):
+            time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
+        return [_Run(np.arange(run.stop - run.start), None, time) for run in runs]
+    if after is not None:
+        return [_following(labels, after, name)]
+    longest = max(runs, key=lambda run: run.stop - run.start)
+    rule = learnt or _run(labels[longest], None, name, longest.start).time
+    return [_run(labels[run], rule, name, run.start) for run in runs]
 
 
 def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: str = "X") -> Places | None:
@@ -355,13 +341,13 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
     return rows
 
 
-def index_of(values: object, argument: str) -> Any:
+def index_of(values: object, argument: str) -> pd.Index | None:
     """Return the index of a pandas object as times; None if there is no index. An index that is not of times is refused."""
     index = pandas_index(values)
     return None if index is None else read_labels(index, argument)
 
 
-def run_slices(values: object, argument: str) -> dict[Any, slice] | None:
+def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
     """Return the rows of each run that a MultiIndex names; None if ``values`` has no such index."""
     index = pandas_index(values)
     return None if index is None or index.nlevels == 1 else read_runs(index, argument)
@@ -458,7 +444,7 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
 # ---------------------------------------------------------------- rows of X
 
 
-def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[Any, int]] | None:
+def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[pd.Index, int]] | None:
     """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
@@ -474,8 +460,8 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
 
 
 def _match_groups(
-    y: dict[Any, slice] | None, X: pd.Index, groups: dict[Any, slice] | None, names: tuple[str, str]
-) -> dict[int, tuple[Any, int]] | None:
+    y: dict[Hashable, slice] | None, X: pd.Index, groups: dict[Hashable, slice] | None, names: tuple[str, str]
+) -> dict[int, tuple[pd.Index, int]] | None:
     """As :func:`_to_match`, of runs that a MultiIndex names."""
     if y is not None and groups is None and (X is None or is_default(X)):
         return None
@@ -496,11 +482,9 @@ def _match_groups(
     return found
 
 
-def _inputs_of(
-    y: pd.Index, X: tuple[Any, int], first: TimeIndex | None, places: Places, shorter: int, names: tuple[str, str], start: int
-) -> Places:
+def _inputs_of(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, names: tuple[str, str], start: int) -> Places:
     """The row of X for each place of a run; each of y's rows needs one, and gaps may have one."""
-    labels, offset = X
+    (labels, offset), places, first = X, run.places, run.first
     rows = np.full(int(places[-1]) + 1, -1)
     if first is None:
         rows[places] = labels.get_indexer(y) if labels.is_unique else -1
@@ -520,7 +504,7 @@ def _inputs_of(
 # ---------------------------------------------------------------- both
 
 
-def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Any, slice] | None]:
+def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Hashable, slice] | None]:
     """Return the labels of the rows, and the rows of each run if a MultiIndex names them."""
     groups = run_slices(values, argument) if named else None
     if groups is None:

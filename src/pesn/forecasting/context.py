@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,8 @@ from pesn.reservoir.sequences import blocks
 from pesn.statespace import GaussianState, rollout, stack
 from pesn.statespace.model import Bounds
 
-__all__ = ["FILTERED", "Begun", "Columns", "ContextFilter", "FilteredContext", "Rows", "Uncertainty", "check_size"]
-
+if TYPE_CHECKING:
+    import pandas as pd
 
 _JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
 _MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
@@ -47,6 +47,7 @@ class Rows(NamedTuple):
 
 
 Places = npt.NDArray[np.intp]
+GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
 
 
 class Columns(NamedTuple):
@@ -125,12 +126,10 @@ class Columns(NamedTuple):
         """Raise a ValueError unless all parts are of the same columns."""
         check_field_types(name, self)
         d, u, m = np.size(self.scale.y_mean), np.size(self.scale.x_mean), self.learned.size
-        for pair, count in ((("learned", "kinematic"), d), (("angles", "unseen"), None)):
-            parts = [getattr(self, part) for part in pair]
-            flat = all(part.dtype == np.intp and part.ndim == 1 for part in parts)
-            both = np.concatenate(parts).tolist() if flat else [-1]
-            if not set(both) <= set(range(d)) or len(set(both)) < len(both) or count not in (None, len(both)):
-                raise ValueError(f"{name}: {pair[0]} and {pair[1]} are not different ones of the {d} columns")
+        _check_roles(f"{name}: learned and kinematic", self.learned, self.kinematic, d)
+        _check_roles(f"{name}: angles and unseen", self.angles, self.unseen, d)
+        if m + self.kinematic.size != d:
+            raise ValueError(f"{name}: learned and kinematic are not all of the {d} columns")
         for part, scale in (("scale", self.scale), ("prior", self.prior)):
             scale.check(f"{name}.{part}", d, u)
         if len(self.kinematics) != 3 or len(self.range) != 2 or self.target not in ("change", "level"):
@@ -145,10 +144,11 @@ class Columns(NamedTuple):
         check_names(f"{name}.names", self.names, d)
         check_names(f"{name}.known_names", self.known_names, u)
 
-    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, Any]:
+    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
         rows = self.more(y, X, None, learnt=time)
-        return rows, None if rows.time is None else rows.time.at(index_of(y, "y")[0]).onwards(len(rows.y))
+        labels = index_of(y, "y")
+        return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
 
     def more(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
@@ -165,7 +165,7 @@ class Columns(NamedTuple):
         rows, known = self.scale_rows("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def context(self, context: Any, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
         """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
@@ -245,7 +245,15 @@ class Columns(NamedTuple):
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
 
 
-def check_size(horizon: Any, joint: Any, d: int) -> bool:
+def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
+    """Raise a ValueError unless both are columns of d, none of them twice."""
+    both = np.concatenate([np.ravel(one), np.ravel(other)]).tolist()
+    flat = all(part.dtype == np.intp and part.ndim == 1 for part in (one, other))
+    if not flat or not set(both) <= set(range(d)) or len(set(both)) < len(both):
+        raise ValueError(f"{names} are not different ones of the {d} columns")
+
+
+def check_size(horizon: int, joint: bool | None, d: int) -> bool:
     """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
     whole_number("horizon", horizon, 1)
     if joint is not None:
@@ -301,6 +309,14 @@ class Begun(NamedTuple):
     u: Array | None = None
     uncertainty: Uncertainty | None = None
 
+    @property
+    def waiting(self) -> tuple[Array, Array, Uncertainty]:
+        """The rows that wait for the last input, where there is no state."""
+        assert self.y is not None
+        assert self.u is not None
+        assert self.uncertainty is not None
+        return self.y, self.u, self.uncertainty
+
 
 class ContextFilter(NamedTuple):
     """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
@@ -354,10 +370,7 @@ class ContextFilter(NamedTuple):
         if begun.state is not None:
             state, batch = begun.state, u.shape[:-1]
             return self.move(loop, state if state.mean.shape[:-1] == batch else state.broadcast(batch), u, u_var)
-        y, before, uncertain = begun.y, begun.u, begun.uncertainty
-        assert y is not None
-        assert before is not None
-        assert uncertain is not None
+        y, before, uncertain = begun.waiting
         batch, last = u.shape[:-1], uncertain.u_var.copy()
         last[-1] = u_var
         own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each of them has a start of its own

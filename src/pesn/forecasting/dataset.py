@@ -18,7 +18,9 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,36 +30,8 @@ from pesn._support.arguments import check_real
 from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
+from pesn.reservoir.closed_loop import Dynamics
 from pesn.reservoir.sequences import check_stacked
-
-__all__ = [
-    "Held",
-    "Scale",
-    "Segment",
-    "Spread",
-    "as_columns",
-    "as_encoded",
-    "as_gaussian_rows",
-    "as_kinematics",
-    "as_matrix",
-    "by_names",
-    "check_within_reach",
-    "drop_short",
-    "edges_of",
-    "in_scale",
-    "names_of",
-    "rows_of",
-    "scale_from",
-    "scale_of",
-    "segments_of",
-    "shortest_kept",
-    "spread_of",
-    "spread_of_whole",
-    "train_validation_split",
-    "unscaled",
-    "unwrapped",
-]
-
 
 _SMALLEST = 1e-305  # below it numbers lose their digits
 
@@ -172,15 +146,16 @@ class Segment(NamedTuple):
     y: Array
 
 
-def names_of(y: Any) -> list[str] | None:
+def names_of(y: object) -> list[str] | None:
     """The names of the columns of a pandas object; None for an array."""
     columns = getattr(y, "columns", None)
     if columns is not None:
         return [str(name) for name in columns]
-    return [str(y.name)] if getattr(y, "name", None) is not None else None
+    name = getattr(y, "name", None)
+    return None if name is None else [str(name)]
 
 
-def by_names(name: str, values: Any, names: list[str] | None) -> Any:
+def by_names(name: str, values: Any, names: list[str] | None) -> npt.ArrayLike:
     """``values``, one for each column: where they have labels of their own, in the order of the columns of y."""
     if np.asarray(values).dtype == bool:
         raise TypeError(f"{name} must be numbers, got {values!r}")
@@ -194,10 +169,27 @@ def by_names(name: str, values: Any, names: list[str] | None) -> Any:
 
 def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: int | None = None) -> Array:
     """Rows (n, width) of numbers, NaN among them; one column may come flat."""
-    if isinstance(values, (Gaussian, np.ma.MaskedArray)):
-        raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
     if width is None:  # of fit, which takes several sequences
         check_stacked(name, values)
+    array = _as_floats(name, values)
+    if array.ndim == 1 and width in (None, 1):
+        array = array[:, None]
+    rows, columns = "rows" if n_rows is None else n_rows, "columns" if width is None else width
+    if array.ndim != 2 or n_rows not in (None, len(array)) or width not in (None, array.shape[1]):
+        none = "; fit had no X" if width == 0 else ""
+        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}{none}")
+    if (len(array) == 0 and n_rows != 0) or (width is None and array.shape[1] == 0):
+        raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
+    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
+        (row, column), value = wrong[0], array[tuple(wrong[0])]
+        raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
+    return array
+
+
+def _as_floats(name: str, values: TableLike) -> Array:
+    """Return a copy as float64, NaN where pandas has a missing value."""
+    if isinstance(values, (Gaussian, np.ma.MaskedArray)):
+        raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
     check_real(name, values)
     try:
         if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
@@ -205,27 +197,12 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"dtype {array.dtype}")  # numpy would read numbers into texts and dates
-        array = np.array(array, dtype=np.float64)
+        return np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from error
-    if array.ndim == 1 and width in (None, 1):
-        array = array[:, None]
-    rows = "rows" if n_rows is None else n_rows
-    columns = "columns" if width is None else width
-    if array.ndim != 2 or (n_rows is not None and len(array) != n_rows) or (width is not None and array.shape[1] != width):
-        none = "; fit had no X" if width == 0 else ""
-        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}{none}")
-    if (len(array) == 0 and n_rows != 0) or (width is None and array.shape[1] == 0):
-        raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
-    if (np.abs(array) > _LARGEST).any():
-        row, column = np.argwhere(np.abs(array) > _LARGEST)[0]
-        raise ValueError(
-            f"{name} must be NaN or lie within ±{_LARGEST:g}, got {array[row, column]:g} in row {row}, column {column}"
-        )
-    return array
 
 
-def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> tuple[Any, Array | None]:
+def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None, width: int) -> tuple[TableLike, Array | None]:
     """Mean (n, width) and covariances (n, width, width) of a Gaussian a row, or of one row; all else as it is, without any.
 
     >>> mean, cov = as_gaussian_rows("context", Gaussian([1.0, 2.0], var=[0.1, 0.2]), None, 2)
@@ -236,21 +213,19 @@ def as_gaussian_rows(name: str, values: Any, n_rows: int | None, width: int) -> 
         return values, None
     if hasattr(values, "numpy"):  # of tensors
         raise TypeError(f"{name} must be a pesn.Gaussian of arrays, got a {type(values).__name__}")
-    shape = np.shape(values.mean)
+    shape, may_be_one = np.shape(values.mean), n_rows in (None, 1)
     whole = len(shape) == 2 and shape[1] == width and n_rows in (None, shape[0])
-    if not whole and not (n_rows in (None, 1) and shape in ((width,), () if width == 1 else (width,))):
-        one = f"({width},) for one row or " if n_rows in (None, 1) else ""
+    one = may_be_one and (shape == (width,) or (width == 1 and shape == ()))
+    if not whole and not one:
         rows = "rows" if n_rows is None else n_rows
+        expected = f"{f'({width},) for one row or ' if may_be_one else ''}({rows}, {width}), a row a step"
         none = "; fit had no X" if width == 0 else ""
-        raise ValueError(
-            f"{name} must be a Gaussian with a mean of shape {one}({rows}, {width}), a row a step, got {shape}{none}"
-        )
-    n = shape[0] if whole else 1
-    mean, cov = (np.asarray(part, dtype=np.float64) for part in (values.mean, values.cov))
-    return mean.reshape(n, width), cov.reshape(n, width, width)
+        raise ValueError(f"{name} must be a Gaussian with a mean of shape {expected}, got {shape}{none}")
+    mean = np.asarray(values.mean, dtype=np.float64).reshape(-1 if width else shape[0], width)
+    return mean, np.asarray(values.cov, dtype=np.float64).reshape(*mean.shape, width)
 
 
-def as_columns(learn: Any, d: int, names: list[str] | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def as_columns(learn: object, d: int, names: list[str] | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The columns to learn and the rest, of d: by number, or by name where there are ``names``.
 
     >>> as_columns(["v", 0], 3, ["x", "v", "w"])
@@ -263,7 +238,7 @@ def as_columns(learn: Any, d: int, names: list[str] | None = None) -> tuple[npt.
 
 
 def as_encoded(
-    angles: Any, unseen: Any, d: int, n_known: int, names: list[str] | None = None
+    angles: object, unseen: object, d: int, n_known: int, names: list[str] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The columns of y that are angles and those that the network does not see, of d, beside so many columns of X.
 
@@ -271,7 +246,7 @@ def as_encoded(
     (array([0]), array([], dtype=int64))
     """
     found = [
-        np.zeros(0, np.intp) if _is_empty(given) else _columns_of(name, given, d, names)
+        _columns_of(name, given, d, names) if _as_list(given) else np.zeros(0, np.intp)
         for name, given in (("angles", angles), ("unseen", unseen))
     ]
     if both := sorted(set(found[0].tolist()) & set(found[1].tolist())):
@@ -282,36 +257,34 @@ def as_encoded(
     return found[0], found[1]
 
 
-def _is_empty(given: Any) -> bool:
-    return given is None or (not isinstance(given, str) and hasattr(given, "__len__") and np.size(given) == 0)
-
-
-def _columns_of(argument: str, wanted: Any, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
+def _columns_of(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
     """Columns of y, of d, at least one."""
-    numbered = _numbered(argument, wanted, names)
-    try:
-        given = np.asarray(numbered)
-    except ValueError:  # ragged
-        given = np.zeros((0, 0))
-    mixed = any(isinstance(one, (bool, np.bool_)) for one in numbered)
-    if mixed or given.ndim != 1 or given.dtype.kind not in "iu" or not len(given) or len(set(given.tolist())) != len(given):
-        how = "by number" if names is None else "by number or name"
+    numbers = _numbered(argument, _as_list(wanted), names)
+    whole = all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
+    if not whole or not numbers or len(set(numbers)) < len(numbers):
+        how = "by number, as y has no names" if names is None else "by number or name"
         raise ValueError(f"{argument} must be a list of different columns of y, {how}, got {wanted!r}")
-    if given.min() < 0 or given.max() >= d:
+    found = np.array(numbers, np.intp)
+    if found.min() < 0 or found.max() >= d:
         raise ValueError(f"{argument} must name columns 0 … {d - 1} of y, got {wanted!r}")
-    return given.astype(np.intp)
+    return found
 
 
-def _numbered(argument: str, wanted: Any, names: list[str] | None) -> Any:
-    """What is ``wanted`` with numbers in the places of names."""
-    single = isinstance(wanted, str) or not hasattr(wanted, "__len__") or np.shape(getattr(wanted, "shape", (1,))) == (0,)
-    given = [wanted] if single else list(wanted)
-    unknown = [str(name) for name in given if isinstance(name, str) and name not in (names or ())]
-    if unknown and names is not None:
-        raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(map(repr, unknown))}")
+def _as_list(given: object) -> list[object]:
+    """Return what was given as a list: a name or a number is one."""
+    if isinstance(given, str) or not isinstance(given, Collection) or getattr(given, "shape", None) == ():
+        return [] if given is None else [given]
+    return list(given)
+
+
+def _numbered(argument: str, given: list[object], names: list[str] | None) -> list[object]:
+    """Return what was given with numbers in the places of names; without ``names`` as it is."""
+    if names is None:
+        return given
+    unknown = [repr(name) for name in given if isinstance(name, str) and name not in names]
     if unknown:
-        raise ValueError(f"{argument} must be a list of different columns of y, by number, as y has no names, got {wanted!r}")
-    return [(names or []).index(name) if isinstance(name, str) else name for name in given]
+        raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(unknown)}")
+    return [names.index(name) if isinstance(name, str) else name for name in given]
 
 
 def unwrapped(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
@@ -355,13 +328,8 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
     return parts[0], parts[1], parts[2]
 
 
-def scale_of(rows: Array, known: Array) -> Scale:
-    """Means and deviations, 1 for a constant column, of what is not missing."""
-    return scale_from(spread_of(rows), spread_of(known))
-
-
 def scale_from(y: Spread, known: Spread) -> Scale:
-    """The same from what is known of all rows: a ValueError where a column has no numbers."""
+    """Means and deviations, 1 for a constant column, of what is not missing; a ValueError where a column has no numbers."""
     y.check("y")
     known.check("X")
     return Scale(y.mean, y.width(), known.mean, known.width())
@@ -410,18 +378,19 @@ def train_validation_split(segments: list[Segment], least: int, spread: bool = F
     share = sum(len(one.segment.z) for one in held) / max(sum(len(p.z) for p in segments), 1)
     if len(segments) >= 3 and 0.1 <= share <= 0.5:
         return [p for i, p in enumerate(segments) if i not in places], held
-    seen, held = [], []
-    for p in segments:
-        n = len(p.z)
-        blocks = int(np.clip(n // 5 // _BLOCK, 1, _MOST_BLOCKS)) if spread else 1
-        size, after = n // 5 // blocks, 0
-        for end in (np.arange(1, blocks + 1) * n) // blocks:
-            cut = int(end) - size
-            seen.append(rows_of(p, after, cut))
-            before = min(_KNOWN, cut) if spread else 0
-            held.append(Held(rows_of(p, cut - before, int(end)), before))
-            after = int(end)
-    return [p for p in seen if len(p.z)], [one for one in held if len(one.segment.z) - one.first >= least]
+    parts = [part for p in segments for part in _hold_back(p, spread)]
+    seen = [p for p, _ in parts if len(p.z)]
+    return seen, [one for _, one in parts if len(one.segment.z) - one.first >= least]
+
+
+def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, Held]]:
+    """Cut a segment into blocks, a fifth at the end of each held back: one block, or as many as ``spread`` allows."""
+    n = len(p.z)
+    blocks = int(np.clip(n // 5 // _BLOCK, 1, _MOST_BLOCKS)) if spread else 1
+    size, ends = n // 5 // blocks, np.arange(1, blocks + 1) * n // blocks
+    for after, end in pairwise([0, *ends.tolist()]):
+        before = min(_KNOWN, end - size) if spread else 0
+        yield rows_of(p, after, end - size), Held(rows_of(p, end - size - before, end), before)
 
 
 def rows_of(p: Segment, first: int, last: int) -> Segment:
@@ -452,12 +421,6 @@ def edges_of(y: Array, u: Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]]))).reshape(-1, 2)
 
 
-def drop_short(segments: list[Segment], least: int) -> list[Segment]:
-    """Those that are not shorter than :func:`shortest_kept`."""
-    shortest = shortest_kept([len(p.z) for p in segments], least)
-    return [p for p in segments if len(p.z) >= shortest]
-
-
 def shortest_kept(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
     """How many steps a stretch must have: ``least``, and more than the shortest that hold a twentieth of all steps together.
 
@@ -473,3 +436,38 @@ def shortest_kept(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> in
         return least
     few = long[np.cumsum(long) > 0.05 * long.sum()][0]
     return max(math.ceil(min(few, 0.5 * long[-1])), least)
+
+
+class UncertainRows(NamedTuple):
+    """What noise on inputs does to features and targets: means (n, p) of the features, and rows δ with Σ δ δᵀ = Σ Cov [b, y]."""
+
+    features: Array
+    features_away: Array
+    targets_away: Array
+
+
+def with_noise(
+    features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
+) -> UncertainRows:
+    """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
+
+    A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
+    draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
+    one draw alone would add, and over all rows one pair is as good as many.
+    """
+    above, below, back = both_sides(z, dynamics, noise, rng)
+    return of_sides(features_of(above), features_of(below), back)
+
+
+def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Rows moved by a draw of the noise, and by its mirror image; what it does to targets."""
+    d = dynamics.n_columns
+    away = noise * rng.standard_normal((len(z), d))
+    above, below = (np.hstack([z[:, :d] + side * away, z[:, d:]]) for side in (1.0, -1.0))
+    back = -away[:, dynamics.learned] / dynamics.scale
+    return above, below, back if dynamics.change else np.zeros_like(back)
+
+
+def of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
+    """Return the means and the covariance of features on both sides."""
+    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)

@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_count, as_real
-from pesn._support.types import AnyArray, Array, Rng
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_history, check_index, check_names, counted
 from pesn.gaussian import Gaussian, NormalMarginals
 from pesn.linalg import outer, root_of, symmetric, transpose
@@ -37,20 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Forecast",
-    "as_frame",
-    "as_html",
-    "as_text",
-    "check_cov",
-    "check_parts",
-    "check_scale",
-    "percent",
-    "room",
-    "root_of_cov",
-]
-
-
+S = TypeVar("S", bound=np.generic)
 _SHOWN = 8  # columns in a table; names beyond it are left out
 _ROWS = 20  # of a table: more are left out in the middle
 
@@ -91,7 +78,7 @@ def as_html(forecast: Forecast, index: pd.Index | None) -> str:
 
 
 def as_frame(
-    names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: Any = None
+    names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: object = None
 ) -> pd.DataFrame:
     """A row a step; for each name the columns name, name_std and, for each ending among ``bounds``, name_lower…, name_upper….
 
@@ -143,20 +130,17 @@ _SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when 
 
 def _rounding(mean: Array, std: Array) -> Array:
     """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
-    rounding: Array = np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0)
-    return rounding
+    return np.asarray(np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0))
 
 
 def room(mean: Array, std: Array) -> Array:
     """The deviations that differences are measured by, (horizon, d): never below the rounding."""
-    found: Array = np.hypot(std, _rounding(mean, std))
-    return found
+    return np.asarray(np.hypot(std, _rounding(mean, std)))
 
 
 def _product(room: Array) -> Array:
     with np.errstate(over="ignore"):
-        product: Array = room[..., :, None] * room[..., None, :]
-    return product
+        return np.asarray(room[..., :, None] * room[..., None, :])
 
 
 def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
@@ -239,9 +223,25 @@ def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
     return root
 
 
-def _where(wrong: AnyArray, names: tuple[str, ...], values: Array) -> str:
+def _where(wrong: npt.NDArray[np.bool_], names: tuple[str, ...], values: Array) -> str:
     k, i = (int(place) for place in np.argwhere(wrong)[0])
     return f"{values[k, i]} at row {k} of {names[i]!r}"
+
+
+def _read_covariance(
+    joint: npt.ArrayLike | None, cov: npt.ArrayLike | None, mean: Array, names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    """Return the covariance of all rows (1, h·d, h·d), or of each (h, d, d), and the variances (h, d)."""
+    if joint is not None and cov is None:
+        name, given, shape = "joint", joint, (mean.size, mean.size)
+    elif cov is not None and joint is None:
+        name, given, shape = "cov", cov, (*mean.shape, mean.shape[1])
+    else:
+        raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
+    found = np.asarray(as_real(name, given), np.float64)
+    if found.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, as mean has {mean.size} entries, got {found.shape}")
+    return check_cov(name, found if found.ndim == 3 else found[None], mean, names)
 
 
 class Paths(Protocol):
@@ -317,14 +317,8 @@ class Forecast(NormalMarginals):
         if m.ndim != 2 or 0 in m.shape:
             raise ValueError(f"mean must have shape (horizon, d), with a row and a column at least, got {m.shape}")
         columns = check_names(names, m.shape[1])
-        if (joint is None) == (cov is None):
-            raise ValueError(f"joint or cov must be given, and not both, got {'neither' if joint is None else 'both'}")
         unit = check_scale(scale, m.shape[1])
-        name, shape = ("joint", (m.size, m.size)) if cov is None else ("cov", (*m.shape, m.shape[1]))
-        c = np.asarray(as_real(name, joint if cov is None else cov), np.float64)  # type: ignore[arg-type]  # one of them is given
-        if c.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, as mean has {m.size} entries, got {c.shape}")
-        stack, var = check_cov(name, c if c.ndim == 3 else c[None], m / unit, columns)
+        stack, var = _read_covariance(joint, cov, m / unit, columns)
         state = {
             "_mean": m,
             "_scale": unit,
@@ -365,20 +359,17 @@ class Forecast(NormalMarginals):
     @cached_property
     def var(self) -> Array:
         """The variances, (horizon, d)."""
-        var: Array = _fixed(self._var * self._scale * self._scale)
-        return var
+        return _fixed(self._var * self._scale * self._scale)
 
     @cached_property
     def std(self) -> Array:
         """The standard deviations, (horizon, d)."""
-        std: Array = _fixed(np.sqrt(self._var) * self._scale)
-        return std
+        return _fixed(np.sqrt(self._var) * self._scale)
 
     @cached_property
     def cov(self) -> Array:
         """The covariance of each row, (horizon, d, d)."""
-        cov: Array = _fixed(self._rows_cov * self._scale[:, None] * self._scale)
-        return cov
+        return _fixed(self._rows_cov * self._scale[:, None] * self._scale)
 
     @cached_property
     def joint(self) -> Array:
@@ -416,7 +407,7 @@ class Forecast(NormalMarginals):
         return self._names
 
     @property
-    def index(self) -> pd.Index | npt.NDArray[np.integer[Any]]:
+    def index(self) -> pd.Index | npt.NDArray[np.intp]:
         """The labels of the rows: as they were given, or 1 ... horizon."""
         return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
 
@@ -523,10 +514,9 @@ class Forecast(NormalMarginals):
     def _joint_root(self) -> Array:
         assert self._joint is not None
         std = np.sqrt(self._var)
-        root: Array = _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
-        return root
+        return _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
 
 
-def _fixed(array: AnyArray) -> AnyArray:
+def _fixed(array: npt.NDArray[S]) -> npt.NDArray[S]:
     array.flags.writeable = False
     return array

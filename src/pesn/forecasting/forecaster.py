@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, final, overload
 
 import numpy as np
@@ -27,7 +26,7 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
 from pesn.evaluation.backtest import Backtest
 from pesn.forecasting.alignment import align, run_slices
-from pesn.forecasting.context import FILTERED, Columns, FilteredContext
+from pesn.forecasting.context import FILTERED, Columns, FilteredContext, GivenContext
 from pesn.forecasting.dataset import (
     Spread,
     as_columns,
@@ -42,17 +41,27 @@ from pesn.forecasting.dataset import (
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.model import HORIZON, Context, ForecastModel, GivenContext
+from pesn.forecasting.model import HORIZON, Context, ForecastModel
 from pesn.forecasting.rollout import Rollout
-from pesn.forecasting.runs import ArrayRuns, RunColumns, Runs, source_of, stream, survey
-from pesn.forecasting.selection import Task, fit_network
-from pesn.forecasting.training import Cut, in_units_of, least_steps, output_scale, sizes_of, target_spread
+from pesn.forecasting.runs import (
+    ArrayRuns,
+    Cut,
+    RunColumns,
+    Runs,
+    in_units_of,
+    least_steps,
+    output_scale,
+    runs_of,
+    sizes_of,
+    stream,
+    survey,
+    target_spread,
+)
+from pesn.forecasting.training import Task, fit_network
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import PARTS
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
-
-__all__ = ["Forecaster"]
 
 _NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
@@ -191,7 +200,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- learning
 
-    def fit(self, y: TableLike | Iterable[Any], X: TableLike | None = None, lengths: Lengths = None) -> Self:
+    def fit(self, y: TableLike | Iterable[object], X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
 
         Rows of a pandas object are taken by its index: dates, periods, durations or numbers of one step. The index of
@@ -206,8 +215,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in
             memory: a list, an iterator or anything that can be iterated of y or (y, X), of arrays or frames; a Dask bag of
             such; a :class:`pesn.forecasting.runs.ParquetRuns`. The numbers are those of the same runs stacked, with
-            ``lengths``. They are gone through about five times: what can be iterated once only is written to a temporary file
-            on the way, 8 bytes a number.
+            ``lengths``. They are gone through about five times: what can be iterated once only, as a generator, is kept in
+            memory.
         X
             (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
         lengths
@@ -228,7 +237,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             self.model_ = self._fit(y, X, lengths, steps)
         return self
 
-    def _fit(self, y: TableLike | Iterable[Any], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
+    def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
         network = _given(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -237,11 +246,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         if network is not None:
             check_probabilistic(network)
         runs, given = _runs(y, X, lengths)
-        with closing(runs):
-            if network is not None and runs.streamed:
-                network.check_streamable()
-            columns = self._roles(given, network)
-            return self._learn(network, runs, columns, steps)
+        if network is not None and runs.streamed:
+            network.check_streamable()
+        return self._learn(network, runs, self._roles(given, network), steps)
 
     def _roles(self, given: RunColumns, network: ProbabilisticESN | None) -> Columns:
         """Return the columns with their roles, in the units of y: scales are not known yet."""
@@ -487,7 +494,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
         >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
         >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
         >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
@@ -558,7 +566,8 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import pesn
-        >>> runs = pesn.systems.cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
         >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
         >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
         >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
@@ -599,18 +608,14 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.model_.check("model_")
 
 
-def _runs(y: Any, X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
+def _runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
     """The runs, in memory or in a stream, and the columns of all of them."""
-    source = source_of(y)
-    if source is not None:
+    streamed = runs_of(y)
+    if streamed is not None:
         for name, value in (("X", X), ("lengths", lengths)):
             if value is not None:
                 raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
-        try:
-            return stream(source)
-        except BaseException:
-            source.close()
-            raise
+        return stream(streamed)
     rows = as_matrix("y", y)
     runs, named = split(lengths, len(rows), "y"), run_slices(y, "y")
     if named is not None:

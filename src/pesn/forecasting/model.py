@@ -18,20 +18,30 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pesn._support.arguments import as_count, as_real, flag, generator, whole_number
 from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import Array, Rng, TableLike
+from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
-from pesn.evaluation.calibration import LEADS
-from pesn.evaluation.error_model import share_of_process, update_errors
-from pesn.evaluation.process_noise import form_of, process_noise
-from pesn.forecasting.context import FILTERED, Begun, Columns, ContextFilter, FilteredContext, Rows, Uncertainty, check_size
+from pesn.evaluation.calibration import LEADS, form_of, process_noise
+from pesn.evaluation.error_model import of_process, share_of_process, update_errors
+from pesn.forecasting.context import (
+    FILTERED,
+    Begun,
+    Columns,
+    ContextFilter,
+    FilteredContext,
+    GivenContext,
+    Rows,
+    Uncertainty,
+    check_size,
+)
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.design import Design
 from pesn.forecasting.forecast import Forecast
@@ -51,19 +61,35 @@ from pesn.forecasting.predict import (
 )
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.time_index import TimeIndex
-from pesn.forecasting.training import Trained
 from pesn.gaussian import Gaussian
-from pesn.readout.ridge import PARTS, check_parts, penalties_of
+from pesn.readout.ridge import PARTS, Readout, check_parts, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace import Cell, GaussianState, tangent
 
-__all__ = ["HORIZON", "Context", "ForecastModel", "GivenContext", "OnlineLearner", "close_loop", "linear_step"]
+if TYPE_CHECKING:
+    import pandas as pd
 
 HORIZON = 20  # steps ahead of a backtest
-GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, TableLike | Gaussian] | None"
 Context: TypeAlias = "GivenContext | FilteredContext"
+
+
+class Trained(NamedTuple):
+    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
+
+    ``ridge``: the readout's; None: the network's own.
+    """
+
+    readout: Readout
+    errors: ErrorModel
+    start: Start | LocalStart
+    measurement_cov: Array | None = None
+    ridge: RidgeValue | None = None
+
+    def measured_with(self, var: Array) -> Trained:
+        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
+        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 class OnlineLearner:
@@ -261,8 +287,9 @@ class ForecastModel:
         history = columns.scale.undo(rows.y[-3 * int(horizon) :])
         # of some parts alone nothing was compared with rows that were held back
         calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
-        result = look_ahead(futures, calibration, keep)
-        return Forecast(**result, names=columns.names, index=index, history=history)
+        mean, covariance, by_part, scale, cov, paths = look_ahead(futures, calibration, keep)
+        names = columns.names
+        return Forecast(mean, covariance, by_part, names, index, history, cov=cov, paths=paths, scale=scale)
 
     def sample_paths(
         self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
@@ -305,7 +332,7 @@ class ForecastModel:
         check_size(horizon, False, self.columns.n_columns)
         return self._backtest(self.columns.again(y, X, self.time), horizon, origins)
 
-    def _backtest(self, given: tuple[Rows, Any], horizon: int, origins: int | Sequence[int]) -> Backtest:
+    def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
         (rows, labels), columns, context = given, self.columns, self.context_filter()
         longest = FILTERED + context.washout + 1
 
@@ -409,7 +436,7 @@ class ForecastModel:
         last = np.zeros((1, self.columns.n_known))  # of the input that is not known yet
         return self._filtered(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
 
-    def _batch_of(self, y: Any, X: Any = None) -> tuple[Rows, Uncertainty]:
+    def _batch_of(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
         """Contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
         if y.shape[2] != self.columns.n_columns or 0 in y.shape:
@@ -450,7 +477,7 @@ class ForecastModel:
         return start
 
     def rollout(
-        self, controls: Any, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
+        self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
     ) -> Rollout:
         """Roll out B sequences of controls: see :meth:`pesn.Forecaster.rollout`."""
         if covariance not in tuple(COVARIANCES):
@@ -469,7 +496,7 @@ class ForecastModel:
                 plain = roll_out(loop, self.context_filter(), in_form(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
-    def _controls(self, controls: Any) -> tuple[Array, Array]:
+    def _controls(self, controls: TableLike) -> tuple[Array, Array]:
         """(B, H, m) as they were given, and scaled."""
         self.columns.check_names("controls", controls, "X")
         given, m = np.asarray(as_real("controls", controls), np.float64), self.columns.n_known
@@ -494,12 +521,12 @@ class ForecastModel:
         lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
         return Rollout(mean, controls, cov, lagged, names)
 
-    def step(self, states: Any, controls: Any) -> Array:
+    def step(self, states: TableLike, controls: TableLike) -> Array:
         """Return the next states (K, d): see :meth:`pesn.Forecaster.step`."""
         rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
 
-    def linearize(self, state: Any, control: Any) -> tuple[Array, Array]:
+    def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
         """Return the derivatives of a step: see :meth:`pesn.Forecaster.linearize`."""
         one = _axes(state) == 1
         if one:
@@ -512,7 +539,9 @@ class ForecastModel:
         B = scale.y_std[:, None] * by_control / scale.x_std
         return (A[0], B[0]) if one else (A, B)
 
-    def _pairs(self, states: Any, controls: Any, names: tuple[str, str] = ("states", "controls")) -> tuple[Array, Array]:
+    def _pairs(
+        self, states: TableLike, controls: TableLike, names: tuple[str, str] = ("states", "controls")
+    ) -> tuple[Array, Array]:
         """States (K, d) with controls (K, m)."""
         self.columns.check_names(names[0], states)
         self.columns.check_names(names[1], controls, "X")
@@ -534,7 +563,7 @@ def _axes(values: Any) -> int:
         return 0
 
 
-def _one_row(name: str, values: Any, size: int) -> Any:
+def _one_row(name: str, values: TableLike, size: int) -> TableLike:
     """Numbers (size,) as a row (1, size): of a pandas Series a frame, as its labels are the names of columns."""
     if np.shape(as_real(name, values)) != (size,):
         raise ValueError(f"{name} must have shape ({size},), got {np.shape(values)}")

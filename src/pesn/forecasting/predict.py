@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from pesn.evaluation.backtest import Normal
 from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import Begun, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.training import Segments, SegmentStream
+from pesn.forecasting.runs import Segments, SegmentStream
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
@@ -42,27 +42,7 @@ from pesn.statespace import (
     rollout,
 )
 
-__all__ = [
-    "COVARIANCES",
-    "WIDEST",
-    "Futures",
-    "Observer",
-    "Rolled",
-    "Samples",
-    "along_the_mean",
-    "calibration_factors",
-    "filtered_segments",
-    "in_form",
-    "look_ahead",
-    "loop_for",
-    "observed",
-    "observer_of",
-    "path_ahead",
-    "roll_out",
-    "share_of",
-]
-
-
+S = TypeVar("S", bound=np.generic)
 _SETTLED = 60  # rows after which a gain is constant
 _GAINS = 8  # places that it is the mean of
 _WINDOW, _BEFORE = 100, 50  # rows of a window, and those before it that bring the state there
@@ -252,7 +232,7 @@ def _blank(path: Path, steps: int) -> Path:
     """``steps`` rows in the form of a path, to be filled."""
     time = path.mean.ndim - 2
 
-    def blank(a: Any) -> Any:
+    def blank(a: npt.NDArray[S]) -> npt.NDArray[S]:
         return np.zeros((*a.shape[:time], steps, *a.shape[time + 1 :]), a.dtype)
 
     parts = {name: blank(part) for name, part in path.parts.items()}
@@ -269,7 +249,7 @@ def _not_trusted(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bo
 
 def _by_members(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
-    joint: bool, along: Array | None, which: Any = ...,
+    joint: bool, along: Array | None, which: npt.NDArray[np.bool_] | slice = slice(None),
 ) -> Path:  # fmt: skip
     """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
     batch = state.mean.shape[:-1]
@@ -290,7 +270,7 @@ def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.
     batch = which.shape
     here = beyond[which] if batch else beyond
 
-    def spliced(own: Any, theirs: Any) -> Any:
+    def spliced(own: npt.NDArray[S], theirs: npt.NDArray[S]) -> npt.NDArray[S]:
         result, places = own.copy(), here.reshape(*here.shape, *(1,) * (theirs.ndim - here.ndim))
         if batch:
             result[which] = np.where(places, theirs, own[which])
@@ -464,8 +444,19 @@ class Samples:
 _log = logging.getLogger("pesn.forecasting")
 
 
-def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, Any]:
-    """Mean, covariances and parts, as :class:`pesn.Forecast` takes them.
+class Ahead(NamedTuple):
+    """The next rows as :class:`pesn.Forecast` takes them: mean (h, d), and the joint covariance or that of each row."""
+
+    mean: Array
+    joint: Array | None
+    parts: dict[str, Array]
+    scale: Array
+    cov: Array | None = None
+    paths: Samples | None = None
+
+
+def look_ahead(futures: Futures, calibration: Array, joint: bool) -> Ahead:
+    """Predict the next rows: mean, covariances and parts.
 
     Parameters
     ----------
@@ -485,22 +476,17 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> dict[str, A
     std = np.sqrt(np.einsum("kii->ki", path.cov))
     factor = calibration_factors(std, calibration, columns.prior.y_std, futures.own_share(std))
     mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
-    result: dict[str, Any] = {
-        "mean": mean,
-        "joint": None,
-        "parts": {name: part * np.square(factor) for name, part in path.parts.items()},
-        "scale": scale,
-    }
+    parts = {name: part * np.square(factor) for name, part in path.parts.items()}
     if path.joint is None:
         paths = Samples(futures, mean, std * factor * scale)
-        return {**result, "cov": path.cov * factor[:, :, None] * factor[:, None], "paths": paths}
+        return Ahead(mean, None, parts, scale, path.cov * factor[:, :, None] * factor[:, None], paths)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
     over_time *= joint_factor[:, None]  # in place: it is the largest array of all
     over_time *= joint_factor
     certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
     over_time[certain] = 0.0
     over_time[:, certain] = 0.0
-    return {**result, "joint": over_time}
+    return Ahead(mean, over_time, parts, scale)
 
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
@@ -574,35 +560,42 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
     if state is None or other.form == loop.form:
         return begun
     alike = other.layout.size == loop.layout.size
-    if other.form == "none" and alike:
+    if alike and other.form == "none":
         return begun
-    if other.form == "first-order" and alike:
+    if not alike or other.form != "first-order":
+        state = _rearranged(state, loop, other)
+    if other.form == "first-order":
         assert other.compression is not None
-        return begun._replace(state=FirstOrder.of(state, other.compression))
-    mean, whole = np.zeros((*state.mean.shape[:-1], other.layout.size)), slice(0, loop.layout.size)
-    names = [name for name in loop.layout.blocks if name != "squares"]  # made anew in every move, of more where it is diagonal
+        state = FirstOrder.of(state, other.compression)
+    return begun._replace(state=state)
+
+
+def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
+    """Return a state of ``loop`` in the layout and the form of ``other``, dense for all but two forms.
+
+    Squares are computed anew in every move, and there are more of them in the diagonal form.
+    """
+    mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
+    names = [name for name in loop.layout.blocks if name != "squares"]
     here, there = (np.concatenate([np.arange(x.layout.size)[x.layout[name]] for name in names]) for x in (loop, other))
     mean[..., there] = state.mean[..., here]
-    shared: Any = {"mean": mean, "carried": other.carried, "cross": np.zeros((*mean.shape, 0))}
+    none = np.zeros((*mean.shape, 0))
+    if other.form == "none":
+        return Certain(mean, other.carried, none)
     if other.form == "diagonal":
         var = np.zeros(mean.shape)
         var[..., there] = state.variances()[..., here]
-        return begun._replace(state=Diagonal(**shared, var=var))
-    if other.form == "none":
-        return begun._replace(state=Certain(**shared))
+        return Diagonal(mean, other.carried, none, var)
     cov = np.zeros((*mean.shape, other.layout.size))
+    whole = slice(0, loop.layout.size)
     cov[..., there[:, None], there] = state.covariance_with(whole)[..., here[:, None], here]
-    dense = Dense(**shared, cov=cov)
-    if other.form == "first-order":
-        assert other.compression is not None
-        return begun._replace(state=FirstOrder.of(dense, other.compression))
-    return begun._replace(state=dense)
+    return Dense(mean, other.carried, none, cov)
 
 
 def _rows_of(begun: Begun, which: slice) -> Begun:
     """Some of a batch; one state is the same for all."""
 
-    def some(part: Any, axes: int) -> Any:
+    def some(part: Array | None, axes: int) -> Array | None:
         return part if part is None or part.ndim == axes else part[which]
 
     state = begun.state

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,13 +54,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Band", "PathMethod", "Rollout", "Weights", "as_goal", "bivariate_cdf", "by_name", "square"]
-
-
+S = TypeVar("S", bound=np.generic)
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
 
-def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> Any:
+def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> npt.ArrayLike:
     """What a mapping, a Series or a frame says of some columns, in the order of ``names``, 0 for the others; else ``values``.
 
     ``paths``: it may say a path (H,) of a column, and the rows of a frame are steps; else they are columns, too, where they have
@@ -75,16 +73,21 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     named = {str(name): np.asarray(value) for name, value in values.items()}  # of a frame: its columns
     _check_known(argument, list(named), names)
     frame = getattr(values, "ndim", 1) == 2
-    for name, value in named.items():
-        if value.ndim and not paths and not frame:
-            raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
+    paths_of = [name for name, value in named.items() if value.ndim]
+    if paths_of and not paths and not frame:
+        name = paths_of[0]
+        raise ValueError(f"{argument} must be a number for each name, got shape {named[name].shape} for {name!r}")
     zero = np.zeros(len(values)) if frame else np.zeros(())
     try:
         table = np.stack(np.broadcast_arrays(*(named.get(name, zero) for name in names)), axis=-1)
     except ValueError:
         shapes = ", ".join(f"{value.shape} for {name!r}" for name, value in named.items())
         raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
-    labels = [str(label) for label in values.index] if frame and not paths else []
+    return _by_rows(argument, table, [str(label) for label in values.index], names) if frame and not paths else table
+
+
+def _by_rows(argument: str, table: npt.NDArray[S], labels: list[str], names: tuple[str, ...]) -> npt.NDArray[S]:
+    """Rows of a frame in the order of ``names``, 0 for the others, where its ``labels`` are names too."""
     if not set(labels) & set(names):
         return table
     _check_known(argument, labels, names)
@@ -252,24 +255,22 @@ class Rollout(NormalMarginals):
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        arrays = {name: getattr(self, name) for name in ("mean", "controls", "cov", "lagged")}
-        arrays = {
-            name: np.asarray(as_real(name, value), np.float64)
-            for name, value in arrays.items()
-            if value is not None or name in ("mean", "controls")
-        }
-        mean = arrays["mean"]
+        mean = np.asarray(as_real("mean", self.mean), np.float64)
         if mean.ndim != 3 or 0 in mean.shape[1:]:
             raise ValueError(f"mean must have shape (plans, steps, columns), with a step and a column at least, got {mean.shape}")
         b, h, d = mean.shape
-        shapes: dict[str, tuple[int, ...]] = {"controls": (b, h), "cov": (b, h, d, d), "lagged": (b, h - 1, d, d)}
+        object.__setattr__(self, "mean", mean)
+        shapes: dict[str, tuple[int | str, ...]] = {
+            "controls": (b, h, "inputs"), "cov": (b, h, d, d), "lagged": (b, h - 1, d, d)
+        }  # fmt: skip
         for name, shape in shapes.items():
-            if name in arrays and (arrays[name].shape[:2] if name == "controls" else arrays[name].shape) != shape:
-                wanted = f"({b}, {h}, inputs)" if name == "controls" else f"{shape}"
-                raise ValueError(f"{name} must have shape {wanted}, as mean has {mean.shape}, got {arrays[name].shape}")
-        if "controls" in arrays and arrays["controls"].ndim != 3:
-            raise ValueError(f"controls must have shape ({b}, {h}, inputs), got {arrays['controls'].shape}")
-        for name, array in arrays.items():
+            value = getattr(self, name)
+            if value is None and name != "controls":
+                continue
+            array = np.asarray(as_real(name, value), np.float64)
+            if array.ndim != len(shape) or any(n not in (size, "inputs") for n, size in zip(shape, array.shape, strict=True)):
+                expected = f"({', '.join(map(str, shape))})"
+                raise ValueError(f"{name} must have shape {expected}, as mean has {mean.shape}, got {array.shape}")
             object.__setattr__(self, name, array)
         object.__setattr__(self, "names", check_names(self.names, d))
 
@@ -311,16 +312,10 @@ class Rollout(NormalMarginals):
             raise type(error)(f"plans must be among the {len(self)} of the roll-out, got {plans!r}") from None
         if chosen.ndim != 1 or last <= first:
             raise IndexError(f"a roll-out of {counted(self.horizon, 'step')} has no part {index!r}")
-        rows, pairs = slice(first, last), slice(first, last - 1)
-        whole = isinstance(plans, slice)  # then without a copy
-        arrays = {
-            "mean": (self.mean, rows), "controls": (self.controls, rows), "cov": (self.cov, rows), "lagged": (self.lagged, pairs)
-        }  # fmt: skip
-        parts = {
-            name: None if array is None else array[plans, part] if whole else array[chosen, part]
-            for name, (array, part) in arrays.items()
-        }
-        return Rollout(**parts, names=self.names)  # type: ignore[arg-type]
+        rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # of a slice without a copy
+        cov = None if self.cov is None else self.cov[rows]
+        lagged = None if self.lagged is None else self.lagged[rows[0], first : last - 1]
+        return Rollout(self.mean[rows], self.controls[rows], cov, lagged, self.names)
 
     # ---------------------------------------------------------------- what it costs
 

@@ -1,4 +1,4 @@
-"""Runs of training data in memory, from files or from generators, read as often as needed.
+"""Runs of training data in memory, from files or from generators, read as often as needed, and their segments without gaps.
 
 >>> import numpy as np
 >>> runs = ArrayRuns(np.arange(10.0)[:, None], np.zeros((10, 0)), [slice(0, 6), slice(6, 10)])
@@ -13,6 +13,15 @@
 ...     runs = ParquetRuns(folder, run="run", y=["x"])
 ...     [len(y) for y in runs], pesn.Forecaster(pesn.ProbabilisticESN(30, random_state=0)).fit(runs).names_
 ([400, 400], ['x'])
+
+>>> sample_of(np.array([400, 300]))                               # all of both
+{0: [slice(0, 400, None)], 1: [slice(0, 300, None)]}
+>>> found = sample_of(np.full(10_000, 1_000))                     # fifty whole runs, spread evenly
+>>> len(found), found[0]
+(50, [slice(0, 1000, None)])
+>>> found = sample_of(np.array([10_000_000]))                     # pieces of one
+>>> [part.stop - part.start for part in found[0]]
+[5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000]
 """
 
 from __future__ import annotations
@@ -20,41 +29,48 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain, groupby
+from numbers import Integral
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
 from pesn._support.progress import Advance, nothing
-from pesn._support.types import Array
+from pesn._support.types import Array, Washout
+from pesn.esn.training import StreamedRows
+from pesn.esn.validation import SequenceRows
 from pesn.forecasting.alignment import align, read_labels, run_slices
-from pesn.forecasting.dataset import Spread, as_matrix, edges_of, names_of, spread_of, unwrapped
+from pesn.forecasting.context import Columns
+from pesn.forecasting.dataset import (
+    Segment,
+    Spread,
+    as_matrix,
+    edges_of,
+    names_of,
+    rows_of,
+    segments_of,
+    shortest_kept,
+    spread_of,
+    spread_of_whole,
+    unwrapped,
+)
 from pesn.forecasting.time_index import TimeIndex
+from pesn.reservoir.closed_loop import Dynamics
+from pesn.reservoir.sequences import Rows
 
-__all__ = [
-    "ArrayRuns",
-    "Item",
-    "ParquetRuns",
-    "Run",
-    "RunColumns",
-    "Runs",
-    "Source",
-    "StreamedRuns",
-    "Survey",
-    "in_run",
-    "source_of",
-    "stream",
-    "survey",
-]
-
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
@@ -83,16 +99,12 @@ class Runs(ABC):
     streamed = True  # whether they are read anew in each pass
 
     @abstractmethod
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, runs, advance)`` of each part, in order."""
-
-    @abstractmethod
     def __iter__(self) -> Iterator[Run]:
         """All of them, in order."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """They will not be asked for again."""
+    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(part, runs, advance)`` of each part, in order; most have one."""
+        yield work(0, iter(self), advance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +117,8 @@ class ArrayRuns(Runs):
     time: TimeIndex | None = None
     streamed = False
 
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
-        yield work(0, iter(self), advance)
-
     def __iter__(self) -> Iterator[Run]:
         return (Run(self.y[run], self.known[run], self.time) for run in self.runs)
-
-    def close(self) -> None:  # noqa: D102
-        pass
 
 
 class Survey(NamedTuple):
@@ -150,7 +156,7 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
     columns = np.zeros(0, np.intp) if angles is None else angles
 
     def of_part(part: int, some: Iterable[Run], advance: Advance) -> Survey | None:
-        found, sizes = None, []
+        found, sizes = None, list[int]()
         for run in some:
             y = unwrapped(run.y, columns) if len(columns) else run.y
             one = Survey(spread_of(y), spread_of(run.known), [], len(y), run)
@@ -159,15 +165,12 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
             advance(len(y))
         return None if found is None else found._replace(sizes=[np.array(sizes, np.intp)])
 
-    total: Survey | None = None
-    sizes: list[Sizes] = []
-    for found in runs.map(of_part, advance):
-        sizes += [np.zeros(0, np.intp)] if found is None else found.sizes  # a partition may be empty
-        if found is not None:
-            total = found if total is None else total.merge(found)
-    if total is None:
+    parts = [*runs.map(of_part, advance)]
+    found = [part for part in parts if part is not None]
+    if not found:
         raise ValueError("y must hold at least one run, got none")
-    return total._replace(sizes=sizes)
+    sizes = [np.zeros(0, np.intp) if part is None else part.sizes[0] for part in parts]  # a partition may be empty
+    return reduce(Survey.merge, found)._replace(sizes=sizes)
 
 
 _IN_FLIGHT = 2  # partitions for each thread of a cluster that are worked on or waited for
@@ -187,169 +190,43 @@ class Item(NamedTuple):
 Numbered = Iterable[tuple[str, Item]]  # each with what to call it in a message
 
 
-class Source(ABC):
-    """Runs that can be asked for again; ``names`` and ``known_names`` where items do not have them."""
-
-    names: list[str] | None = None
-    known_names: list[str] | None = None
-
-    @abstractmethod
-    def items(self) -> Iterator[Item]:
-        """All runs, in order."""
-
-    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, items, advance)`` of each part; most sources have one."""
-        yield work(0, ((f"run {k}", item) for k, item in enumerate(self.items())), advance)
-
-    def close(self) -> None:  # noqa: B027  # most hold nothing
-        """Let go of what is held."""
-
-
-class _Again(Source):
-    """What can be iterated again."""
-
-    def __init__(self, runs: Iterable[Any]) -> None:
-        self._runs = runs
-        if isinstance(runs, ParquetRuns):
-            self.names, self.known_names = list(runs.y), list(runs.X) or None
-
-    def items(self) -> Iterator[Item]:
-        return (item_of(f"run {k}", run) for k, run in enumerate(self._runs))
-
-
-class _Spool(Source):
-    """What can be iterated once: it is written to a file without a name, 8 bytes a number, that goes when it is closed."""
-
-    def __init__(self, runs: Iterator[Any]) -> None:
-        self._rest: Iterator[Any] | None = runs
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="pesn-runs-")  # noqa: SIM115  # closed by close
-        self._kept: list[tuple[int, Item]] = []  # where each begins, and all of it but the numbers
-        self._end = 0
-
-    def items(self) -> Iterator[Item]:
-        k = 0
-        while k < len(self._kept) or self._rest is not None:
-            if k < len(self._kept):
-                yield self._read(*self._kept[k])
-            else:
-                assert self._rest is not None
-                try:
-                    run = next(self._rest)
-                except StopIteration:
-                    self._rest = None
-                    return
-                item = item_of(f"run {k}", run)
-                self._write(item)
-                yield item
-            k += 1
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _write(self, item: Item) -> None:
-        self._file.seek(0, os.SEEK_END)
-        for part in (item.y, item.X):
-            if part is not None:
-                np.ascontiguousarray(part).tofile(self._file)
-        # shapes go on in arrays that hold nothing: one number, seen as many times
-        y, X = (None if part is None else np.broadcast_to(np.zeros(1), part.shape) for part in (item.y, item.X))
-        assert y is not None
-        self._kept.append((self._end, item._replace(y=y, X=X)))
-        self._end += 8 * (item.y.size + (0 if item.X is None else item.X.size))
-
-    def _read(self, begin: int, item: Item) -> Item:
-        self._file.seek(begin)
-        y, X = (None if part is None else np.fromfile(self._file, count=part.size).reshape(part.shape) for part in item[:2])
-        assert y is not None
-        return item._replace(y=y, X=X)
-
-
-class _Bag(Source):
-    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
-
-    def __init__(self, bag: Any) -> None:
-        self._parts = bag.to_delayed()
-
-    def items(self) -> Iterator[Item]:
-        k = 0
-        for part in self._parts:
-            client = _client()
-            for run in part.compute(scheduler="synchronous") if client is None else client.compute(part).result():
-                yield item_of(f"run {k}", run)
-                k += 1
-
-    def map(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        client = _client()
-        if client is None:
-            yield from super().map(work, advance)
-            return
-        from dask.delayed import delayed
-
-        tasks = (delayed(_on_worker, pure=False)(work, k, part) for k, part in enumerate(self._parts))
-        most = _IN_FLIGHT * max(sum(client.nthreads().values()), 1)
-        waiting: deque[Any] = deque()
-        for task in [*tasks, None]:
-            if task is not None:
-                waiting.append(client.compute(task))
-            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
-                found, rows = waiting.popleft().result()
-                advance(rows)
-                yield found
-
-
-def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[Any]) -> tuple[T, int]:
-    """What is found in a partition, and of how many rows."""
-    rows: list[int] = []
-    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
-    return work(part, numbered, rows.append), sum(rows)
-
-
-def _client() -> Any:
-    """The cluster that is there, if there is any."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.get_client()
-    except ValueError:
-        return None
-
-
 # ---------------------------------------------------------------- what is given
 
 
-def source_of(y: Any) -> Source | None:
-    """The source of runs that y is; None where it is a table of rows, which is for others to check."""
+def runs_of(y: object) -> StreamedRuns | None:
+    """Return the runs that y holds; None where it is a table of rows, which is for others to check."""
     if isinstance(y, (str, os.PathLike)):
         raise TypeError(
             f"y must be rows or runs, got the path {os.fspath(y)!r}; "
             "pesn.forecasting.runs.ParquetRuns(path, run=…, y=[…], X=[…]) are the runs of a Parquet file or folder"
         )
-    if isinstance(y, ParquetRuns):
-        return _Again(y)
     if type(y).__module__.startswith("dask.bag"):
-        return _Bag(y)
-    if isinstance(y, Iterator):
-        return _Spool(y)
-    if isinstance(y, list):
-        return _Again(y) if y and all(_is_run(one) for one in y) else None
-    table = hasattr(y, "__array__") or hasattr(y, "to_numpy") or hasattr(y, "shape") or hasattr(y, "mean")
-    if table or isinstance(y, (tuple, bytes, dict, set)) or not hasattr(y, "__iter__"):
+        return BagRuns(y)
+    if not isinstance(y, Iterable) or _is_table(y):
         return None
-    if hasattr(y, "__len__") and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0])):
-        return None  # a sequence of numbers, or of rows
     begun = iter(y)
-    return _Spool(begun) if begun is iter(y) else _Again(y)
+    return StreamedRuns([*begun] if begun is iter(y) else y)  # what can be iterated once is kept in memory
 
 
-def _is_run(one: Any) -> bool:
+def _is_table(y: object) -> bool:
+    """Whether it is a table of rows, or a sequence of numbers or rows."""
+    if isinstance(y, list):
+        return not y or not all(_is_run(one) for one in y)
+    if isinstance(y, (tuple, bytes, dict, set)):
+        return True
+    if any(hasattr(y, name) for name in ("__array__", "to_numpy", "shape", "mean")):
+        return True
+    return isinstance(y, Sized) and hasattr(y, "__getitem__") and (not len(y) or not _is_run(y[0]))
+
+
+def _is_run(one: object) -> bool:
     """Whether it is a table, or a pair of them."""
     if isinstance(one, tuple):
         return len(one) == 2 and hasattr(one[0], "shape") and hasattr(one[1], "shape") and len(one[0].shape) > 0
     return len(getattr(one, "shape", ())) == 2
 
 
-def item_of(where: str, run: Any) -> Item:
+def item_of(where: str, run: object) -> Item:
     """A run that is given as y or (y, X), in numbers."""
     with in_run(where):
         if isinstance(run, Item):
@@ -364,7 +241,7 @@ def item_of(where: str, run: Any) -> Item:
         return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
 
 
-def _labels(values: Any, argument: str) -> tuple[Any, Any]:
+def _labels(values: object, argument: str) -> tuple[pd.DataFrame | None, Hashable]:
     """Return a frame with the labels and nothing else, and the name of the run in a MultiIndex; None if there are none."""
     index = None if values is None else pandas_index(values)
     if index is None:
@@ -439,24 +316,20 @@ class ParquetRuns:
             raise ValueError(f"path must be a Parquet file or a folder of them, got {path}, where no file ends in .parquet")
         return sorted(found, key=lambda p: [(int(n or 0), text) for n, text in re.findall(r"(\d+)|(\D+)", str(p))])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array | tuple[Array, Array]]:
         """y (n, d), or (y, X), of each run."""
-        d, seen, now, waiting = len(self.y), set[Any](), _Nothing, list[Array]()
-        for key, rows, where in self._stretches():
-            if key != now:
-                if waiting:
-                    yield _run(np.concatenate(waiting), d, bool(self.X))
-                if key in seen:
-                    raise ValueError(
-                        f"path must hold the rows of a run together, got run {key!r} again in {where}; sort by {self.run}"
-                    )
-                seen.add(key)
-                now, waiting = key, []
-            waiting.append(rows)
-        if waiting:
-            yield _run(np.concatenate(waiting), d, bool(self.X))
+        d, seen = len(self.y), set[object]()
+        for key, parts in groupby(self._stretches(), lambda part: part[0]):
+            found = [*parts]
+            if key in seen:
+                raise ValueError(
+                    f"path must hold the rows of a run together, got run {key!r} again in {found[0][2]}; sort by {self.run}"
+                )
+            seen.add(key)
+            rows = np.concatenate([rows for _, rows, _ in found])
+            yield (rows[:, :d], rows[:, d:]) if self.X else rows
 
-    def _stretches(self) -> Iterator[tuple[Any, Array, Path]]:
+    def _stretches(self) -> Iterator[tuple[object, Array, Path]]:
         """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
         numbers = [*self.y, *self.X]
         for file in self.files():
@@ -477,7 +350,7 @@ class ParquetRuns:
                     for first, last in zip([0, *edges], [*edges, len(rows)], strict=True):
                         yield keys[int(first)].as_py(), rows[first:last], file
 
-    def _of_file(self, file: Path, names: list[str]) -> Any:
+    def _of_file(self, file: Path, names: list[str]) -> object:
         """The run of a whole file, where it is one; else None."""
         if self.run is None:
             return file
@@ -485,22 +358,14 @@ class ParquetRuns:
         return above[-1] if above and self.run not in names else None
 
 
-class _Nothing:
-    """No run."""
-
-
-def _run(rows: Array, d: int, both: bool) -> Any:
-    return (rows[:, :d], rows[:, d:]) if both else rows
-
-
-def _names(argument: str, given: Any) -> tuple[str, ...]:
+def _names(argument: str, given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} must be a list of names of columns, got {given!r}")
     return tuple(names)
 
 
-def _opened(file: Path) -> Any:
+def _opened(file: Path) -> pq.ParquetFile:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -512,7 +377,7 @@ def _opened(file: Path) -> Any:
         raise ValueError(f"path must be a Parquet file or a folder of them, got {file}: {error}") from error
 
 
-def _floats(batch: Any, name: str, file: Path) -> Array:
+def _floats(batch: pa.RecordBatch, name: str, file: Path) -> Array:
     """A column as numbers, NaN where a cell is empty."""
     import pyarrow as pa
 
@@ -524,7 +389,7 @@ def _floats(batch: Any, name: str, file: Path) -> Array:
     return numbers
 
 
-def _keys(batch: Any, name: str, file: Path) -> Any:
+def _keys(batch: pa.RecordBatch, name: str, file: Path) -> pa.DictionaryArray:
     """The run of each row, as a dictionary array."""
     import pyarrow as pa
 
@@ -577,53 +442,317 @@ def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[s
 
 @dataclass(frozen=True, eq=False)
 class StreamedRuns(Runs):
-    """Runs that a source gives anew in every pass."""
+    """Runs that are read anew in every pass: anything that can be iterated again."""
 
-    source: Source
-    reader: Reader
+    given: Any
+    reader: Reader | None = None
+
+    def items(self) -> Numbered:
+        """All runs as they are given, in order."""
+        return ((where, item_of(where, run)) for k, run in enumerate(self.given) for where in [f"run {k}"])
+
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(part, items, advance)`` of each part."""
+        yield work(0, self.items(), advance)
 
     def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
-        reader = self.reader  # a worker is sent this, and not the source
+        reader = self.reader  # a worker is sent this, and not the runs
+        assert reader is not None
 
         def of_part(part: int, some: Numbered, advance: Advance) -> T:
-            return work(part, (reader(where, item) for where, item in some), advance)
+            return work(part, (reader(*one) for one in some), advance)
 
-        return self.source.map(of_part, advance)
+        return self.map_items(of_part, advance)
 
     def __iter__(self) -> Iterator[Run]:
-        return (self.reader(f"run {k}", item) for k, item in enumerate(self.source.items()))
-
-    def close(self) -> None:  # noqa: D102
-        self.source.close()
-
-
-class _Longest(NamedTuple):
-    """The labels of the longest run so far."""
-
-    size: int
-    labels: Any
+        reader = self.reader
+        assert reader is not None
+        return (reader(*one) for one in self.items())
 
 
-def stream(source: Source) -> tuple[StreamedRuns, RunColumns]:
-    """The runs of a source, as its first one says what their columns are; labels are looked through for their rule first."""
-    first = next(source.items(), None)
+class BagRuns(StreamedRuns):
+    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
+
+    def items(self) -> Numbered:  # noqa: D102
+        client = _client()
+        parts = (
+            part.compute(scheduler="synchronous") if client is None else client.compute(part).result()
+            for part in self.given.to_delayed()
+        )
+        return ((where, item_of(where, run)) for k, run in enumerate(chain.from_iterable(parts)) for where in [f"run {k}"])
+
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+        client = _client()
+        if client is None:
+            yield from super().map_items(work, advance)
+            return
+        from dask.delayed import delayed
+
+        tasks = (delayed(_on_worker, pure=False)(work, k, part) for k, part in enumerate(self.given.to_delayed()))
+        most = _IN_FLIGHT * max(sum(client.nthreads().values()), 1)
+        waiting: deque[Any] = deque()
+        for task in [*tasks, None]:
+            if task is not None:
+                waiting.append(client.compute(task))
+            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
+                found, rows = waiting.popleft().result()
+                advance(rows)
+                yield found
+
+
+def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[object]) -> tuple[T, int]:
+    """What is found in a partition, and of how many rows."""
+    rows: list[int] = []
+    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
+    return work(part, numbered, rows.append), sum(rows)
+
+
+def _client() -> Any:
+    """The cluster that is there, if there is any."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
+    """Return the runs with a reader, as the first one says what their columns are, and the columns.
+
+    Labels are looked through for their rule first: it is that of the longest run.
+    """
+    _, first = next(iter(runs.items()), (None, None))
     if first is None:
         raise ValueError("y must hold at least one run, got none")
-    n_known = 0 if first.X is None else first.X.shape[1]
-    names = first.names if source.names is None else source.names
-    known_names = first.known_names if source.known_names is None else source.known_names
-    columns = RunColumns(first.y.shape[1], n_known, names, known_names)
-    runs = StreamedRuns(source, Reader(columns, first.names, first.known_names))
-    if first.labels is None:
-        return runs, columns
+    names, known_names = first.names, first.known_names
+    if isinstance(runs.given, ParquetRuns):
+        names, known_names = list(runs.given.y), list(runs.given.X) or None
+    columns = RunColumns(first.y.shape[1], 0 if first.X is None else first.X.shape[1], names, known_names)
+    reader = Reader(columns, first.names, first.known_names)
+    if first.labels is not None:
+        parts = runs.map_items(
+            lambda part, some, advance: max(((len(i.y), i.labels) for _, i in some), key=_size, default=(0, None))
+        )
+        size, labels = max(parts, key=_size)
+        reader = reader._replace(rule=align(labels, None, [slice(0, size)]).time)
+    return replace(runs, reader=reader), columns
 
-    def of_part(part: int, some: Numbered, advance: Advance) -> _Longest:
-        longest = _Longest(0, None)
-        for _, item in some:
-            if len(item.y) > longest.size:
-                longest = _Longest(len(item.y), item.labels)
-        return longest
 
-    found = max(source.map(of_part), key=lambda one: one.size)
-    rule = align(found.labels, None, [slice(0, found.size)]).time
-    return replace(runs, reader=runs.reader._replace(rule=rule)), columns
+def _size(found: tuple[int, object]) -> int:
+    return found[0]
+
+
+_ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
+MOST_SAMPLED = 50_000  # steps by which designs, noise and calibration are chosen, however many there are to learn from
+_PIECE = 5_000  # steps of a long segment that are taken together, where there are more
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Cut runs into segments without gaps: scaled, angles unwrapped, each of ``shortest`` steps at least."""
+
+    columns: Columns
+    shortest: int
+
+    def scaled(self, run: Run) -> Run:
+        """The run as the network sees it, with its gaps."""
+        return Run(*self.columns.scale.apply(self.columns.unwrapped(run.y), run.known), run.time)
+
+    def __call__(self, run: Run) -> list[Segment]:
+        """Its segments, in order."""
+        columns, (y, known, _) = self.columns, self.scaled(run)
+        found = segments_of(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
+        return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
+
+    def all_of(self, runs: Runs, sizes: list[Sizes]) -> Segments:
+        """The segments of all runs, whose ``sizes`` (k,) are known by part: a list of rows in memory, else a stream."""
+        if not runs.streamed:
+            return [s for run in runs for s in self(run)]
+        kept = [part[part >= self.shortest] for part in sizes]
+        firsts = np.cumsum([0, *map(len, kept)]).tolist()
+        return SegmentStream(runs, self, np.concatenate(kept), firsts)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentStream:
+    """Segments that are cut from runs in every pass anew.
+
+    Parameters
+    ----------
+    runs, cut
+        Where they come from.
+    sizes
+        The steps of each.
+    firsts
+        The place of the first segment of each part of the runs.
+    then
+        What is done to each segment; None: nothing.
+    """
+
+    runs: Runs
+    cut: Cut
+    sizes: Sizes
+    firsts: list[int]
+    then: Callable[[Segment], Segment] | None = None
+
+    def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """``work(first, segments, advance)`` of each part, ``first`` being the place of its first segment among all."""
+        cut, firsts, then = self.cut, self.firsts, self.then  # a worker is sent these, and no runs
+
+        def of_part(part: int, runs: Iterable[Run], advance: Advance) -> T:
+            some = (s if then is None else then(s) for run in runs for s in cut(run))
+            return work(firsts[part], _as_many(some, firsts[part + 1] - firsts[part]), advance)
+
+        return self.runs.map(of_part, advance)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
+
+    def with_outputs(self, std: Array) -> SegmentStream:
+        """With targets in units of ``std`` (m,)."""
+        return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
+
+
+def _as_many(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
+    """The segments; a ValueError where there are more or fewer than in the first pass."""
+    found = 0
+    for segment in segments:
+        yield segment
+        found += 1
+    if found != count:
+        raise ValueError(
+            f"y must give the same runs in every pass, got {count} segments without a gap at first and {found} later; "
+            "an iterator, iter(…), is asked once"
+        )
+
+
+Segments = list[Segment] | SegmentStream
+
+
+def in_units_of(std: Array, segments: Segments, sample: list[Segment]) -> tuple[Segments, list[Segment]]:
+    """All segments and the sample of them with targets in units of ``std`` (m,)."""
+    few = [s._replace(targets=s.targets / std) for s in sample]
+    if isinstance(segments, SegmentStream):
+        return segments.with_outputs(std), few
+    whole = len(few) == len(segments) and all(len(one.z) == len(s.z) for one, s in zip(few, segments, strict=True))
+    return few if whole else [s._replace(targets=s.targets / std) for s in segments], few
+
+
+def sizes_of(segments: Segments) -> Sizes:
+    """The steps of each."""
+    return segments.sizes if isinstance(segments, SegmentStream) else np.array([len(s.z) for s in segments], np.intp)
+
+
+def map_segments(
+    segments: Segments, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing
+) -> Iterator[T]:
+    """``work(first, segments, advance)`` of each part; a list is one."""
+    if isinstance(segments, SegmentStream):
+        yield from segments.map(work, advance)
+    else:
+        yield work(0, segments, advance)
+
+
+def streamed_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
+    """The segments as a network takes them: what it sees of rows, and targets."""
+
+    def of(segment: Segment) -> SequenceRows:
+        return Rows(dynamics.network_rows(segment.z)), segment.targets
+
+    def mapping(work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance) -> Iterator[T]:
+        def of_part(first: int, some: Iterable[Segment], advance: Advance) -> T:
+            return work(first, map(of, some), advance)
+
+        return segments.map(of_part, advance)
+
+    n_inputs = segments.cut.columns.n_inputs
+    return StreamedRows(mapping, lambda: map(of, segments), segments.sizes, n_inputs, len(dynamics.learned))
+
+
+def sample_of(sizes: Sizes) -> dict[int, list[slice]]:
+    """Which rows of which segments are looked at where not all can be: at most :data:`MOST_SAMPLED` steps, spread over all.
+
+    Whole segments, and pieces of 5,000 steps of long ones.
+    """
+    if sizes.sum() <= MOST_SAMPLED:
+        return {i: [slice(0, int(size))] for i, size in enumerate(sizes)}
+    counts = np.maximum(-(-sizes // _PIECE), 1)
+    ends = np.cumsum(counts)
+    owners = np.repeat(np.arange(len(sizes)), counts)
+    places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    first, last = (((places + k) * sizes[owners]) // counts[owners] for k in (0, 1))
+    order = np.argsort((np.arange(len(owners)) * _GOLDEN) % 1.0, kind="stable")  # any part of it is spread evenly
+    few = order[: max(int(np.searchsorted(np.cumsum((last - first)[order]), MOST_SAMPLED, side="right")), 1)]
+    found: dict[int, list[slice]] = {}
+    for k in np.sort(few):
+        found.setdefault(int(owners[k]), []).append(slice(int(first[k]), int(last[k])))
+    return found
+
+
+class _Seen(NamedTuple):
+    """Of targets how wide they are; of segments those that are looked at, each with its place."""
+
+    spread: Spread
+    sample: list[Segment]
+
+
+def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Spread, list[Segment]]:
+    """How wide targets are, in one pass over all segments, and the sample of them.
+
+    Parameters
+    ----------
+    segments
+        One at least.
+    advance
+        Told of the steps of each.
+
+    Returns
+    -------
+    spread
+        Of the targets of all segments.
+    sample
+        What :func:`sample_of` says, in order.
+    """
+    wanted = sample_of(sizes_of(segments))
+
+    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Seen | None:
+        found, sample = None, []
+        for i, s in enumerate(some, first):
+            one = spread_of_whole(s.targets)
+            found = one if found is None else found.merge(one)
+            for rows in wanted.get(i, ()):
+                whole = rows.stop - rows.start == len(s.z)
+                # a copy, so that a piece does not hold all rows of its run
+                sample.append(s if whole else Segment(*(part.copy() for part in rows_of(s, rows.start, rows.stop))))
+            advance(len(s.z))
+        return None if found is None else _Seen(found, sample)
+
+    parts = [part for part in map_segments(segments, of_part, advance) if part is not None]
+    spread = reduce(Spread.merge, (part.spread for part in parts))
+    return spread, [s for part in parts for s in part.sample]
+
+
+def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
+    """How many steps a segment must have to be learnt from, after the ``washout`` and ``lags`` rows before; ``sizes`` of all."""
+    counted = isinstance(washout, Integral)
+    washed = max(int(washout) if counted else 0, lags)
+    shortest = shortest_kept(sizes, washed + 1 if counted else washed + 2)
+    if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer leave no errors to learn from
+        before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
+        raise ValueError(
+            f"y must have at least 5 rows in a row without gaps (with those of X) to learn from, after {before}, got fewer"
+        )
+    return shortest
+
+
+def output_scale(targets: Spread, width: Array, one_scale: bool = False) -> Array:
+    """The deviations (m,) of targets, by which they are divided; ``one_scale``: one for all of them.
+
+    ``width`` (m,) is the deviation of the columns of y that the targets are of.
+    """
+    # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
+    std = np.where(targets.std > _ROUNDING * width, targets.std, 1.0)
+    return np.full_like(std, np.sqrt(np.mean(np.square(std)))) if one_scale else std

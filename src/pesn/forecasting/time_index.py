@@ -36,23 +36,6 @@ from pesn._support.types import AnyArray
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MOST_AWAY",
-    "MOST_MISSING",
-    "CalendarStep",
-    "TimeIndex",
-    "count_steps",
-    "find_step",
-    "kind_of",
-    "longest_tick",
-    "most_steps",
-    "one_step",
-    "shown",
-    "step_name",
-    "time_index",
-]
-
-
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _DAY = 86_400_000_000_000  # nanoseconds
@@ -315,7 +298,7 @@ class TimeIndex(NamedTuple):
             return pd.Timedelta(self.last, unit="ns")
         return pd.Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
 
-    def at(self, label: Any) -> TimeIndex:
+    def at(self, label: object) -> TimeIndex:
         """The same rule at another label."""
         return self._replace(last=_plain(self.kind, label))
 
@@ -339,21 +322,23 @@ class TimeIndex(NamedTuple):
             clock = self._clock(rule, index)
             start = self._clock(rule, self._labels())[0]
             return nowhere if clock.isna().all() else rule.positions(start, clock, most)
-        if self.kind == "periods":
-            if index.freqstr != self.step:
-                return nowhere
-            steps, off = np.divmod(index.asi8 - self.last, index.freq.n)
-        elif self.kind == "durations":
-            steps, off = np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
-        elif isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
-            steps, off = np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
-        else:
-            with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
-                exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
-            exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
-            steps = np.rint(exact)
-            off = np.abs(exact - steps) > _EVEN
+        if self.kind == "periods" and index.freqstr != self.step:
+            return nowhere
+        steps, off = self._divide(index, most)
         return np.where((off == 0) & (steps >= 0) & (steps <= most), steps, -1).astype(np.int64)
+
+    def _divide(self, index: pd.Index, most: int) -> tuple[AnyArray, AnyArray]:
+        """Return the steps from ``last`` to each label that is no date, and what is left over."""
+        if self.kind == "periods":
+            return np.divmod(index.asi8 - self.last, index.freq.n)
+        if self.kind == "durations":
+            return np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
+        if isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
+            return np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
+        with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
+            exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
+        exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
+        return np.rint(exact), np.abs(exact - np.rint(exact)) > _EVEN
 
     def places(self, index: pd.Index, most: int | None = None) -> Places:
         """As :meth:`positions`, from the first of increasing labels on."""
@@ -400,7 +385,7 @@ def kind_of(index: pd.Index) -> str | None:
     return "numbers" if getattr(index.dtype, "kind", "O") in "iuf" and isinstance(index.dtype, np.dtype) else None
 
 
-def time_index(index: pd.Index, step: Any = None) -> TimeIndex | None:
+def time_index(index: pd.Index, step: str | float | None = None) -> TimeIndex | None:
     """The rule of increasing labels, at the last of them; None where they have none.
 
     ``step`` is that of other rows: it holds where the labels follow it (four days of a week may be business days). Else it is
@@ -424,7 +409,7 @@ def most_steps(rows: int) -> int:
     return int(MOST_MISSING * rows) + MOST_AWAY
 
 
-def step_name(step: Any) -> str:
+def step_name(step: str | float | None) -> str:
     """A step in words, one of it.
 
     >>> [step_name(step) for step in ("MS", "M-15", "QE-DEC", "W-SAT", "5min", "B", 0.1, None)]
@@ -442,7 +427,7 @@ def step_name(step: Any) -> str:
     return f"{count} {word}s" if count not in ("", "1") else word
 
 
-def one_step(step: Any) -> str:
+def one_step(step: str | float | None) -> str:
     """Return one step in words, with its article.
 
     >>> [one_step(step) for step in ("MS", "h", "30min", 0.1, None)]
@@ -452,7 +437,7 @@ def one_step(step: Any) -> str:
     return name if name[:1].isdigit() else f"{'an' if name.startswith('hour') else 'a'} {name}"
 
 
-def count_steps(n: int, step: Any) -> str:
+def count_steps(n: int, step: str | float | None) -> str:
     """Return a number of steps in words.
 
     >>> count_steps(12, "MS"), count_steps(1, "h"), count_steps(336, "30min"), count_steps(2000, 0.5), count_steps(3, None)
@@ -497,7 +482,7 @@ def _steps(kind: str, index: pd.Index) -> Iterable[object]:
         ]
 
 
-def _plain(kind: str, label: Any) -> Any:
+def _plain(kind: str, label: Any) -> str | float:
     """A label as a text or a number."""
     if kind == "dates":
         return (label if label.tzinfo is None else label.tz_convert("UTC")).isoformat()

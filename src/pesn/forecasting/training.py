@@ -1,339 +1,37 @@
-"""What is learnt for a drawn reservoir from segments of rows: its readout, how it errs in one step, where a sequence starts.
-
->>> import numpy as np
->>> sample_of(np.array([400, 300]))                               # all of both
-{0: [slice(0, 400, None)], 1: [slice(0, 300, None)]}
->>> found = sample_of(np.full(10_000, 1_000))                     # fifty whole runs, spread evenly
->>> len(found), found[0]
-(50, [slice(0, 1000, None)])
->>> found = sample_of(np.array([10_000_000]))                     # pieces of one
->>> [part.stop - part.start for part in found[0]]
-[5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000]
-"""
+"""Fit a network for forecasts: readout, one-step errors and initial state; ridge, noise and calibration on validation data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from numbers import Integral
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.progress import Advance, nothing
-from pesn._support.types import Array, FloatArray, RidgeValue, Washout
+from pesn._support.progress import Advance, Steps, nothing
+from pesn._support.types import Array, FloatArray, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.esn.training import StreamedRows
-from pesn.esn.validation import SequenceRows
-from pesn.evaluation.backtest import rolling_origins
-from pesn.evaluation.error_model import ErrorSums, errors_from, of_process, weight_inflation
-from pesn.forecasting.context import Columns
-from pesn.forecasting.dataset import Segment, Spread, rows_of, segments_of, shortest_kept, spread_of_whole
-from pesn.forecasting.runs import Run, Runs
+from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
+from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
+from pesn.evaluation.error_model import SHARES, ErrorSums, errors_from, measurement_var, of_process, weight_inflation
+from pesn.forecasting.context import FILTERED, Columns, ContextFilter
+from pesn.forecasting.dataset import Held, Segment, both_sides, of_sides, train_validation_split, with_noise
+from pesn.forecasting.design import Design
+from pesn.forecasting.model import Trained, close_loop
+from pesn.forecasting.predict import Known, filtered_segments, forecast_all, observed, observer_of
+from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, sizes_of, streamed_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
-from pesn.reservoir.closed_loop import Dynamics, ErrorModel
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start
 from pesn.reservoir.readout_uncertainty import posterior_root
-from pesn.reservoir.sequences import Rows, blocks
-
-__all__ = [
-    "MOST_SAMPLED",
-    "Cut",
-    "Driven",
-    "SegmentStream",
-    "Segments",
-    "Trained",
-    "drive",
-    "in_units_of",
-    "least_steps",
-    "map_segments",
-    "noise_aware",
-    "one_step_errors",
-    "output_scale",
-    "sample_of",
-    "sizes_of",
-    "streamed_rows",
-    "target_spread",
-    "train",
-    "with_noise",
-]
-
-
-T = TypeVar("T")
-Sizes = npt.NDArray[np.intp]
-
-MOST_SAMPLED = 50_000  # steps by which designs, noise and calibration are chosen, however many there are to learn from
-_PIECE = 5_000  # steps of a long segment that are taken together, where there are more
-_GOLDEN = 0.5 * (5.0**0.5 - 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """Cut runs into segments without gaps: scaled, angles unwrapped, each of ``shortest`` steps at least."""
-
-    columns: Columns
-    shortest: int
-
-    def scaled(self, run: Run) -> Run:
-        """The run as the network sees it, with its gaps."""
-        return Run(*self.columns.scale.apply(self.columns.unwrapped(run.y), run.known), run.time)
-
-    def __call__(self, run: Run) -> list[Segment]:
-        """Its segments, in order."""
-        columns, (y, known, _) = self.columns, self.scaled(run)
-        found = segments_of(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
-        return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
-
-    def all_of(self, runs: Runs, sizes: list[Sizes]) -> Segments:
-        """The segments of all runs, whose ``sizes`` (k,) are known by part: a list of rows in memory, else a stream."""
-        if not runs.streamed:
-            return [s for run in runs for s in self(run)]
-        kept = [part[part >= self.shortest] for part in sizes]
-        firsts = np.cumsum([0, *map(len, kept)]).tolist()
-        return SegmentStream(runs, self, np.concatenate(kept), firsts)
-
-
-@dataclass(frozen=True, eq=False)
-class SegmentStream:
-    """Segments that are cut from runs in every pass anew.
-
-    Parameters
-    ----------
-    runs, cut
-        Where they come from.
-    sizes
-        The steps of each.
-    firsts
-        The place of the first segment of each part of the runs.
-    then
-        What is done to each segment; None: nothing.
-    """
-
-    runs: Runs
-    cut: Cut
-    sizes: Sizes
-    firsts: list[int]
-    then: Callable[[Segment], Segment] | None = None
-
-    def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(first, segments, advance)`` of each part, ``first`` being the place of its first segment among all."""
-        cut, firsts, then = self.cut, self.firsts, self.then  # a worker is sent these, and no runs
-
-        def of_part(part: int, runs: Iterable[Run], advance: Advance) -> T:
-            some = (s if then is None else then(s) for run in runs for s in cut(run))
-            return work(firsts[part], _as_many(some, firsts[part + 1] - firsts[part]), advance)
-
-        return self.runs.map(of_part, advance)
-
-    def __iter__(self) -> Iterator[Segment]:
-        return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
-
-    def with_outputs(self, std: Array) -> SegmentStream:
-        """With targets in units of ``std`` (m,)."""
-        return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
-
-
-def _as_many(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
-    """The segments; a ValueError where there are more or fewer than in the first pass."""
-    found = 0
-    for segment in segments:
-        yield segment
-        found += 1
-    if found != count:
-        raise ValueError(
-            f"y must give the same runs in every pass, got {count} segments without a gap at first and {found} later; "
-            "an iterator, iter(…), is asked once"
-        )
-
-
-Segments = list[Segment] | SegmentStream
-
-
-def in_units_of(std: Array, segments: Segments, sample: list[Segment]) -> tuple[Segments, list[Segment]]:
-    """All segments and the sample of them with targets in units of ``std`` (m,)."""
-    few = [s._replace(targets=s.targets / std) for s in sample]
-    if isinstance(segments, SegmentStream):
-        return segments.with_outputs(std), few
-    whole = len(few) == len(segments) and all(len(one.z) == len(s.z) for one, s in zip(few, segments, strict=True))
-    return few if whole else [s._replace(targets=s.targets / std) for s in segments], few
-
-
-def sizes_of(segments: Segments) -> Sizes:
-    """The steps of each."""
-    return segments.sizes if isinstance(segments, SegmentStream) else np.array([len(s.z) for s in segments], np.intp)
-
-
-def map_segments(
-    segments: Segments, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing
-) -> Iterator[T]:
-    """``work(first, segments, advance)`` of each part; a list is one."""
-    if isinstance(segments, SegmentStream):
-        yield from segments.map(work, advance)
-    else:
-        yield work(0, segments, advance)
-
-
-def streamed_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
-    """The segments as a network takes them: what it sees of rows, and targets."""
-
-    def of(segment: Segment) -> SequenceRows:
-        return Rows(dynamics.network_rows(segment.z)), segment.targets
-
-    def mapping(work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance) -> Iterator[T]:
-        def of_part(first: int, some: Iterable[Segment], advance: Advance) -> T:
-            return work(first, map(of, some), advance)
-
-        return segments.map(of_part, advance)
-
-    n_inputs = segments.cut.columns.n_inputs
-    return StreamedRows(mapping, lambda: map(of, segments), segments.sizes, n_inputs, len(dynamics.learned))
-
-
-def sample_of(sizes: Sizes) -> dict[int, list[slice]]:
-    """Which rows of which segments are looked at where not all can be: at most :data:`MOST_SAMPLED` steps, spread over all.
-
-    Whole segments, and pieces of 5,000 steps of long ones.
-    """
-    if sizes.sum() <= MOST_SAMPLED:
-        return {i: [slice(0, int(size))] for i, size in enumerate(sizes)}
-    counts = np.maximum(-(-sizes // _PIECE), 1)
-    ends = np.cumsum(counts)
-    owners = np.repeat(np.arange(len(sizes)), counts)
-    places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-    first, last = (((places + k) * sizes[owners]) // counts[owners] for k in (0, 1))
-    order = np.argsort((np.arange(len(owners)) * _GOLDEN) % 1.0, kind="stable")  # any part of it is spread evenly
-    few = order[: max(int(np.searchsorted(np.cumsum((last - first)[order]), MOST_SAMPLED, side="right")), 1)]
-    found: dict[int, list[slice]] = {}
-    for k in np.sort(few):
-        found.setdefault(int(owners[k]), []).append(slice(int(first[k]), int(last[k])))
-    return found
-
-
-class _Seen(NamedTuple):
-    """Of targets how wide they are; of segments those that are looked at, each with its place."""
-
-    spread: Spread
-    sample: list[Segment]
-
-
-def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Spread, list[Segment]]:
-    """How wide targets are, in one pass over all segments, and the sample of them.
-
-    Parameters
-    ----------
-    segments
-        One at least.
-    advance
-        Told of the steps of each.
-
-    Returns
-    -------
-    spread
-        Of the targets of all segments.
-    sample
-        What :func:`sample_of` says, in order.
-    """
-    wanted = sample_of(sizes_of(segments))
-
-    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Seen | None:
-        found, sample = None, []
-        for i, s in enumerate(some, first):
-            one = spread_of_whole(s.targets)
-            found = one if found is None else found.merge(one)
-            for rows in wanted.get(i, ()):
-                whole = rows.stop - rows.start == len(s.z)
-                # a copy, so that a piece does not hold all rows of its run
-                sample.append(s if whole else Segment(*(part.copy() for part in rows_of(s, rows.start, rows.stop))))
-            advance(len(s.z))
-        return None if found is None else _Seen(found, sample)
-
-    parts = [part for part in map_segments(segments, of_part, advance) if part is not None]
-    spread = parts[0].spread
-    for part in parts[1:]:
-        spread = spread.merge(part.spread)
-    return spread, [s for part in parts for s in part.sample]
-
+from pesn.reservoir.sequences import blocks
+from pesn.statespace import GaussianState
 
 _LEFT_OUT, _LONGEST = 5, 400  # blocks of rows, and rows of each, by which it is seen how far weights are to be trusted
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
-
-
-class Trained(NamedTuple):
-    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
-
-    ``ridge``: the readout's; None: the network's own.
-    """
-
-    readout: Readout
-    errors: ErrorModel
-    start: Start | LocalStart
-    measurement_cov: Array | None = None
-    ridge: RidgeValue | None = None
-
-    def measured_with(self, var: Array) -> Trained:
-        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
-        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
-
-
-def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
-    """How many steps a segment must have to be learnt from, after the ``washout`` and ``lags`` rows before; ``sizes`` of all."""
-    counted = isinstance(washout, Integral)
-    washed = max(int(washout) if counted else 0, lags)
-    shortest = shortest_kept(sizes, washed + 1 if counted else washed + 2)
-    if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer leave no errors to learn from
-        before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
-        raise ValueError(
-            f"y must have at least 5 rows in a row without gaps (with those of X) to learn from, after {before}, got fewer"
-        )
-    return shortest
-
-
-def output_scale(targets: Spread, width: Array, one_scale: bool = False) -> Array:
-    """The deviations (m,) of targets, by which they are divided; ``one_scale``: one for all of them.
-
-    ``width`` (m,) is the deviation of the columns of y that the targets are of.
-    """
-    # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
-    std = np.where(targets.std > _ROUNDING * width, targets.std, 1.0)
-    return np.full_like(std, np.sqrt(np.mean(np.square(std)))) if one_scale else std
-
-
-class UncertainRows(NamedTuple):
-    """What noise on inputs does to features and targets: means (n, p) of the features, and rows δ with Σ δ δᵀ = Σ Cov [b, y]."""
-
-    features: Array
-    features_away: Array
-    targets_away: Array
-
-
-def with_noise(
-    features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
-) -> UncertainRows:
-    """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
-
-    A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
-    draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
-    one draw alone would add, and over all rows one pair is as good as many.
-    """
-    above, below, back = _both_sides(z, dynamics, noise, rng)
-    return _of_sides(features_of(above), features_of(below), back)
-
-
-def _both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Rows moved by a draw of the noise, and by its mirror image; what it does to targets."""
-    d = dynamics.n_columns
-    away = noise * rng.standard_normal((len(z), d))
-    above, below = (np.hstack([z[:, :d] + side * away, z[:, d:]]) for side in (1.0, -1.0))
-    back = -away[:, dynamics.learned] / dynamics.scale
-    return above, below, back if dynamics.change else np.zeros_like(back)
-
-
-def _of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
-    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)
 
 
 class Driven(NamedTuple):
@@ -431,14 +129,14 @@ def noise_aware(
         carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows on both sides
         washed = max(min(esn.washout_, len(segment.z) // 2), esn.features.lags)
         for block in blocks(slice(0, len(segment.z))):
-            *sides, back = _both_sides(segment.z[block], dynamics, input_noise, rng)
+            *sides, back = both_sides(segment.z[block], dynamics, input_noise, rng)
             features = []
             for side, z in enumerate(map(dynamics.network_rows, sides)):
                 state, before = carried[side]
                 states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
                 features.append(esn.features(z, states, before))
                 carried[side] = state, esn.features.after(z, before)
-            mean, *away = _of_sides(features[0], features[1], back)
+            mean, *away = of_sides(features[0], features[1], back)
             learnt = slice(max(washed - block.start, 0), None)
             if len(mean[learnt]):
                 sums.add(mean[learnt], segment.targets[block][learnt]).add_covariance(*(part[learnt] for part in away))
@@ -550,3 +248,309 @@ def _without_washout(esn: ProbabilisticESN, e: Array) -> Array:
 def _washed(washout: int, lags: int, size: int) -> int:
     """Rows of a segment before its units have settled."""
     return max(min(washout, size - 1), lags)
+
+
+LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
+_LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
+_APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
+_FINALISTS, _OPTIMISM = 4, 1.25  # designs of which the best was taken, and by how much its errors may be too small for that
+_EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
+_LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
+
+
+class Origin(NamedTuple):
+    """A row to forecast from: the last one known, in a segment without gaps."""
+
+    segment: Segment
+    last: int
+
+
+def origins_in(held: list[Held], leads: int) -> list[Origin]:
+    """Rows to forecast from, spread evenly over what is held back, each with ``leads`` rows after it and some before it."""
+    places = [
+        Origin(s, k)
+        for s, first in held
+        for k in range(max(first, min(_LEAST_BEFORE, len(s.z) - leads)), len(s.z) - leads + 1)
+        if k >= 0
+    ]
+    return [places[i] for i in rolling_origins(0, len(places) - 1, MOST_ORIGINS)]
+
+
+class Setting(NamedTuple):
+    """What is compared: a ridge, process noise on the units, and the share of the process in the one-step errors."""
+
+    ridge: RidgeValue
+    process_noise: float = 0.0
+    share: float = 1.0
+    filtered: bool = False  # whether the readout learns from rows that an observer went through
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network to fit, and the data that it is fitted to.
+
+    Parameters
+    ----------
+    esn : ProbabilisticESN
+        The network.
+    columns : Columns
+        What its inputs and outputs mean.
+    segments : list of Segment or SegmentStream
+        All training data, in memory or in a stream.
+    sample : list of Segment
+        Part of it in memory, to choose and calibrate by; all of it unless it is large.
+    design : Design or None
+        The design of the network, if it has one. Validation data are then spread over all data.
+    measurement : array of shape (d,), "auto" or None
+        Variances of the measurement noise of y; "auto" to estimate them.
+    """
+
+    esn: ProbabilisticESN
+    columns: Columns
+    segments: Segments
+    sample: list[Segment]
+    design: Design | None = None
+    measurement: Array | Literal["auto"] | None = None
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Meaning of the network's outputs."""
+        return self.columns.dynamics
+
+    @property
+    def input_noise(self) -> float:
+        """By how much y in the inputs that readouts learn from is taken for uncertain."""
+        return 0.0 if self.design is None else self.design.candidate.input_noise
+
+    def loop_of(self, trained: Trained, noise_scale: float) -> ClosedLoop:
+        """Return the closed loop of a readout, with process noise of a scale."""
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
+
+    def context_of(self, start: Start | LocalStart) -> ContextFilter:
+        """Return the filter of contexts, by what was learned about starts."""
+        return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
+
+    @property
+    def estimates_noise(self) -> bool:
+        """Whether the measurement noise is estimated."""
+        return isinstance(self.measurement, str)
+
+    @property
+    def known_var(self) -> Array | None:
+        """Variances (d,) of the noise that y is measured with, where they are known."""
+        return None if isinstance(self.measurement, str) else self.measurement
+
+    def measurement_var(self, errors: ErrorModel, share: float) -> Array:
+        """The same, or what is left of the errors of one step beside the share of the process."""
+        return measurement_var(errors, share) if self.known_var is None else self.known_var
+
+    def last_state(self, learned: Found, rows: Array, known: Array) -> GaussianState:
+        """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
+        assert self.esn.start_ is not None
+        S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
+        loop = self.loop_of(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
+        return self.context_of(self.esn.start_).filtered(loop, rows, known[:-1])
+
+    def fit_esn(self, segments: Segments, steps: Steps) -> None:
+        """Fit the network to rows."""
+        if isinstance(segments, SegmentStream):
+            self.esn.fit_streamed(streamed_rows(segments, self.dynamics), steps)
+        else:
+            self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
+
+    def drive(self, segments: list[Segment]) -> Driven:
+        """The reservoir of the fitted network over rows."""
+        return drive(self.esn, self.dynamics, segments, self.input_noise)
+
+    def train(self, driven: Driven, ridge: RidgeValue) -> Trained:
+        """The readout that the rows which drove the reservoir teach."""
+        return train(self.esn, self.dynamics, driven, ridge)
+
+
+class Validation:
+    """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
+
+    def __init__(self, task: Task) -> None:
+        seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.design is not None)
+        self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
+        rows = [len(s.z) - first for s, first in held]
+        self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
+        self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
+        self._every = every = _EVERY_LONG if task.design is not None else _EVERY
+        self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
+        self._task, self._seen = task, seen
+        self._tried: dict[tuple[Setting, int], Backtest] = {}
+        self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
+        self._loops: dict[Setting, ClosedLoop] = {}
+        if self.origins:
+            self._driven = task.drive(seen)
+            self._context = task.context_of(self._driven.start)
+
+    def choose_ridge(self, steps: Steps) -> float:
+        """The ridge with the best CRPS, the network's own or a larger one."""
+        tried = [ridge for ridge in RIDGES if ridge >= np.max(self._task.esn.ridge_)]
+        with steps.step("choosing the ridge", len(tried) * len(self._few), "forecasts") as advance:
+            return search(lambda ridge: self._score(Setting(ridge), _LEADS_TO_CHOOSE, advance), tried)
+
+    def choose_noise(self, steps: Steps) -> Setting:
+        """Return the process noise, and then the share of the process in the one-step errors, with the best CRPS.
+
+        The rest of the errors is noise of the measurement. Where there is any, readouts may learn from filtered rows.
+        """
+        task, esn = self._task, self._task.esn
+        best = Setting(esn.ridge_, esn.process_noise_)
+        if esn.process_noise == "auto":
+            with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
+                scale = search(lambda scale: self._score(Setting(best.ridge, scale), _LEADS_TO_CHOOSE, advance), SCALES)
+            best = best._replace(process_noise=scale)
+        if task.estimates_noise:
+            with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
+                share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
+            best = best._replace(share=share)
+        return best._replace(filtered=self._is_noisy(best) and self._wants_filtered(best, steps))
+
+    def _is_noisy(self, setting: Setting) -> bool:
+        """Whether y is measured with noise."""
+        known = self._task.known_var
+        return setting.share < 1.0 or (known is not None and bool(known.any()))
+
+    def _wants_filtered(self, plain: Setting, steps: Steps) -> bool:
+        """Whether a readout that learns from filtered rows has the better CRPS."""
+        with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
+            both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
+        varies = both[0] > 0.0  # a constant column has no errors
+        return bool(varies.any() and np.mean(np.log(both[1][varies] / both[0][varies])) < _APPROVED)
+
+    def calibrate(self, setting: Setting, steps: Steps) -> Array:
+        """Factors (50,) of the deviations."""
+        done = [leads for one, leads in self._tried if one == setting]
+        todo = len(self._others) + (0 if done else len(self._few))
+        with steps.step("calibrating", todo, "forecasts") as advance:
+            both = [self._evaluate_few(setting, max(done, default=_LEADS_TO_CHOOSE))]
+            if self._others:
+                both.append(self._evaluate(setting, self._others, self.leads))
+            advance(len(self._others))
+        longest = max(one.horizon for one in both)
+        few = np.arange(len(self.origins)) % self._every == 0
+        order = np.argsort(np.concatenate([np.flatnonzero(few), np.flatnonzero(~few)]))
+        errors = np.concatenate([_longer(one.errors, longest) for one in both])[order]
+        std = np.concatenate([_longer(one.std, longest) for one in both])[order]
+        found = factors(errors, std)
+        if self.in_blocks and not self._is_noisy(setting):
+            found = _optimism(sum(len(s.z) for s in self._task.sample), self.leads) * found
+        return found
+
+    def _score(self, setting: Setting, leads: int, advance: Callable[[int], None]) -> Array:
+        scores = self._evaluate_few(setting, leads).scores
+        advance(len(self._few))
+        return scores
+
+    def _evaluate_few(self, setting: Setting, leads: int) -> Backtest:
+        """Some forecasts are enough to compare by, and are not made again to calibrate by."""
+        if (setting, leads) not in self._tried:
+            self._tried[setting, leads] = self._evaluate(setting, self._few, min(self.leads, leads))
+        return self._tried[setting, leads]
+
+    def _evaluate(self, setting: Setting, origins: list[Origin], leads: int) -> Backtest:
+        d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
+
+        def forecast_from(origins: list[Origin]) -> Normal:
+            known = [
+                Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:])
+                for s, k in origins
+            ]
+            return forecast_all(self._loop(setting), self._context, known)
+
+        return evaluate(forecast_from, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
+
+    def _loop(self, setting: Setting) -> ClosedLoop:
+        task = self._task
+        if setting.ridge not in self._trained:
+            self._trained = {setting.ridge: task.train(self._driven, setting.ridge)}
+        if setting not in self._loops:
+            trained = self._trained[setting.ridge]
+            var = task.measurement_var(trained.errors, setting.share)
+            loop = task.loop_of(trained.measured_with(var), setting.process_noise)
+            if setting.filtered:
+                driven = task.drive(filtered_segments(loop, self._context, self._seen))
+                loop = loop.with_readout(task.train(driven, setting.ridge).readout, loop.errors)
+            self._loops = {setting: loop}
+        return self._loops[setting]
+
+
+def _longer(values: Array, leads: int) -> Array:
+    """(origins, leads, d), NaN where they end earlier."""
+    return np.pad(values, ((0, 0), (0, leads - values.shape[1]), (0, 0)), constant_values=np.nan)
+
+
+class Found(NamedTuple):
+    """What a fit finds beside the network: how it errs, the variances (d,) of measurement noise, and its calibration (50,)."""
+
+    errors: ErrorModel
+    measurement_var: Array
+    calibration: Array
+
+
+def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> Found:
+    """Fit the network and choose what is to be chosen by forecasts into held-back rows.
+
+    With ``choose_ridge``, the network is then what one that was given this ridge would be.
+    """
+    esn = task.esn
+    task.fit_esn(task.segments, steps)
+    validation = None
+    if choose_ridge or calibrate or esn.process_noise == "auto" or task.estimates_noise:
+        validation = Validation(task)
+        if choose_ridge and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge_:
+            esn.set_params(ridge=ridge)
+            task.fit_esn(task.segments, steps)
+            validation = Validation(task)
+    errors = _learn_errors(task, task.segments, steps)
+    setting, calibration = Setting(esn.ridge_, esn.process_noise_), np.ones(LEADS)
+    if validation is not None and validation.origins:
+        setting = validation.choose_noise(steps)
+        esn.process_noise_ = setting.process_noise
+        if calibrate:
+            calibration = validation.calibrate(setting, steps)
+    var = task.measurement_var(errors, setting.share)
+    if setting.filtered:
+        _fit_filtered(task, errors, var, steps)
+    return Found(of_process(errors, var), var, calibration)
+
+
+def _fit_filtered(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
+    """Fit the network again, to rows that an observer has filtered, y being measured with noise of variances ``var`` (d,)."""
+    esn = task.esn
+    assert esn.start_ is not None
+    model, scale = Trained(esn.readout_, errors, esn.start_).measured_with(var), esn.process_noise_
+    observer = observer_of(task.loop_of(model, scale), task.context_of(esn.start_), task.sample)
+    learnt = observed(observer, task.segments)
+    task.fit_esn(learnt, steps)
+    esn.process_noise_ = scale
+    if task.input_noise:
+        _learn_errors(task, learnt, steps)
+
+
+def _optimism(n_rows: int, leads: int) -> float:
+    """By how much the errors of a chosen design are smaller on the rows that it was chosen by than they will be.
+
+    Of ν forecasts that follow each other the logarithm of the mean error has a deviation of 1/√(2ν); the least of M such is
+    below its own expectation by √(2 log M) deviations at most.
+    """
+    return float(min(np.exp(np.sqrt(np.log(_FINALISTS) * leads / max(n_rows, 1))), _OPTIMISM))
+
+
+def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
+    """How a fitted network errs in one step; where y in its inputs is uncertain, it is given the readout that takes it so."""
+    esn, n_rows = task.esn, int(sizes_of(segments).sum())
+    with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
+        readout = esn.readout_
+        if task.input_noise:
+            readout = noise_aware(esn, task.dynamics, segments, task.input_noise, advance)
+        esn.readout_, errors = one_step_errors(esn, readout, task.dynamics, segments, advance, bool(task.input_noise))
+    return errors
+
+
+def _stacked(segments: list[Segment]) -> tuple[Array, list[int]]:
+    """Targets and lengths of all."""
+    return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

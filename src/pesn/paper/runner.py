@@ -17,7 +17,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ import numpy as np
 from pesn import paper
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import versions
-from pesn._support.files import RefusedFileError, beside, contents, json_of, lock_folder, put_folder, replacing, sync
+from pesn._support.files import RefusedFileError, beside, claim_folder, contents, json_of, put_folder, replacing, sync
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Verdict
 from pesn.paper.item_settings import choose, find_changes, format_value, unknown_setting
 from pesn.paper.tasks import LARGEST, JoblibTasks, KeepingError, connected
@@ -405,15 +404,7 @@ def _unused(name: str, used: Sequence[str]) -> str:
 @contextlib.contextmanager
 def _hold(folder: Path) -> Iterator[None]:
     """The folder, there and writable, held by this run alone and without what a killed one left half-written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        if os.name == "posix":  # no locks on Windows
-            try:
-                stack.enter_context(lock_folder(folder, wait=False))
-            except BlockingIOError:
-                raise OSError("another run is writing to it") from None
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+    with claim_folder(folder):
         for left in folder.glob(".*.part"):
             shutil.rmtree(left, ignore_errors=True)
         yield

@@ -1,6 +1,5 @@
 """Plans through a learnt model: sequences of controls that are cheap, and that keep what must be kept with a probability."""
 
-from pesn.planning.constraints import ChanceConstraint
-from pesn.planning.mppi import MPPI
+from pesn.planning.mppi import MPPI, ChanceConstraint
 
 __all__ = ["MPPI", "ChanceConstraint"]

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, final
+from dataclasses import dataclass
+from typing import Literal, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +33,70 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import Array, RandomState
 from pesn.esn.training import generator
-from pesn.forecasting.rollout import Rollout
-from pesn.planning.constraints import ChanceConstraint
+from pesn.forecasting.rollout import PathMethod, Rollout
 
-__all__ = ["MPPI", "Model"]
+
+@dataclass(frozen=True)
+class ChanceConstraint:
+    """P(column above ``above`` or below ``below``) ≤ ``probability``, at each step or over the whole path.
+
+    Parameters
+    ----------
+    column
+        Of y, by name or position.
+    above, below
+        Where it must not be; one of them at least.
+    probability
+        At most, in (0, 1).
+    over
+        ``"step"``: at each step on its own. ``"path"``: at any of them, which is the stricter.
+    method
+        How the probability of a path is found: see :meth:`pesn.forecasting.rollout.Rollout.path_probability`.
+
+    Examples
+    --------
+    >>> ChanceConstraint("x", above=2.4, below=-2.4, probability=0.01, over="path", method="markov").probability
+    0.01
+    """
+
+    column: int | str
+    above: float | None = None
+    below: float | None = None
+    probability: float = 0.05
+    over: Literal["step", "path"] = "step"
+    method: PathMethod = "bound"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, (str, int, np.integer)) or isinstance(self.column, bool):
+            raise TypeError(f"column must be a name or a position, got {self.column!r}")
+        if self.above is None and self.below is None:
+            raise ValueError("above or below must be given, got neither")
+        for name, level in (("above", self.above), ("below", self.below)):
+            if level is not None:
+                number(name, level, -np.inf, np.inf, "()")
+        if self.above is not None and self.below is not None and self.below > self.above:
+            raise ValueError(f"below must not exceed above, got below={self.below!r} and above={self.above!r}")
+        number("probability", self.probability, 0.0, 1.0, "()")
+        for name, value, choices in (("over", self.over, ("step", "path")), ("method", self.method, ("bound", "markov"))):
+            if value not in choices:
+                raise ValueError(f"{name} must be {choices[0]!r} or {choices[1]!r}, got {value!r}")
+
+    def excess(self, rollout: Rollout) -> Array:
+        """How far each plan's probabilities are above what is allowed, (B,), summed over the steps; 0 where it is kept.
+
+        >>> ChanceConstraint("force", above=1.0).excess(Rollout([[[0.0]]], [[[0.0]]], [[[[1.0]]]]))
+        Traceback (most recent call last):
+        ValueError: column must be among y0, or positions, got 'force'
+        """
+        levels = {"above": self.above, "below": self.below}
+        each = rollout.probability(self.column, **levels)
+        excess: Array = np.maximum(each - self.probability, 0.0).sum(
+            axis=1
+        )  # the sum tells how bad plans are whose paths all fail
+        if self.over == "path":
+            excess += np.maximum(rollout.path_probability(self.column, **levels, method=self.method) - self.probability, 0.0)
+        return excess
+
 
 _COVARIANCES = ("none", "diagonal", "low-rank", "full")
 
@@ -43,7 +104,7 @@ _COVARIANCES = ("none", "diagonal", "low-rank", "full")
 class Model(Protocol):
     """What can be planned with: a :class:`pesn.Forecaster`, or anything else that rolls plans out."""
 
-    def rollout(self, controls: Array, start: Any = None, covariance: Any = "none") -> Rollout:
+    def rollout(self, controls: Array, start: object = None, covariance: str = "none") -> Rollout:
         """``controls`` (B, H, m) to a :class:`pesn.forecasting.rollout.Rollout`."""
 
 
@@ -154,7 +215,7 @@ class MPPI:
         self._next = np.clip(start, self.low, self.high)
         self._near: Rollout | None = None  # a plan like the next one, with covariances
 
-    def plan(self, start: Any = None) -> Array:
+    def plan(self, start: object = None) -> Array:
         """The controls of the next ``horizon`` steps, (horizon, m).
 
         The next call starts from them, a step later: ask again after each step, and carry out the first control.
@@ -178,7 +239,7 @@ class MPPI:
         self._next, self._near = np.concatenate([chosen[1:], chosen[-1:]]), near  # the last control is held
         return chosen.copy()
 
-    def _improved(self, plan: Array, near: Rollout | None, start: Any) -> tuple[Array, Rollout]:
+    def _improved(self, plan: Array, near: Rollout | None, start: object) -> tuple[Array, Rollout]:
         """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
         if near is None:
             near = self._rolled_out(plan[None], start, self.covariance)
@@ -195,7 +256,7 @@ class MPPI:
         costs, excesses = (np.append(a, b[first]) for a, b in zip(between, (cost, excess), strict=True))
         return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
 
-    def _rolled_out(self, controls: Array, start: Any, covariance: str) -> Rollout:
+    def _rolled_out(self, controls: Array, start: object, covariance: str) -> Rollout:
         """Of a copy of the controls: a cost may work on what it is given in place."""
         rollout = self.model.rollout(controls.copy(), start, covariance=covariance)
         if not isinstance(rollout, Rollout):
@@ -260,7 +321,7 @@ def _shares(cost: Array, excess: Array, temperature: float) -> Array:
     return shares
 
 
-def _numbers(cost: Any) -> Array:
+def _numbers(cost: npt.ArrayLike) -> Array:
     try:
         given = np.asarray(cost)
     except ValueError:
@@ -270,7 +331,7 @@ def _numbers(cost: Any) -> Array:
     return given.astype(np.float64)
 
 
-def _box(limits: Any) -> tuple[Array, Array]:
+def _box(limits: tuple[npt.ArrayLike, npt.ArrayLike]) -> tuple[Array, Array]:
     try:
         low, high = limits
     except (TypeError, ValueError):

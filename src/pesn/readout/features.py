@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -437,7 +436,7 @@ def _places(layout: Layout, name: str) -> Places:
     return np.arange(block.start, block.stop)
 
 
-def _rows_of(i: Places, j: Places, sign: Array, entries: Places, size: int) -> Any:
+def _rows_of(i: Places, j: Places, sign: Array, entries: Places, size: int) -> sparse.csr_array:
     """x[entries[i]] + sign · x[entries[j]] as a sparse matrix."""
     at = np.arange(len(i))
     ones = sparse.csr_array((np.ones(len(i)), (at, entries[i])), shape=(len(i), size))

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import flag, whole_number
+from pesn._support.records import check_remade
 from pesn._support.types import Array, FloatArray
 from pesn.readout.features import Features, pair_places
 
@@ -73,12 +74,7 @@ class Patches:
 
     def check(self, name: str) -> None:
         """A ValueError unless it is whole: one that came from a file was not made here."""
-        try:
-            fresh = Patches(**vars(self))
-        except TypeError as error:
-            raise ValueError(f"{name} is damaged: {error}") from None
-        if fresh != self:
-            raise ValueError(f"{name} is {self!r}")
+        check_remade(name, self)
 
     def check_field(self, n_inputs: int, n_outputs: int) -> None:
         """A ValueError unless X of so many columns and y of so many can be a field that is cut so.

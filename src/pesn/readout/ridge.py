@@ -14,7 +14,7 @@ array([[ 0.5,  1. , -2. ]])
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -475,6 +475,7 @@ class GroupedSums:
         return self
 
 
+Traces = Callable[[Part], FloatArray]
 Penalty = float | FloatArray  # one for all features, or one for each, (p,)
 Sums = Gram | Factor | GroupedSums  # what rows are added to
 GRID = tuple(10.0**k for k in range(-15, 1, 2))  # the ridges that are tried where one is to be chosen
@@ -695,29 +696,42 @@ def predictive_variance(
     if feature_var is not None and feature_cov is not None:
         raise ValueError("feature_var and feature_cov exclude each other, got both")
     state: FloatArray = np.zeros((n, m, m) if full else (n, m))
-    parts, leverage = readout.parts(), np.empty((n, m))
-    for own, seen, root in parts:
-        leverage[:, own] = leverages(root, b[:, seen])[:, None]
+    traces: Traces = lambda part: np.zeros(n)  # noqa: E731
     if feature_var is not None:
-        var = as_rows("feature_var", feature_var, p)
-        if len(var) != n:
-            raise ValueError(f"feature_var must have a row for each row of features, {n}, got {len(var)}")
-        check_not_negative("feature_var", var)
-        state = np.einsum("ip,np,jp->nij", weights, var, weights, optimize=True) if full else var @ np.square(weights).T
-        for own, seen, root in parts:
-            leverage[:, own] += (var[:, seen] @ np.sum(np.square(root), axis=1))[:, None]
-    if feature_cov is not None:
-        cov = as_real("feature_cov", feature_cov)
-        if cov.shape != (n, p, p):
-            raise ValueError(f"feature_cov must have shape {(n, p, p)}, got {cov.shape}")
-        moved = weights @ cov
-        state = symmetric(moved @ weights.T) if full else np.maximum(np.einsum("nip,ip->ni", moved, weights), 0.0)
-        for own, seen, root in parts:
-            inside = cov[:, seen][:, :, seen]
-            leverage[:, own] += np.maximum(np.einsum("npq,pq->n", inside, outer(root)), 0.0)[:, None]
+        state, traces = _spread_of_variances(weights, n, feature_var, full)
+    elif feature_cov is not None:
+        state, traces = _spread_of_covariances(weights, n, feature_cov, full)
+    leverage = np.empty((n, m))
+    for part in readout.parts():
+        leverage[:, part.outputs] = (leverages(part.root, b[:, part.features]) + traces(part))[:, None]
     noise = noise if full else np.diagonal(noise)
     by_weights = weights_cov(noise, leverage) if full else leverage * noise
     return {"state": state, "noise": np.broadcast_to(noise, state.shape).copy(), "weights": by_weights}
+
+
+def _spread_of_variances(weights: FloatArray, n: int, feature_var: npt.ArrayLike, full: bool) -> tuple[FloatArray, Traces]:
+    """W Σ_b Wᵀ of n rows of features with these variances (n, p), and tr(A⁻¹ Σ_b) of a part of the readout."""
+    var = as_rows("feature_var", feature_var, weights.shape[1])
+    if len(var) != n:
+        raise ValueError(f"feature_var must have a row for each row of features, {n}, got {len(var)}")
+    check_not_negative("feature_var", var)
+    state = np.einsum("ip,np,jp->nij", weights, var, weights, optimize=True) if full else var @ np.square(weights).T
+    return state, lambda part: var[:, part.features] @ np.sum(np.square(part.root), axis=1)
+
+
+def _spread_of_covariances(weights: FloatArray, n: int, feature_cov: npt.ArrayLike, full: bool) -> tuple[FloatArray, Traces]:
+    """The same of covariances (n, p, p)."""
+    cov, p = as_real("feature_cov", feature_cov), weights.shape[1]
+    if cov.shape != (n, p, p):
+        raise ValueError(f"feature_cov must have shape {(n, p, p)}, got {cov.shape}")
+    moved = weights @ cov
+    state = symmetric(moved @ weights.T) if full else np.maximum(np.einsum("nip,ip->ni", moved, weights), 0.0)
+
+    def traces(part: Part) -> FloatArray:
+        inside = cov[:, part.features][:, :, part.features]
+        return np.maximum(np.einsum("npq,pq->n", inside, outer(part.root)), 0.0)
+
+    return state, traces
 
 
 def weights_cov(residual_cov: FloatArray, leverage: FloatArray) -> FloatArray:

@@ -56,8 +56,7 @@ def triangle(root: Array, into: Array) -> None:
 @jit(**_LOOSE, **INLINE)
 def _dots(s0: Array, s1: Array, s2: Array, s3: Array, v: Array) -> tuple[float, float, float, float]:
     """Four rows times a vector, which is loaded once."""
-    a0 = v.dtype.type(0)
-    a1 = a2 = a3 = a0
+    a0 = a1 = a2 = a3 = 0.0
     for q in range(v.size):
         x = v[q]
         a0 += s0[q] * x
@@ -70,7 +69,7 @@ def _dots(s0: Array, s1: Array, s2: Array, s3: Array, v: Array) -> tuple[float, 
 @jit(**_LOOSE, **INLINE)
 def product(w: Array, v: Array) -> float:
     """Wᵀ v."""
-    total = w.dtype.type(0)
+    total = 0.0
     for q in range(w.size):
         total += w[q] * v[q]
     return total
@@ -109,7 +108,6 @@ def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> fl
 
     The columns before ``first`` are left as they are: where v has no entry before it, and nothing is forgotten.
     """
-    number = root.dtype.type  # scalars in the matrix's own precision: a float64 among float32 would halve the speed
     p = root.shape[0]
     for q in range(p):
         g[q] = 0
@@ -118,21 +116,21 @@ def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> fl
         width = _width(j + 3, p)
         s0, s1, s2, s3, sums = root[j, :width], root[j + 1, :width], root[j + 2, :width], root[j + 3, :width], g[:width]
         f0, f1, f2, f3 = _dots(s0, s1, s2, s3, v[:width])
-        a0 = alpha + float(f0) * float(f0)
-        a1 = a0 + float(f1) * float(f1)
-        a2 = a1 + float(f2) * float(f2)
-        a3 = a2 + float(f3) * float(f3)
+        a0 = alpha + f0 * f0
+        a1 = a0 + f1 * f1
+        a2 = a1 + f2 * f2
+        a3 = a2 + f3 * f3
         r0, r1, r2, r3 = math.sqrt(a0), math.sqrt(a1), math.sqrt(a2), math.sqrt(a3)
         c0, c1, c2, c3 = grown * before / r0, grown * r0 / r1, grown * r1 / r2, grown * r2 / r3
-        _turn(s0, s1, sums, number(c0), number(c0 * f0 / alpha), f0, number(c1), number(c1 * f1 / a0), f1)
-        _turn(s2, s3, sums, number(c2), number(c2 * f2 / a1), f2, number(c3), number(c3 * f3 / a2), f3)
+        _turn(s0, s1, sums, c0, c0 * f0 / alpha, f0, c1, c1 * f1 / a0, f1)
+        _turn(s2, s3, sums, c2, c2 * f2 / a1, f2, c3, c3 * f3 / a2, f3)
         alpha, before = a3, r3
     for j in range(p - p % 4, p):  # those that are left
         f = product(root[j], v)
-        a0 = alpha + float(f) * float(f)
+        a0 = alpha + f * f
         r0 = math.sqrt(a0)
         c0 = grown * before / r0
-        _turn_one(root[j], g[:p], number(c0), number(c0 * f / alpha), f)
+        _turn_one(root[j], g[:p], c0, c0 * f / alpha, f)
         alpha, before = a0, r0
     return alpha
 
@@ -144,10 +142,10 @@ def leverage(root: Array, v: Array) -> float:
     for j in range(0, p - 3, 4):
         width = _width(j + 3, p)
         f0, f1, f2, f3 = _dots(root[j, :width], root[j + 1, :width], root[j + 2, :width], root[j + 3, :width], v[:width])
-        total += float(f0) * float(f0) + float(f1) * float(f1) + float(f2) * float(f2) + float(f3) * float(f3)
+        total += f0 * f0 + f1 * f1 + f2 * f2 + f3 * f3
     for j in range(p - p % 4, p):
         f = product(root[j], v)
-        total += float(f) * float(f)
+        total += f * f
     return total
 
 
@@ -156,25 +154,42 @@ def _move(weights: Array, error: Array, g: Array, alpha: float) -> bool:
     """W ← W + e gᵀ/α; whether all is finite."""
     wrong = alpha * 0.0  # an infinite α learns nothing, and would say nothing
     for o in range(weights.shape[0]):
-        by, w = weights.dtype.type(error[o] / alpha), weights[o]
-        nothing = zero = weights.dtype.type(0)
+        by, w, nothing = error[o] / alpha, weights[o], 0.0
         for q in range(w.size):
             w[q] += by * g[q]
-            nothing += w[q] * zero  # NaN where it is not finite: no branch
+            nothing += w[q] * 0.0  # NaN where it is not finite: no branch
         wrong += nothing
     return bool(wrong == 0.0)
 
 
+class Recursion(NamedTuple):
+    """A state as the kernels move it, in place: all arrays are its own but the prior's.
+
+    ``root`` S transposed, its columns one after the other; ``weights`` (m, p); ``clock`` (every, rows, next row of the prior,
+    steps since the last one), see :func:`rotation`; ``scale``: what a row of the prior is multiplied by when it is seen again.
+    """
+
+    root: Array
+    weights: Array
+    prior_weights: Array
+    prior_root: Array
+    clock: npt.NDArray[np.int64]
+    scale: float
+
+    def state(self, begun: RLSState) -> RLSState:
+        """What it has come to, from the state that it has ``begun`` with; it must not move after that."""
+        self.root.flags.writeable = False
+        return begun._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
+
+
 @jit(**_LOOSE)
-def learn_row(
-    root: Array, weights: Array, prior_weights: Array, prior_root: Array, v: Array, error: Array, work: Array,
-    clock: Array, forgetting: float, scale: float,
-) -> bool:  # fmt: skip
+def learn_row(at: Recursion, v: Array, error: Array, work: Array, forgetting: float) -> bool:
     """Learn the row v from the ``error`` (m,) of its prediction, and then the prior's rows whose turn it is.
 
-    ``root`` and ``weights`` (m, p) move in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten;
-    ``clock`` is (every, rows, next row of the prior, steps since the last one). False where a number was left that is not finite.
+    ``at`` moves in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten. False where a number was
+    left that is not finite.
     """
+    root, weights, clock = at.root, at.weights, at.clock
     g, line, p = work[0], work[1], weights.shape[1]
     finite = _move(weights, error, g, absorb(root, v, g, forgetting, 0))
     clock[3] += 1
@@ -184,11 +199,11 @@ def learn_row(
     for _ in range(clock[1]):
         first = p
         for q in range(p - 1, -1, -1):
-            line[q] = prior_root[clock[2], q] * scale
+            line[q] = at.prior_root[clock[2], q] * at.scale
             if line[q] != 0.0:
                 first = q
         for o in range(len(weights)):
-            error[o] = product(prior_weights[o], line) - product(weights[o], line)
+            error[o] = product(at.prior_weights[o], line) - product(weights[o], line)
         finite = _move(weights, error, g, absorb(root, line, g, 1.0, first)) and finite
         clock[2] = (clock[2] + 1) % p
     return finite
@@ -222,34 +237,23 @@ class RLSState(NamedTuple):
             raise ValueError(f"{name}.row is {self.row}")
 
 
-def rls_start(
-    start: Readout | tuple[int, int, float],
-    *,
-    weights: npt.ArrayLike | None = None,
-    prior_samples: float = 1.0,
-    dtype: npt.DTypeLike = np.float64,
-) -> RLSState:
+def rls_start(start: Readout | tuple[int, int, float], weights: npt.ArrayLike | None = None) -> RLSState:
     """Where recursive least squares starts: at a batch solution with its own precision, or at P = δ I.
+
+    After a batch solution, all rows that it learned from are worth one row once they have been forgotten: they draw weights that
+    have changed back by a share of 1 − λ; all n of them would hold them for ever.
 
     Parameters
     ----------
-    start
+    start : Readout or tuple
         A :class:`~pesn.readout.ridge.Readout`, or (p, m, delta) for P = delta·I.
-    weights
-        The weights (m, p) to start from, in place of the batch solution's or of zeros.
-    prior_samples
-        After a batch solution: what the rows that it learned from are worth once they have been forgotten, in rows. They draw
-        weights that have changed back by a share of prior_samples·(1 − λ); all n of them would hold them for ever.
-    dtype
-        float64 or float32: of the state, and so of everything that follows.
+    weights : array-like of shape (m, p), default=None
+        The weights to start from, in place of the batch solution's or of zeros.
     """
     if isinstance(start, Readout):
-        p = start.weights.shape[1]
-        if not (math.isfinite(prior_samples) and prior_samples > 0.0):
-            raise ValueError(f"prior_samples must be finite and positive, got {prior_samples}")
         initial, root = start.weights, start.covariance_root
-        # A = S⁻ᵀ S⁻¹: the rows of S⁻¹ make up the precision, here that of prior_samples of the n rows.
-        prior_root = np.linalg.inv(root) * math.sqrt(min(prior_samples / start.n_samples, 1.0))
+        # A = S⁻ᵀ S⁻¹: the rows of S⁻¹ make up the precision, here that of one of the n rows.
+        prior_root = np.linalg.inv(root) * math.sqrt(min(1.0 / start.n_samples, 1.0))
     else:
         p, m, delta = start
         if p < 1 or m < 1:
@@ -258,14 +262,12 @@ def rls_start(
             raise ValueError(f"delta must be finite and positive, got {delta}")
         initial = np.zeros((m, p))
         root, prior_root = np.eye(p) * math.sqrt(delta), np.eye(p) / math.sqrt(delta)
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
     if weights is not None:
         given = as_real("weights", weights)
         if given.shape != initial.shape:
             raise ValueError(f"weights must have shape {initial.shape}, got {given.shape}")
         initial = given
-    initial, root, prior_root = (np.array(a, dtype, order="C") for a in (initial, root, prior_root))
+    initial, root, prior_root = (np.array(a, np.float64, order="C") for a in (initial, root, prior_root))
     return RLSState(initial, root, initial, prior_root)
 
 
@@ -299,51 +301,29 @@ def rls_update(
     """Predict each row, then learn from it: (predictions (T, m), each made *before* its row is learned; the new state).
 
     Minimises Σ_k λ^(T−k) |y_k − W b_k|² plus the start's and the prior's terms. ``features`` (T, p), ``targets`` (T, m);
-    ``forgetting`` λ in (0, 1]. The computation is in the state's dtype; the old state is not changed.
+    ``forgetting`` λ in (0, 1]. The old state is not changed.
     """
-    dtype = state.root.dtype
     m, p = state.weights.shape
     if not 0.0 < forgetting <= 1.0:
         raise ValueError(f"forgetting must lie in (0, 1], got {forgetting}")
-    b = np.ascontiguousarray(as_rows("features", features, p), dtype)
-    y = np.ascontiguousarray(as_rows("targets", targets, m), dtype)
+    b = np.ascontiguousarray(as_rows("features", features, p), np.float64)
+    y = np.ascontiguousarray(as_rows("targets", targets, m), np.float64)
     if len(b) != len(y):
         raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
-    at, predictions = recursion(state, float(forgetting)), np.empty((len(b), m), dtype)
-    if not _follow(*at, b, y, float(forgetting), predictions):
-        raise ValueError(f"rls_update left the range of {dtype} numbers; scale features and targets to about 1")
+    at, predictions = recursion(state, float(forgetting)), np.empty((len(b), m))
+    if not _follow(at, b, y, float(forgetting), predictions):
+        raise ValueError("rls_update left the range of float64 numbers; scale features and targets to about 1")
     return predictions, at.state(state)
-
-
-class Recursion(NamedTuple):
-    """A state as the kernels move it, in place: all arrays are its own but the prior's.
-
-    ``root``: :mod:`pesn.readout.rls`; ``weights`` (m, p); ``clock`` (every, rows, row, waited), see :func:`rotation`;
-    ``scale``: what a row of the prior is multiplied by when it is seen again.
-    """
-
-    root: FloatArray
-    weights: FloatArray
-    prior_weights: FloatArray
-    prior_root: FloatArray
-    clock: npt.NDArray[np.int64]
-    scale: float
-
-    def state(self, begun: RLSState) -> RLSState:
-        """What it has come to, from the state that it has ``begun`` with; it must not move after that."""
-        self.root.flags.writeable = False
-        return begun._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
 
 
 def recursion(state: RLSState, forgetting: float) -> Recursion:
     """``state`` laid out for the kernels, in arrays of its own."""
-    dtype = state.root.dtype
     every, rows, weight = rotation(len(state.root), forgetting)
-    root = np.empty(state.root.shape, dtype)
+    root = np.empty(state.root.shape)
     triangle(_by_columns(state.root), root)
     clock = np.array([every, rows, state.row, state.waited], np.int64)
-    prior_weights, prior_root = _frozen(state.prior_weights, dtype), _frozen(state.prior_root, dtype)
-    return Recursion(root, np.array(state.weights, dtype, order="C"), prior_weights, prior_root, clock, math.sqrt(weight))
+    prior_weights, prior_root = _frozen(state.prior_weights), _frozen(state.prior_root)
+    return Recursion(root, np.array(state.weights, np.float64, order="C"), prior_weights, prior_root, clock, math.sqrt(weight))
 
 
 def _by_columns(root: FloatArray) -> FloatArray:
@@ -357,28 +337,28 @@ def _by_columns(root: FloatArray) -> FloatArray:
         return whole
     if np.tril(root, -1).any():
         root = scipy.linalg.rq(root, mode="r")
-    return _frozen(root.T, root.dtype)
+    return _frozen(root.T)
 
 
-def _frozen(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+def _frozen(values: FloatArray) -> Array:
     """Contiguous and read-only: numba compiles once for each kind of array."""
-    array: FloatArray = np.ascontiguousarray(values, dtype).view()
+    array = np.ascontiguousarray(values, np.float64).view()
     array.flags.writeable = False
     return array
 
 
 @jit()
-def _follow(root, weights, W0, prior, clock, scale, B, Y, forgetting, predictions):  # type: ignore[no-untyped-def]
+def _follow(at: Recursion, B: Array, Y: Array, forgetting: float, predictions: Array) -> bool:
     """Learn all rows, in place; whether all is finite."""
-    m, p = weights.shape
-    v, work, error = np.empty(p, root.dtype), np.empty((2, p), root.dtype), np.empty(m, root.dtype)
+    m, p = at.weights.shape
+    v, work, error = np.empty(p), np.empty((2, p)), np.empty(m)
     for t in range(len(B)):
         for q in range(p):
             v[q] = B[t, q]
         for o in range(m):
-            predictions[t, o] = product(weights[o], v)
+            predictions[t, o] = product(at.weights[o], v)
             error[o] = Y[t, o] - predictions[t, o]
-        if not learn_row(root, weights, W0, prior, v, error, work, clock, forgetting, scale):
+        if not learn_row(at, v, error, work, forgetting):
             return False
     return True
 

@@ -456,24 +456,29 @@ class ClosedLoop:
         state = init(
             self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.draws
         )
-        k, K, noise = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n)), np.zeros((p, p))
+        k, K = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n))
         k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
         tied = np.arange(p)[at["earlier"]]
         tied = tied if row_columns is None else np.concatenate([row[row < p], tied])
         K[tied, tied] = 1.0  # what they share with h stays
         if y_root is None and row_columns is None and self.measurement_cov is not None:
             y_root = root_of(self.measurement_cov)
+        state = state.affine(slice(0, p), K, k, self._initial_noise(y_root, u_var))
+        made = () if not moved else self.squares if row_columns is not None else (*self.encoders, *self.squares)
+        for cell in made:
+            state = state.move(cell)
+        return state
+
+    def _initial_noise(self, y_root: Array | None, u_var: Array | None) -> Array:
+        """A root (p, ·) of what is not known of y, of the last error and of u, each by itself."""
+        at, noise = self.layout, np.zeros((self.carried, self.carried))
         if y_root is not None:
             noise[at["y"], : y_root.shape[1]] = y_root
         if "noise" in self.parts:
             noise[at["error"], at["error"]] = root_of(self.errors.cov)
         if u_var is not None:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
-        state = state.affine(slice(0, p), K, k, noise[:, noise.any(axis=0)])
-        made = () if not moved else self.squares if row_columns is not None else (*self.encoders, *self.squares)
-        for cell in made:
-            state = state.move(cell)
-        return state
+        return noise[:, noise.any(axis=0)]
 
     def without_errors(self, state: GaussianState) -> GaussianState:
         """The model's last error as if it were known: what is left is what y, the inputs and the units leave open."""

@@ -10,27 +10,42 @@
 >>> means, variances, _, last = run_gaussian(reservoir, inputs, np.full((300, 1), 0.01))
 >>> bool((variances > 0.0).all())
 True
+
+>>> reservoir = draw(50, n_inputs=1, n_outputs=1, rng=0)
+>>> series = np.sin(0.1 * np.arange(600.0))[:, None]
+>>> sequences = [slice(start, start + 20) for start in range(0, 600, 20)]
+>>> in_lockstep(reservoir, sequences)
+True
+>>> states, _, ends = run_stacked(reservoir, series, sequences, [State(np.zeros(50))] * 30)
+>>> states.shape, len(ends), bool((ends[1].mean == states[39]).all())
+((600, 50), 30, True)
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, check_not_negative, number
 from pesn._support.records import check_arrays, check_covariance
+from pesn._support.threads import n_threads
 from pesn._support.types import AnyArray as Array
-from pesn._support.types import MomentName
+from pesn._support.types import FloatArray, MomentName
 from pesn.activations import get
 from pesn.moments import Mesh, MomentMethod, UnitMethod, named_method
 from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, Seed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Units = Callable[..., tuple[Array, ...]]  # of what enters, or of its mean and variance
 
 
 class State(NamedTuple):
@@ -59,7 +74,7 @@ class State(NamedTuple):
         variances = self.var, self.output_var, self.past_var, self.cov, self.own
         return not any(part is not None and np.any(part) for part in variances)
 
-    def check(self, name: str, shapes: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
+    def check(self, name: str, shapes: Mapping[str, tuple[object, tuple[int, ...]]]) -> None:
         """A ValueError unless its parts are of these ``shapes`` (``kept_states.state_shapes``) and no variance is negative."""
         check_arrays(name, shapes)
         for part in ("var", "output_var", "own", "past_var"):
@@ -98,39 +113,9 @@ def run(
     """
     job = _Job(reservoir, inputs, state, feedback, readout, noise)
     seeded = None if rng is None and not noise else np.random.default_rng(rng)  # a fresh seed takes longer than a row
-    return job.run(seeded, outputs)
-
-
-def run_batch(
-    reservoir: Reservoir,
-    sequences: Sequence[npt.ArrayLike],
-    states: Sequence[State | None] | None = None,
-    *,
-    feedback: Sequence[npt.ArrayLike] | None = None,
-    readout: npt.ArrayLike | None = None,
-    noise: float = 0.0,
-    rng: Seed = None,
-    n_jobs: int | None = None,
-) -> list[tuple[Array, Array | None, State]]:
-    """:func:`run` on independent sequences, in parallel threads; all are checked before the first one starts.
-
-    With noise, sequence i draws from ``np.random.default_rng(rng).spawn(n)[i]``, whichever thread it runs in.
-    """
-    n = len(sequences)
-    for name, values in (("states", states), ("feedback", feedback)):
-        if values is not None and len(values) != n:
-            raise ValueError(f"{name} must have one entry for each of the {n} sequences, got {len(values)}")
-    jobs = []
-    for i, inputs in enumerate(sequences):
-        try:
-            jobs.append(
-                _Job(reservoir, inputs, states[i] if states else None, None if feedback is None else feedback[i], readout, noise)
-            )
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"sequence {i}: {error}") from error
-    generators = np.random.default_rng(rng).spawn(n)
-    with ThreadPoolExecutor(n_jobs or os.cpu_count() or 1) as pool:
-        return list(pool.map(_Job.run, jobs, generators))
+    assert outputs is None or (is_compiled(reservoir) and outputs.shape == job.output_shape)
+    states, found = job.run_certain(seeded, outputs)
+    return states, None if readout is None else found, State(job.h[0], None, job.y[0], None)
 
 
 def run_gaussian(
@@ -159,14 +144,21 @@ def run_gaussian(
     The other parameters are those of :func:`run`; a teacher's outputs are certain.
     """
     method, mesh = named_method("moments", moments)
-    job = _Job(reservoir, mean, state, feedback, readout, noise, name="mean")
+    job = _Job(reservoir, _rows("mean", mean, reservoir.n_inputs), state, feedback, readout, noise)
     v = np.zeros_like(job.inputs) if var is None else _rows("var", var, reservoir.n_inputs, len(job.inputs))
-    check_not_negative("var", v)
-    return job.run_gaussian(v, method, mesh, np.random.default_rng(rng))
+    for name, values in (("var", v), ("state.var", job.h[1]), ("state.output_var", job.y[1])):
+        check_not_negative(name, values)
+    if not reservoir.n_units:
+        states, outputs = job.read_rows(v)
+    elif method == "surface" and is_compiled(reservoir):
+        states, outputs = job.drive_in_turn(v)
+    else:
+        states, outputs = job.step_through(v, _unit_moments(reservoir, method, mesh, rng))
+    return states[0], states[1], None if job.readout is None else (outputs[0], outputs[1]), State(*job.h, *job.y)
 
 
 class _Job:
-    """One sequence, checked and laid out for the kernels."""
+    """One sequence, checked and laid out for the kernels; ``h`` (2, N) and ``y`` (2, m) move as it is driven."""
 
     def __init__(
         self,
@@ -176,177 +168,172 @@ class _Job:
         feedback: npt.ArrayLike | None,
         readout: npt.ArrayLike | None,
         noise: float,
-        name: str = "inputs",
     ) -> None:
         n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
         if noise != 0.0 or type(noise) is not float:
             number("noise", noise, 0.0, math.inf, "[)")
         if state is not None and not isinstance(state, State):
             raise TypeError(f"state must be a pesn.reservoir.drive.State, got {type(state).__name__}")
-        given = State(np.zeros(n)) if state is None else state
         self.reservoir, self.noise = reservoir, float(noise)
-        self.inputs = _rows(name, inputs, d)
-        self.h, self.h_var = _vector("state.mean", given.mean, n), _vector("state.var", given.var, n)
-        self.y, self.y_var = _vector("state.output", given.output, m), _vector("state.output_var", given.output_var, m)
-        self.teacher = frozen(np.empty((0, m))) if feedback is None else _rows("feedback", feedback, m, len(self.inputs))
+        self.inputs = _rows("inputs", inputs, d)
+        self.h, self.y = np.zeros((2, n)), np.zeros((2, m))
+        if state is not None:
+            for name, into in (("mean", self.h[0]), ("var", self.h[1]), ("output", self.y[0]), ("output_var", self.y[1])):
+                _fill(f"state.{name}", getattr(state, name), into)
+        self.teacher = _no_rows(m) if feedback is None else _rows("feedback", feedback, m, len(self.inputs))
         self.readout = None if readout is None else _rows("readout", readout, 1 + d + n, m)
 
     @property
-    def _shape(self) -> tuple[int, int]:
-        """Of the outputs."""
+    def output_shape(self) -> tuple[int, int]:
+        """Rows and columns of the outputs, none without a readout."""
         return (0, 0) if self.readout is None else (len(self.inputs), self.reservoir.n_outputs)
 
-    @property
-    def _is_compiled(self) -> bool:
-        return is_compiled(self.reservoir)
-
-    def _loop(self, kernels: Any) -> tuple[Any, ...]:
-        """What both kernels are told after the inputs: what is fed back, and the weights that read out."""
-        fed = kernels.OWN if self.readout is not None else kernels.NOTHING
-        fed = kernels.TEACHER if len(self.teacher) else fed
-        return fed, self.teacher, _NOTHING if self.readout is None else self.readout, self.noise
-
-    def _weights(self, kernels: Any) -> Any:
-        return kernels.Weights(*kernel_weights(self.reservoir))
-
-    def _without_units(self, var: Array) -> tuple[Array, Array, Array, Array]:
-        """Where there are none: the inputs read out, row by row the same numbers however a run is cut."""
-        states, outputs = np.empty((2, len(self.inputs), 0)), np.empty((2, *self._shape))
-        y = np.stack([self.y, self.y_var])
+    def read_rows(self, var: Array) -> tuple[Array, Array]:
+        """Where there are no units: the inputs read out, row by row the same numbers however a run is cut."""
+        states, outputs = np.empty((2, len(self.inputs), 0)), np.empty((2, *self.output_shape))
         if self.readout is not None:
             outputs[0] = self.readout[:, 0] + np.einsum("td,md->tm", self.inputs, self.readout[:, 1:])
             outputs[1] = np.einsum("td,md->tm", var, np.square(self.readout[:, 1:]))
-        if len(self.inputs) and len(self.teacher):
-            y = np.stack([self.teacher[-1], 0.0 * self.y])
-        elif len(self.inputs) and self.readout is not None:
-            y = outputs[:, -1].copy()
-        return states, outputs, np.empty((2, 0)), y
+        if len(self.inputs):
+            self._feed_back(outputs[:, -1:], len(self.inputs) - 1)
+        return states, outputs
 
-    def run(self, rng: np.random.Generator | None, outputs: Array | None = None) -> tuple[Array, Array | None, State]:
-        assert outputs is None or (self._is_compiled and outputs.shape == self._shape)
-        if not self.reservoir.n_units:
-            states, found, h, y = self._without_units(np.zeros_like(self.inputs))
-            return states[0], None if self.readout is None else found[0], State(h[0], None, y[0], None)
-        if not self._is_compiled:
-            return self._row_by_row(rng)
+    def _feed_back(self, outputs: Array, row: int) -> None:
+        """What is fed to the step after a row, whose outputs come last in ``outputs`` (2, ·, m)."""
+        if len(self.teacher):
+            self.y[0], self.y[1] = self.teacher[row], 0.0
+        elif self.readout is not None:
+            self.y[: len(outputs)] = outputs[:, -1]
+
+    def drive(self, inputs: Array, rows: slice, states: Array, outputs: Array) -> None:
+        """Fill ``states`` and ``outputs`` of some rows, all of ``inputs`` (T, d), or of means and variances (2, T, d)."""
         from pesn.reservoir import kernels  # here, not above: it brings numba
 
+        net = kernels.Weights(*kernel_weights(self.reservoir))
+        fed = kernels.TEACHER if len(self.teacher) else kernels.NOTHING if self.readout is None else kernels.OWN
+        loop = kernels.Feedback(fed, self.teacher[rows], _NOTHING if self.readout is None else self.readout, self.noise)
+        if inputs.ndim == 2:
+            kernels.drive(net, inputs, loop, kernels.Course(self.h[0], self.y[0], states, outputs))
+        else:
+            kernels.drive_gaussian(kernels.tanh_moments(), net, inputs, loop, kernels.Course(self.h, self.y, states, outputs))
+
+    def run_certain(self, rng: np.random.Generator | None, outputs: Array | None) -> tuple[Array, Array]:
+        """States (T, N) and outputs (T, m) of means."""
+        if not self.reservoir.n_units:
+            states, found = self.read_rows(np.zeros_like(self.inputs))
+            return states[0], found[0]
+        if not is_compiled(self.reservoir):
+            f = get(self.reservoir.activation)
+            states, found = self.step_through(None, lambda a: (np.asarray(f(a)),), rng)
+            return states[0], found[0]
         shape = len(self.inputs), self.reservoir.n_units
         states = rng.standard_normal(shape) if self.noise and rng is not None else np.empty(shape)
-        outputs, h, y = np.empty(self._shape) if outputs is None else outputs, self.h.copy(), self.y.copy()
-        kernels.drive(self._weights(kernels), self.inputs, *self._loop(kernels), h, y, states, outputs)
-        return states, None if self.readout is None else outputs, State(h, None, y, None)
+        outputs = np.empty(self.output_shape) if outputs is None else outputs
+        self.drive(self.inputs, slice(None), states, outputs)
+        return states, outputs
 
-    def _row_by_row(self, rng: np.random.Generator | None) -> tuple[Array, Array | None, State]:
-        """The same for every reservoir: the equations as they are written."""
-        r, f, h, y = self.reservoir, get(self.reservoir.activation), self.h.copy(), self.y
-        states, outputs = np.empty((len(self.inputs), r.n_units)), np.empty(self._shape)
-        entering, layers = self.inputs @ r.W_in.T + r.bias, _layers(r)
-        fed = bool(len(self.teacher)) or self.readout is not None
-        for k, a in enumerate(entering):
-            a = a + r.W_fb @ y if fed else a
-            for rows, W, L, turn in layers:  # h holds the layers before as they are now
-                kept = h[rows] if turn is None else turn @ h[rows]
-                h[rows] = (1.0 - L) * kept + L * np.asarray(f(a[rows] + W @ h))
-            if self.noise and rng is not None:
-                h += self.noise * rng.standard_normal(len(h))
-            states[k] = h
-            if self.readout is not None:
-                y = outputs[k] = self.readout @ np.concatenate([[1.0], self.inputs[k], h])
-            if len(self.teacher):
-                y = self.teacher[k]
-        return states, None if self.readout is None else outputs, State(h, None, y.copy(), None)
-
-    def run_gaussian(
-        self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
-    ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
-        check_not_negative("state.var", self.h_var)
-        check_not_negative("state.output_var", self.y_var)
-        if not self.reservoir.n_units:
-            states, outputs, h, y = self._without_units(var)
-        elif method != "surface" or not self._is_compiled:
-            states, outputs, h, y = self._step_by_step(var, method, mesh, rng)
-        else:
-            states, outputs, h, y = self._in_turn(var)
-        return states[0], states[1], None if self.readout is None else (outputs[0], outputs[1]), State(h[0], h[1], y[0], y[1])
-
-    def _in_turn(self, var: Array) -> tuple[Array, Array, Array, Array]:
+    def drive_in_turn(self, var: Array) -> tuple[Array, Array]:
         """Rows that nothing makes uncertain by the deterministic kernel, to the bit, the others by the probabilistic one.
 
         Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
         """
-        from pesn.moments import surface as surfaces
-        from pesn.reservoir import kernels
-        from pesn.reservoir.kernels import rules
-
-        net, (fed, _, readout, noise) = self._weights(kernels), self._loop(kernels)
-        n_rows = len(self.inputs)
-        var, blurred = frozen(var), np.asarray(var.any(axis=1))
-        states, outputs = np.empty((2, n_rows, len(self.h))), np.empty((2, *self._shape))
-        h, y = np.stack([self.h, self.h_var]), np.stack([self.y, self.y_var])
+        n_rows, uncertain = len(self.inputs), np.asarray(var.any(axis=1))
+        both = frozen(np.stack([self.inputs, var]))
+        states, outputs = np.zeros((2, n_rows, self.reservoir.n_units)), np.zeros((2, *self.output_shape))
         row = 0
         while row < n_rows:
-            rest = slice(row, n_rows)
-            if noise > 0.0 or h[1].any() or y[1].any() or blurred[row]:
-                surface = surfaces.load(get("tanh"))
-                # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
-                new, out = (a if row == 0 else np.empty((2, *a[0, rest].shape)) for a in (states, outputs))
-                both, given = h.T.copy(), (self.inputs[rest], var[rest], fed, self.teacher[rest], readout, noise)
-                kernels.drive_gaussian(surface, rules(), net, *given, both, y, new, out)
-                if row > 0:
-                    states[:, rest], outputs[:, rest] = new, out
-                h = both.T.copy()
-                row, after = n_rows, row
-                for r in after + np.flatnonzero(states[1, after : n_rows - 1, 0] == 0.0):  # has all variance died away?
-                    left = outputs[1, r] if fed == kernels.OWN else y[1]
-                    if not (noise > 0.0 or blurred[r + 1] or states[1, r].any() or left.any()):
-                        h, row = states[:, r].copy(), int(r) + 1
-                        y[0] = self.teacher[r] if fed == kernels.TEACHER else outputs[0, r] if fed == kernels.OWN else y[0]
-                        y[1] = 0.0
-                        break
+            if self.noise > 0.0 or self.h[1].any() or self.y[1].any() or uncertain[row]:
+                row = self._drive_uncertain(both, row, uncertain, states, outputs)
             else:
-                stop = row + int(np.argmax(blurred[rest])) if blurred[rest].any() else n_rows
+                stop = row + int(np.argmax(uncertain[row:])) if uncertain[row:].any() else n_rows
                 part = slice(row, stop)
-                loop = self.inputs[part], fed, self.teacher[part], readout, noise
-                kernels.drive(net, *loop, h[0], y[0], states[0, part], outputs[0, part])
-                states[1, part], outputs[1, part], row = 0.0, 0.0, stop
-        return states, outputs, h, y
+                self.drive(self.inputs[part], part, states[0, part], outputs[0, part])
+                row = stop
+        return states, outputs
 
-    def _step_by_step(
-        self, var: Array, method: MomentName, mesh: Mesh | None, rng: np.random.Generator
-    ) -> tuple[Any, Any, Any, Any]:
-        """The same by any method of :func:`pesn.moments`, for every reservoir: the formulas as they are written."""
-        r, readout = self.reservoir, self.readout
-        readout = np.zeros((r.n_outputs, 1 + r.n_inputs + r.n_units)) if readout is None else readout
-        states, outputs = np.empty((2, len(self.inputs), r.n_units)), np.empty((2, len(self.inputs), r.n_outputs))
-        h, v, y, y_var = self.h.copy(), self.h_var.copy(), self.y, self.y_var
+    def _drive_uncertain(self, both: Array, row: int, uncertain: Array, states: Array, outputs: Array) -> int:
+        """Drive the rows from ``row`` on; the row before which all variance has died away, where the state then is."""
+        rest, n_rows = slice(row, None), len(self.inputs)
+        # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
+        new, out = (part if row == 0 else part[:, rest].copy() for part in (states, outputs))
+        self.drive(frozen(both[:, rest]), rest, new, out)
+        if row > 0:
+            states[:, rest], outputs[:, rest] = new, out
+        if self.noise > 0.0:
+            return n_rows
+        for r in (row + np.flatnonzero(states[1, row : n_rows - 1, 0] == 0.0)).tolist():
+            fed = outputs[1, r] if self.readout is not None and not len(self.teacher) else self.y[1]
+            if not (uncertain[r + 1] or states[1, r].any() or fed.any()):
+                self.h[:] = states[:, r]
+                self._feed_back(outputs[:, r : r + 1], r)
+                return r + 1
+        return n_rows
+
+    def _move(self, layers: list[_Layer], entering: list[Array], units: Units) -> None:
+        """One step of all units, layer after layer, of means and of variances where they enter, too."""
+        h, parts = self.h, range(len(entering))
+        for rows, W, leak, turn in layers:  # h holds the layers before as they are now
+            new = units(*(entering[p][rows] + W[p] @ h[p] for p in parts))
+            for p, value in zip(parts, new, strict=True):
+                kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
+                h[p, rows] = (1.0 - leak) ** (p + 1) * kept + leak ** (p + 1) * value
+
+    def step_through(self, var: Array | None, units: Units, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
+        """States (P, T, N) and outputs (P, T, m) of any reservoir, the equations as they are written: P is 1 without ``var``.
+
+        ``units`` gives f(a), or mean and variance of f(a) for those of a. Variances pass the squares of all factors.
+        """
+        r, inputs, parts = (
+            self.reservoir,
+            self.inputs[None] if var is None else (self.inputs, var),
+            range(1 if var is None else 2),
+        )
+        readout = np.zeros((0, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
+        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb, readout))
+        states, outputs = np.empty((len(parts), len(self.inputs), r.n_units)), np.empty((len(parts), *self.output_shape))
+        entering = [inputs[p] @ W_in[p].T + (0.0 if p else r.bias) for p in parts]
+        layers, h, y = _layers(r), self.h, self.y
         fed = bool(len(self.teacher)) or self.readout is not None
-        moments = MomentMethod(get(r.activation), method, mesh=mesh, rng=rng)
-        layers = [(*layer, layer[1].power(2)) for layer in _layers(r)]
-        for k, (z, z_var) in enumerate(zip(self.inputs, var, strict=True)):
-            a, a_var = r.W_in @ z + r.bias, r.W_in**2 @ z_var
-            if fed:
-                a, a_var = a + r.W_fb @ y, a_var + r.W_fb**2 @ y_var
-            for rows, W, L, turn, squares in layers:
-                unit, unit_var = moments(a[rows] + W @ h, a_var[rows] + squares @ v)
-                kept, kept_var = (h[rows], v[rows]) if turn is None else (turn @ h[rows], np.square(turn) @ v[rows])
-                # "spline-raw" can fall below 0, where no next step could start
-                v[rows] = (1 - L) ** 2 * kept_var + L**2 * np.maximum(unit_var, 0.0)
-                h[rows] = (1 - L) * kept + L * unit
-            v += self.noise**2
-            states[:, k] = h, v
-            outputs[:, k] = readout @ np.concatenate([[1.0], z, h]), readout**2 @ np.concatenate([[0.0], z_var, v])
-            if len(self.teacher):
-                y, y_var = self.teacher[k], np.zeros_like(y)
-            elif fed:
-                y, y_var = outputs[0, k], outputs[1, k]
-        return states, outputs, (h, v), (y.copy(), y_var.copy())
+        for k in range(len(self.inputs)):
+            self._move(layers, [entering[p][k] + W_fb[p] @ y[p] if fed else entering[p][k] for p in parts], units)
+            if var is not None:
+                h[1] += self.noise**2
+            elif self.noise and rng is not None:
+                h[0] += self.noise * rng.standard_normal(r.n_units)
+            for p in parts:
+                states[p, k] = h[p]
+                if self.readout is not None:
+                    outputs[p, k] = W_out[p] @ np.concatenate([[1.0 - p], inputs[p][k], h[p]])
+            self._feed_back(outputs[:, : k + 1], k)
+        return states, outputs
 
 
-def _layers(r: Reservoir) -> list[tuple[slice, Any, Any, Array | None]]:
-    """Of each layer its rows, what they have of W, their leak rates and their rotation."""
-    leak: Any = np.broadcast_to(r.leak_rate, r.n_units)
-    return [(rows, r.W[rows], leak[rows], None if r.rotation is None else r.rotation[rows, rows]) for rows in r.layer_rows]
+class _Layer(NamedTuple):
+    """Units of a layer: what they have of W, their leak rates and their rotation; matrices with their squares."""
+
+    rows: slice
+    W: list[csr_array]
+    leak: Array
+    rotation: list[Array] | None
+
+
+def _layers(r: Reservoir) -> list[_Layer]:
+    leak, found = np.broadcast_to(r.leak_rate, r.n_units), []
+    for rows in r.layer_rows:
+        W, turn = r.W[rows], None if r.rotation is None else r.rotation[rows, rows]
+        found.append(_Layer(rows, [W, W.power(2)], leak[rows], None if turn is None else [turn, np.square(turn)]))
+    return found
+
+
+def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, rng: Seed) -> Units:
+    """Mean and variance of units from those of what enters them."""
+    moments = MomentMethod(get(reservoir.activation), method, mesh=mesh, rng=np.random.default_rng(rng))
+
+    def units(mean: Array, var: Array) -> tuple[Array, Array]:
+        mean, var = moments(mean, var)
+        return mean, np.maximum(var, 0.0)  # "spline-raw" can fall below 0, where no next step could start
+
+    return units
 
 
 def is_compiled(reservoir: Reservoir) -> bool:
@@ -357,7 +344,7 @@ def is_compiled(reservoir: Reservoir) -> bool:
 def kernel_weights(r: Reservoir) -> tuple[Array, ...]:
     """The parts of ``kernels.Weights``: W_in and W_fb by columns, over which the kernels vectorise."""
     rows = frozen(r.indptr, _UNSIGNED), frozen(r.indices, _UNSIGNED), frozen(r.data)
-    leak, ends = np.full(r.n_units, r.leak_rate), np.array([layer.stop for layer in r.layer_rows])
+    leak, ends = np.full(r.n_units, r.leak_rate), np.cumsum(r.layers or (r.n_units,))
     turn = _NOTHING if r.rotation is None else frozen(r.rotation.T)
     units = frozen(r.bias), frozen(leak), frozen(ends, _INDEX), turn
     return *rows, frozen(r.W_in.T), frozen(r.W_fb.T), *units
@@ -371,6 +358,11 @@ def frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
     array = np.ascontiguousarray(values, dtype).view()
     array.setflags(write=False)
     return array
+
+
+@lru_cache(maxsize=64)
+def _no_rows(width: int) -> Array:
+    return frozen(np.empty((0, width)))
 
 
 _NOTHING = frozen(np.empty((0, 0)))
@@ -387,7 +379,7 @@ def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = 
     return frozen(array)
 
 
-def _check_finite(argument: str, value: Any) -> None:
+def _check_finite(argument: str, value: npt.ArrayLike) -> None:
     """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
     try:
         infinite = ~np.isfinite(np.asarray(value, dtype=float))
@@ -400,17 +392,24 @@ def _check_finite(argument: str, value: Any) -> None:
         ) from None
 
 
-def _vector(argument: str, value: npt.ArrayLike | None, size: int) -> Array:
+def _fill(argument: str, value: npt.ArrayLike | None, into: Array) -> None:
+    """Write a vector of the right size, or leave 0 where there is none."""
     if value is None:
-        return np.zeros(size)
+        return
     array = as_real(argument, value)
-    if array.shape != (size,):
-        raise ValueError(f"{argument} must have shape ({size},), got {array.shape}")
-    return np.ascontiguousarray(array, _DOUBLE)
+    if array.shape != into.shape:
+        raise ValueError(f"{argument} must have shape {into.shape}, got {array.shape}")
+    into[:] = array
 
 
 def read(
-    features: Features, reservoir: Reservoir, z: Array, state: State | None = None, *, readout: Any = None, **options: Any
+    features: Features,
+    reservoir: Reservoir,
+    z: Array,
+    state: State | None = None,
+    *,
+    readout: FloatArray | None = None,
+    **options: Any,
 ) -> tuple[Array, Array, Array | None, State]:
     """:func:`pesn.reservoir.drive.run` with ``readout`` (m, p) over all features: those of rows, states, outputs, the last state.
 
@@ -442,3 +441,129 @@ def as_past(features: Features, z: Array, before: Array | None) -> Array | None:
     if not features.lags or (before is None and not len(z)):
         return None
     return features.after(z, before)[::-1].ravel()
+
+
+# ---------------------------------------------------------------- many sequences in lockstep
+
+_SEQUENCES = 16  # of the kernel
+_GAIN = 3.0  # times as fast as one after the other, all lanes taken
+
+
+def in_lockstep(reservoir: Reservoir, sequences: Sequence[slice]) -> bool:
+    """Whether such sequences are driven together: there are many, of lengths that are not too different."""
+    if reservoir.activation != "tanh" or not reservoir.n_units or len(sequences) < _SEQUENCES // 3:
+        return False
+    lengths = np.sort([rows.stop - rows.start for rows in sequences])[::-1]
+    return bool(_SEQUENCES * lengths[::_SEQUENCES].sum() <= _GAIN * lengths.sum())  # a group takes as long as its longest
+
+
+def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice]]:
+    """Which sequences, and the rows of X that they take: ``rows`` or some more at a time, in whole groups."""
+    first = 0
+    for place, sequence in enumerate(sequences):
+        full = sequence.stop - sequences[first].start >= rows and (place + 1 - first) % _SEQUENCES == 0
+        if full or place == len(sequences) - 1:
+            yield slice(first, place + 1), slice(sequences[first].start, sequence.stop)
+            first = place + 1
+
+
+class _Groups(NamedTuple):
+    """Sequences in the order in which the kernel takes them, long ones first: places in the list, first rows, lengths."""
+
+    order: npt.NDArray[np.intp]
+    starts: Array
+    lengths: Array
+
+    @classmethod
+    def of(cls, sequences: Sequence[slice]) -> _Groups:
+        begins, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
+        order = np.argsort(-lengths, kind="stable")
+        return cls(order, frozen(begins[order], np.int64), frozen(lengths[order], np.int64))
+
+    def parts(self) -> list[slice]:
+        """For each thread as many whole groups as for every other."""
+        n, count = len(self.order), n_threads()
+        size = _SEQUENCES * max(1, -(-n // (_SEQUENCES * count)))
+        return [slice(start, start + size) for start in range(0, n, size)]
+
+
+def run_stacked(
+    reservoir: Reservoir,
+    rows: Array,
+    sequences: Sequence[slice],
+    states: Sequence[State],
+    *,
+    readout: FloatArray | None = None,
+    noise: float = 0.0,
+    into: tuple[Array | None, Array | None] = (None, None),
+) -> tuple[Array, Array, list[State]]:
+    """:func:`run`, or :func:`run_gaussian`, on sequences that are one after the other in ``rows``.
+
+    States are the same to the bit, unless outputs are fed back or rows are uncertain; all else within 1e-12 of its size.
+
+    Parameters
+    ----------
+    reservoir : Reservoir
+        Of tanh units.
+    rows : array of shape (T, d) or (2, T, d)
+        Rows that are certain, or their means and variances. What is returned has the same leading axis.
+    sequences : sequence of slice
+        The rows of each sequence.
+    states : sequence of State
+        Where each starts.
+    readout : array of shape (m, 1 + d + N), default=None
+        W_out; None: nothing is read out.
+    noise : float, default=0.0
+        M_e, of uncertain rows.
+    into : tuple of arrays, default=(None, None)
+        Where states and outputs are written; None: into new arrays. An empty array: they are not wanted.
+
+    Returns
+    -------
+    states : array of shape (…, T, N)
+    outputs : array of shape (…, T, m)
+        Empty without a readout.
+    ends : list of State
+        The state after each sequence.
+    """
+    from pesn.reservoir import kernels  # here, not above: it brings numba
+
+    inputs = frozen(rows if rows.ndim == 3 else rows[None])
+    (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
+    groups = _Groups.of(sequences)
+    h, y = _stack_states(states, groups, parts, N, m)
+    shapes = (parts, n_rows, N), (parts, *((0, 0) if readout is None else (n_rows, m)))
+    kept, outputs = (
+        np.empty(shape) if given is None else given.reshape(parts, *given.shape[-2:])
+        for given, shape in zip(into, shapes, strict=True)
+    )
+    net, tables = kernels.Weights(*kernel_weights(reservoir)), None if parts == 1 else kernels.tanh_moments()
+    fed, W_out = (kernels.NOTHING, _NOTHING) if readout is None else (kernels.OWN, frozen(readout))
+    loop = kernels.Feedback(fed, _no_rows(m), W_out, float(noise))
+
+    def drive(part: slice) -> None:
+        own, output = h[:, part].copy(), y[:, part].copy()  # the kernel is compiled for contiguous ones
+        which = kernels.Sequences(inputs, groups.starts[part], groups.lengths[part])
+        kernels.drive_lockstep(tables, net, which, loop, kernels.Course(own, output, kept, outputs))
+        h[:, part], y[:, part] = own, output
+
+    with ThreadPoolExecutor(n_threads()) as pool:
+        list(pool.map(drive, groups.parts()))
+    ends = [State(*_unstack(h, i), *_unstack(y, i)) for i in np.argsort(groups.order)]
+    return (kept, outputs, ends) if rows.ndim == 3 else (kept[0], outputs[0], ends)
+
+
+def _unstack(values: Array, place: int) -> tuple[Array, Array | None]:
+    """Mean, and variance where there is one, of one sequence."""
+    return values[0, place].copy(), values[1, place].copy() if len(values) == 2 else None
+
+
+def _stack_states(states: Sequence[State], groups: _Groups, parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
+    """Units (P, S, N) and outputs (P, S, m) of all states, in the order of the kernel; 0 where a part is None."""
+    h, y = np.zeros((parts, len(states), n_units)), np.zeros((parts, len(states), n_outputs))
+    for place, i in enumerate(groups.order):
+        for into, names in ((h, ("mean", "var")), (y, ("output", "output_var"))):
+            for part, name in zip(into, names, strict=False):
+                if (value := getattr(states[i], name)) is not None:
+                    part[place] = value
+    return h, y

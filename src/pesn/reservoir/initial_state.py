@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 
 from pesn._support.arguments import as_real, whole_number
 from pesn._support.records import check_arrays, check_counts
-from pesn._support.types import Array
+from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.gaussian import Gaussian
 from pesn.linalg import outer, root_of
 from pesn.readout.features import Features
@@ -388,13 +388,13 @@ def factors_of_features(d: int, lags: int, count: int) -> tuple[npt.NDArray[np.i
     return i, j
 
 
-def _standard(z: Any, center: Array, spread: Array) -> Array:
+def _standard(z: FloatArray, center: Array, spread: Array) -> Array:
     live = spread > 0.0
     result: Array = np.where(live, (z - center) / np.where(live, spread, 1.0), 0.0)
     return result
 
 
-def _scale(inputs: list[Any]) -> tuple[Array, Array]:
+def _scale(inputs: list[FloatArray]) -> tuple[Array, Array]:
     """The mean of each input over all rows, and the largest distance from it: exactly 0 for one that never changes."""
     inputs = [z for z in inputs if len(z)]
     n = sum(len(z) for z in inputs)
@@ -407,7 +407,7 @@ def _scale(inputs: list[Any]) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- rows
 
 
-def _piece(i: int, item: Any) -> tuple[Any, Any, int]:
+def _piece(i: int, item: tuple[npt.ArrayLike, npt.ArrayLike, int]) -> tuple[FloatArray, FloatArray, int]:
     """Item i of ``rows``, checked."""
     try:
         z, h, skip = item
@@ -420,7 +420,7 @@ def _piece(i: int, item: Any) -> tuple[Any, Any, int]:
     return z, h, int(skip)
 
 
-def _size(pieces: list[tuple[Any, Any, int]], d: int, max_lags: int, most_features: int) -> tuple[int, int]:
+def _size(pieces: list[tuple[FloatArray, FloatArray, int]], d: int, max_lags: int, most_features: int) -> tuple[int, int]:
     """How many lags there is room for, and the number of features; never less than the constant and one row."""
     for lags in range(max_lags, -1, -1):
         n = sum(max(len(z) - max(skip, lags - 1), 0) for z, _, skip in pieces)
@@ -451,32 +451,33 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
     ):  # fmt: skip
         mean[at[name]] = 0.0 if part is None else part
         var[at[name]] = 0.0 if part_var is None else part_var
-    whole: Any = {"mean": mean, "carried": loop.carried, "cross": np.zeros((at.size, 0))}
+    if loop.form == "diagonal":
+        return Diagonal(mean, loop.carried, np.zeros((at.size, 0)), var=var)
     known, own = _known(loop), np.zeros(at.size - loop.carried)
-    if loop.form == "diagonal" or state.cov is None:
-        if loop.form == "diagonal":
-            return Diagonal(**whole, var=var)
-        if loop.form == "full":
-            return Dense(**whole, cov=np.diag(var))
-        if loop.form == "ensemble":
-            return _members(loop, mean, np.diag(np.sqrt(var)))
+    if state.cov is None:
         # all columns: they are cut after a step, when it shows which last
         uncertain = known[var[known] > 0.0]
         factor = np.zeros((at.size, len(uncertain)))
         factor[uncertain, np.arange(len(uncertain))] = np.sqrt(var[uncertain])
-        return LowRank(**whole, factor=factor, own=own)
+    elif loop.form == "full" and state.own is None:
+        cov = np.zeros((at.size, at.size))
+        cov[np.ix_(known, known)] = state.cov
+        return Dense(mean, loop.carried, np.zeros((at.size, 0)), cov=cov)
+    else:
+        factor = np.zeros((at.size, np.shape(state.cov)[1]))
+        factor[known] = root_of(state.cov) if state.own is None else state.cov
+        own[len(own) - N :] = 0.0 if state.own is None else state.own
+    return _with_factor(loop, mean, factor, own)
+
+
+def _with_factor(loop: OpenLoop, mean: Array, factor: Array, own: Array) -> GaussianState:
+    """A state of covariance factor factorᵀ + diag(0, own)."""
+    if loop.form == "low-rank":
+        return LowRank(mean, loop.carried, np.zeros((len(mean), 0)), factor=factor, own=own)
+    each = np.pad(own, (len(mean) - len(own), 0))
     if loop.form == "full":
-        cov, before = np.zeros((at.size, at.size)), len(known) - N
-        cov[np.ix_(known, known)] = state.cov if state.own is None else outer(state.cov) + np.diag(np.pad(state.own, (before, 0)))
-        return Dense(**whole, cov=cov)
-    columns = root_of(state.cov) if state.own is None else state.cov
-    factor = np.zeros((at.size, columns.shape[1]))
-    factor[known] = columns
-    own[len(own) - N :] = 0.0 if state.own is None else state.own
-    if loop.form == "ensemble":
-        each = np.diag(np.pad(np.sqrt(own), (len(mean) - len(own), 0)))
-        return _members(loop, mean, factor if not own.any() else np.hstack([factor, each]))
-    return LowRank(**whole, factor=factor, own=own)
+        return Dense(mean, loop.carried, np.zeros((len(mean), 0)), cov=outer(factor) + np.diag(each))
+    return _members(loop, mean, factor if not own.any() else np.hstack([factor, np.diag(np.sqrt(each))]))
 
 
 def _members(loop: OpenLoop, mean: Array, columns: Array) -> Ensemble:
@@ -530,7 +531,7 @@ def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
     return state._replace(cov=np.vstack([np.zeros((n_outputs, root.shape[1])), root]), own=np.zeros(len(mean) - n_earlier))
 
 
-def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0) -> dict[str, tuple[Any, tuple[int, ...]]]:
+def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0) -> dict[str, tuple[AnyArray, tuple[int, ...]]]:
     """All that ``state`` holds, each part with the shape that it should have."""
     n, m, total = n_units, n_outputs, n_outputs + n_earlier + n_units
     width = total if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]

@@ -1,24 +1,34 @@
-"""Compiled time loops of a reservoir: sparse products W h, moments of tanh, and the loops over a sequence."""
+"""Compiled time loops of a reservoir: sparse products W h, moments of tanh, the loop over sequences, and loops that learn.
+
+One loop drives certain and uncertain rows, one sequence or sixteen in lockstep. In lockstep W is read once for all sequences:
+states are (N, 16), the same unit of all sequences side by side, and a weight times a unit is a product of whole vectors. Sums
+are taken in the same order in both cases: without feedback, states are the same to the bit.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba import literal_unroll
 
-from pesn._support.intrinsics import FUSED, LANES, add_packed_rows
+from pesn._support.array_table import matrix, put, unsigned, vector, whole
+from pesn._support.intrinsics import FUSED, LANES, add_packed_rows, add_sparse_row
 from pesn._support.jit import INLINE, jit
+from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
-from pesn.moments.surface import Surface, at
+from pesn.moments.surface import Surface, at, load
+from pesn.readout.rls import Recursion, learn_row, leverage, product
 
 Array = npt.NDArray[Any]
 
 _MOST_UNITS = 1 << 16  # whose columns fit into 16 bits
 _WASTE = 2  # times as many slots as weights: rows of too different lengths stay alone
-_PACKS = not numba.config.DISABLE_JIT  # without compilation, for debuggers, there are no vectors
+_COMPILES = not numba.config.DISABLE_JIT  # without compilation, for debuggers, there are no vectors
 
 _inline_product = jit(fastmath=set(FUSED), **INLINE)
 
@@ -35,48 +45,55 @@ class Packed(NamedTuple):
 
 
 @_inline_product
+def _longest_row(indptr: Array, first: int) -> np.int64:
+    """Weights in the longest of the four rows from ``first`` on."""
+    longest = np.int64(0)
+    for row in range(first, first + LANES):
+        longest = max(longest, np.int64(indptr[row + 1]) - np.int64(indptr[row]))
+    return longest
+
+
+@_inline_product
 def pack(indptr: Array, indices: Array, data: Array, ends: Array, wanted: bool) -> Packed:
     """The rows of each layer, which ends where ``ends`` says, in groups of four; those left over stay alone."""
     n_groups, n_slots, first = 0, np.int64(0), 0
     for layer in range(ends.size):
-        end = ends[layer]
-        for i in range(first, end - LANES + 1, LANES):
-            longest = np.int64(0)
-            for row in range(i, i + LANES):
-                longest = max(longest, np.int64(indptr[row + 1]) - np.int64(indptr[row]))
-            n_slots += longest
+        for i in range(first, ends[layer] - LANES + 1, LANES):
+            n_slots += _longest_row(indptr, i)
             n_groups += 1
-        first = end
-    if not (_PACKS and wanted) or ends[-1] > _MOST_UNITS or LANES * n_slots > _WASTE * data.size:
+        first = ends[layer]
+    if not (_COMPILES and wanted) or ends[-1] > _MOST_UNITS or LANES * n_slots > _WASTE * data.size:
         return Packed(np.empty(0), np.empty(0, np.uint16), np.empty(0, np.int64))
-    weights, columns = np.empty(LANES * n_slots), np.empty(LANES * n_slots, np.uint16)
-    for i in range(weights.size):  # np.zeros takes half a second to compile
-        weights[i] = 0.0
-        columns[i] = 0
-    starts = np.empty(n_groups + 1, np.int64)
-    starts[0] = 0
+    packed = Packed(np.empty(LANES * n_slots), np.empty(LANES * n_slots, np.uint16), np.empty(n_groups + 1, np.int64))
+    for i in range(packed.data.size):  # np.zeros takes half a second to compile
+        packed.data[i] = 0.0
+        packed.columns[i] = 0
+    packed.starts[0] = 0
     group, first = 0, 0
     for layer in range(ends.size):
-        end = ends[layer]
-        for i in range(first, end - LANES + 1, LANES):
-            longest = np.int64(0)
-            for lane in range(LANES):
-                start, size = np.int64(indptr[i + lane]), np.int64(indptr[i + lane + 1]) - np.int64(indptr[i + lane])
-                longest = max(longest, size)
-                for slot in range(size):
-                    weights[starts[group] + LANES * slot + lane] = data[start + slot]
-                    columns[starts[group] + LANES * slot + lane] = indices[start + slot]
-            starts[group + 1] = starts[group] + LANES * longest
+        for i in range(first, ends[layer] - LANES + 1, LANES):
+            _pack_group(indptr, indices, data, i, packed, packed.starts[group])
             group += 1
-        first = end
-    return Packed(weights, columns, starts)
+            packed.starts[group] = packed.starts[group - 1] + LANES * _longest_row(indptr, i)
+        first = ends[layer]
+    return packed
+
+
+@_inline_product
+def _pack_group(indptr: Array, indices: Array, data: Array, first: int, packed: Packed, at: int) -> None:
+    """Write four rows side by side, slot after slot."""
+    for lane in range(LANES):
+        start = np.int64(indptr[first + lane])
+        for slot in range(np.int64(indptr[first + lane + 1]) - start):
+            packed.data[at + LANES * slot + lane] = data[start + slot]
+            packed.columns[at + LANES * slot + lane] = indices[start + slot]
 
 
 _add_four, _add_four_moments = add_packed_rows(1), add_packed_rows(2)
 
 
 @_inline_product
-def multiply(net: Any, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array) -> int:
+def multiply(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array) -> int:
     """Add W h of rows ``first`` … ``end`` to ``pre``; they begin at a ``group`` of four, and the group after them is returned."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)
@@ -100,7 +117,7 @@ def multiply(net: Any, packed: Packed, group: int, first: int, end: int, h: Arra
 
 
 @_inline_product
-def multiply_moments(net: Any, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array, var: Array) -> int:
+def multiply_moments(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array, var: Array) -> int:
     """The same for means and variances, h (N, 2): W μ is added to ``pre``, (W∘W) v to ``var``, in one pass over W."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)
@@ -217,9 +234,24 @@ def _largest(values: Array) -> float:
     return largest
 
 
+class TanhMoments(NamedTuple):
+    """Tables of the moments of tanh: rules where variances are small, the surface elsewhere."""
+
+    surface: Surface
+    rules: Rules
+
+
+def tanh_moments() -> TanhMoments:
+    """The tables."""
+    surface = load(get("tanh"))
+    assert surface is not None  # it is shipped
+    return TanhMoments(surface, rules())
+
+
 @_jit
-def fill_moments(surface: Surface, rules: Rules, mean: Array, var: Array) -> None:
+def fill_moments(tables: TanhMoments, mean: Array, var: Array) -> None:
     """Mean and variance of tanh in the place of those of its argument."""
+    surface, rules = tables.surface, tables.rules
     for start in range(0, mean.size, _BLOCK):
         stop = min(start + _BLOCK, mean.size)
         m, v = mean[start:stop], var[start:stop]
@@ -237,13 +269,16 @@ def fill_moments(surface: Surface, rules: Rules, mean: Array, var: Array) -> Non
             _small_moments(rules, rule, m, v, work[0, :n], work[1, :n], work[2, :n], work[3, :n])
 
 
-NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
+# ---------------------------------------------------------------- driving
 
-# Fused products only: reassociation would cancel the constant that rounds, and no two runs may differ by their length.
+NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
+SEQUENCES = 16  # that move together
+_TILE = 8  # units of all of them that are written out at a time
+_WORTH_PACKING = 64  # rows: to pack W takes as long as two to five
+_add_row = add_sparse_row(SEQUENCES)
+
 # One dot product for every length: the order of its sum does not depend on how a sequence was cut.
 _sum = jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
-
-_WORTH_PACKING = 64  # rows: to pack W takes as long as two to five
 
 
 class Weights(NamedTuple):
@@ -263,6 +298,27 @@ class Weights(NamedTuple):
     rotation: Array
 
 
+class Feedback(NamedTuple):
+    """What is fed back, with a teacher's rows (T, m); W_out (m, 1 + d + N), or empty; M_e, the noise of each unit."""
+
+    fed: int
+    teacher: Array
+    readout: Array
+    noise: float
+
+
+class Course(NamedTuple):
+    """What moves and is filled: units h (N,), outputs y (m,), ``states`` (T, N) and ``outputs`` (T, m), or empty ones.
+
+    All have a leading axis of 2 for means and variances.
+    """
+
+    h: Array
+    y: Array
+    states: Array
+    outputs: Array
+
+
 @_inline
 def _add(out: Array, weights: Array, values: Array) -> None:
     """Out += values @ weights, with one contiguous row of weights for each value."""
@@ -273,12 +329,14 @@ def _add(out: Array, weights: Array, values: Array) -> None:
 
 
 @_inline
-def _move(h: Array, leak: Array, pre: Array) -> None:
-    """Units of one layer: h ← (1 − L) h + L tanh(pre)."""
-    for i in range(pre.size):
-        pre[i] = tanh(pre[i])
-    for i in range(h.size):
-        h[i] = (1.0 - leak[i]) * h[i] + leak[i] * pre[i]
+def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variances: Array) -> None:
+    """Mean += means @ weights and var += variances @ (weights∘weights)."""
+    for j in range(means.size):
+        z, v = means[j], variances[j]
+        for i in range(mean.size):
+            w = weights[j, i]
+            mean[i] += w * z
+            var[i] += w * w * v
 
 
 @_inline
@@ -303,80 +361,13 @@ def _turn_moments(rotation: Array, h: Array, means: Array, variances: Array) -> 
         h[i, 1] = variances[i]
 
 
-@_sum
-def _read_out(weights: Array, z: Array, h: Array, out: Array) -> None:
-    """Out = weights [1, z, h]."""
-    for o in range(out.size):
-        total = weights[o, 0]
-        for j in range(z.size):
-            total += weights[o, 1 + j] * z[j]
-        first, y = 1 + z.size, 0.0
-        for i in range(h.size):
-            y += weights[o, first + i] * h[i]
-        out[o] = total + y
-
-
-@_jit
-def drive(
-    net: Weights,
-    inputs: Array,
-    fed: int,
-    teacher: Array,
-    readout: Array,
-    noise: float,
-    h: Array,
-    y: Array,
-    states: Array,
-    outputs: Array,
-) -> None:
-    """The network over one sequence: fills ``states`` (T, N) and ``outputs``, leaves the last of both in ``h`` and ``y``.
-
-    Where noise is not 0, ``states`` holds w_k on entry: no second array of that size. ``outputs`` is empty or (T, m).
-    """
-    bias, leak, rotation = net.bias, net.leak, net.rotation
-    packed = pack(net.indptr, net.indices, net.data, net.ends, inputs.shape[0] >= _WORTH_PACKING)
-    n_units = h.size
-    pre, kept = np.empty(n_units), np.empty(rotation.shape[0])
-    for k in range(inputs.shape[0]):
-        for i in range(n_units):
-            pre[i] = bias[i]
-        _add(pre, net.W_in, inputs[k])
-        if fed != NOTHING:
-            _add(pre, net.W_fb, y)
-        row = states[k]
-        group, first = 0, 0
-        for layer in range(net.ends.size):  # h holds the layers before as they are now
-            end = net.ends[layer]
-            group = multiply(net, packed, group, first, end, h, pre)
-            if rotation.size:
-                _turn(rotation[first:end, first:end], h[first:end], kept[first:end])
-            _move(h[first:end], leak[first:end], pre[first:end])
-            first = end
-        if noise != 0.0:
-            for i in range(n_units):
-                h[i] += noise * row[i]
-        for i in range(n_units):
-            row[i] = h[i]
-        if outputs.size:
-            _read_out(readout, inputs[k], h, outputs[k])
-        # element by element: numba compiles the error message of y[:] = …, four seconds of it
-        if fed == TEACHER:
-            for o in range(y.size):
-                y[o] = teacher[k, o]
-        elif fed == OWN:
-            for o in range(y.size):
-                y[o] = outputs[k, o]
-
-
 @_inline
-def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variances: Array) -> None:
-    """Mean += means @ weights and var += variances @ (weights∘weights)."""
-    for j in range(means.size):
-        z, v = means[j], variances[j]
-        for i in range(mean.size):
-            w = weights[j, i]
-            mean[i] += w * z
-            var[i] += w * w * v
+def _move(h: Array, leak: Array, pre: Array) -> None:
+    """Units of one layer: h ← (1 − L) h + L tanh(pre)."""
+    for i in range(pre.size):
+        pre[i] = tanh(pre[i])
+    for i in range(h.size):
+        h[i] = (1.0 - leak[i]) * h[i] + leak[i] * pre[i]
 
 
 @_inline
@@ -396,66 +387,292 @@ def _leak_moments(h: Array, leak: Array, mean: Array, var: Array, means: Array, 
 
 
 @_sum
-def _read_out_var(weights: Array, z: Array, h: Array, out: Array) -> None:
-    """Out = (weights∘weights) [0, z, h]."""
+def _read_out(weights: Array, z: Array, h: Array, out: Array, squared: bool) -> None:
+    """Out = weights [1, z, h], or their squares times [0, z, h]."""
     for o in range(out.size):
-        total = 0.0
+        total = 0.0 if squared else weights[o, 0]
         for j in range(z.size):
-            total += weights[o, 1 + j] * weights[o, 1 + j] * z[j]
+            w = weights[o, 1 + j]
+            total += (w * w if squared else w) * z[j]
         first, y = 1 + z.size, 0.0
         for i in range(h.size):
             w = weights[o, first + i]
-            y += w * w * h[i]
+            y += (w * w if squared else w) * h[i]
         out[o] = total + y
 
 
-@_jit
-def drive_gaussian(
-    surface: Surface, rules: Rules, net: Weights, inputs: Array, input_vars: Array,
-    fed: int, teacher: Array, readout: Array, noise: float, h: Array, y: Array, states: Array, outputs: Array
-) -> None:  # fmt: skip
-    """The diagonal probabilistic network over one sequence.
+@_inline
+def _copy(values: Array, into: Array) -> None:
+    # element by element: numba compiles the error message of into[:] = …, four seconds of it
+    for i in range(into.size):
+        into[i] = values[i]
 
-    ``h`` (N, 2) and ``y`` (2, m) hold mean and variance; ``states`` (2, T, N) and ``outputs`` (2, T, m) too.
+
+@_inline
+def _pack_long(net: Weights, n_rows: int) -> Packed:
+    return pack(net.indptr, net.indices, net.data, net.ends, n_rows >= _WORTH_PACKING)
+
+
+@_jit
+def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
+    """The network over one sequence: fills ``course.states`` and ``course.outputs``, leaves the last of both in h and y.
+
+    Where noise is not 0, ``states`` holds w_k on entry: no second array of that size.
     """
-    bias, leak, rotation = net.bias, net.leak, net.rotation
-    packed = pack(net.indptr, net.indices, net.data, net.ends, inputs.shape[0] >= _WORTH_PACKING)
-    n_units = h.shape[0]
-    pre, var, kept = np.empty(n_units), np.empty(n_units), np.empty((2, rotation.shape[0]))
+    (h, y, states, outputs), rotation = course, net.rotation
+    packed = _pack_long(net, inputs.shape[0])
+    pre, kept = np.empty(h.size), np.empty(rotation.shape[0])
     for k in range(inputs.shape[0]):
-        for i in range(n_units):
-            pre[i] = bias[i]
-        for i in range(n_units):
+        _copy(net.bias, pre)
+        _add(pre, net.W_in, inputs[k])
+        if loop.fed != NOTHING:
+            _add(pre, net.W_fb, y)
+        group, first = 0, 0
+        for layer in range(net.ends.size):  # h holds the layers before as they are now
+            end = net.ends[layer]
+            group = multiply(net, packed, group, first, end, h, pre)
+            if rotation.size:
+                _turn(rotation[first:end, first:end], h[first:end], kept[first:end])
+            _move(h[first:end], net.leak[first:end], pre[first:end])
+            first = end
+        if loop.noise != 0.0:
+            for i in range(h.size):
+                h[i] += loop.noise * states[k, i]
+        _copy(h, states[k])
+        if outputs.size:
+            _read_out(loop.readout, inputs[k], h, outputs[k], False)
+        if loop.fed == TEACHER:
+            _copy(loop.teacher[k], y)
+        elif loop.fed == OWN:
+            _copy(outputs[k], y)
+
+
+@_jit
+def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
+    """The diagonal probabilistic network over one sequence, the same for means and variances."""
+    (h, y, states, outputs), rotation, noise = course, net.rotation, loop.noise
+    packed = _pack_long(net, inputs.shape[1])
+    n = h.shape[1]
+    pairs, pre, var, kept = np.empty((n, 2)), np.empty(n), np.empty(n), np.empty((2, rotation.shape[0]))
+    for i in range(n):
+        pairs[i, 0] = h[0, i]
+        pairs[i, 1] = h[1, i]
+    for k in range(inputs.shape[1]):
+        _copy(net.bias, pre)
+        for i in range(n):
             var[i] = 0.0
-        _add_moments(pre, var, net.W_in, inputs[k], input_vars[k])
-        if fed != NOTHING:
+        _add_moments(pre, var, net.W_in, inputs[0, k], inputs[1, k])
+        if loop.fed != NOTHING:
             _add_moments(pre, var, net.W_fb, y[0], y[1])
         means, variances = states[0, k], states[1, k]
         group, first = 0, 0
         for layer in range(net.ends.size):
             end = net.ends[layer]
-            group = multiply_moments(net, packed, group, first, end, h, pre, var)
-            fill_moments(surface, rules, pre[first:end], var[first:end])
+            group = multiply_moments(net, packed, group, first, end, pairs, pre, var)
+            fill_moments(tables, pre[first:end], var[first:end])
             if rotation.size:
-                _turn_moments(rotation[first:end, first:end], h[first:end], kept[0, first:end], kept[1, first:end])
+                _turn_moments(rotation[first:end, first:end], pairs[first:end], kept[0, first:end], kept[1, first:end])
             new = pre[first:end], var[first:end]
-            _leak_moments(h[first:end], leak[first:end], *new, means[first:end], variances[first:end])
+            _leak_moments(pairs[first:end], net.leak[first:end], *new, means[first:end], variances[first:end])
             first = end
         if noise != 0.0:
-            for i in range(n_units):
+            for i in range(n):
                 variances[i] += noise * noise  # Eq. 22 (corrected: M_e²)
-                h[i, 1] = variances[i]
+                pairs[i, 1] = variances[i]
         if outputs.size:
-            _read_out(readout, inputs[k], means, outputs[0, k])
-            _read_out_var(readout, input_vars[k], variances, outputs[1, k])
-        if fed == TEACHER:
+            _read_out(loop.readout, inputs[0, k], means, outputs[0, k], False)
+            _read_out(loop.readout, inputs[1, k], variances, outputs[1, k], True)
+        if loop.fed == TEACHER:
+            _copy(loop.teacher[k], y[0])
             for o in range(y.shape[1]):
-                y[0, o] = teacher[k, o]
                 y[1, o] = 0.0
-        elif fed == OWN:
-            for o in range(y.shape[1]):
-                y[0, o] = outputs[0, k, o]
-                y[1, o] = outputs[1, k, o]
+        elif loop.fed == OWN:
+            _copy(outputs[0, k], y[0])
+            _copy(outputs[1, k], y[1])
+    for i in range(n):
+        h[0, i] = pairs[i, 0]
+        h[1, i] = pairs[i, 1]
+
+
+# ---------------------------------------------------------------- sequences in lockstep
+
+
+class Sequences(NamedTuple):
+    """Rows one after the other, (P, T, d): means, and variances where P is 2; ``lengths[s]`` of s from ``starts[s]`` on."""
+
+    inputs: Array
+    starts: Array
+    lengths: Array
+
+
+@_inline
+def _take(rows: Array, at: Array, into: Array) -> None:
+    """Row ``at[lane]`` into each lane; one at −1 keeps what it has."""
+    for lane in range(at.size):
+        if at[lane] >= 0:
+            for j in range(into.shape[0]):
+                into[j, lane] = rows[at[lane], j]
+
+
+@_inline
+def _give(values: Array, at: Array, into: Array) -> None:
+    """Each lane to row ``at[lane]``, unless that is −1; in tiles, as one side or the other is read across its rows."""
+    for i in range(0, values.shape[0], _TILE):
+        stop = min(i + _TILE, values.shape[0])
+        for lane in range(at.size):
+            if at[lane] >= 0:
+                row = into[at[lane]]
+                for unit in range(i, stop):
+                    row[unit] = values[unit, lane]
+
+
+@_inline
+def _begin(rows: Array, first: int, at: Array, into: Array) -> None:
+    """Rows from ``first`` on into the lanes, which ``at`` then names; 0 into those without one."""
+    for lane in range(at.size):
+        at[lane] = first + lane if first + lane < rows.shape[0] else -1
+        for j in range(into.shape[0]):
+            into[j, lane] = rows[first + lane, j] if at[lane] >= 0 else 0.0
+
+
+@_inline
+def _advance(starts: Array, lengths: Array, first: int, k: int, at: Array, last: Array) -> None:
+    """Set the row of each lane, −1 for none, and the sequence that ends in it."""
+    for lane in range(at.size):
+        sequence = first + lane
+        length = lengths[sequence] if sequence < starts.size else 0
+        at[lane] = starts[sequence] + k if k < length else -1
+        last[lane] = sequence if k == length - 1 else -1
+
+
+@_inline
+def _longest(lengths: Array, first: int) -> int:
+    longest = 0
+    for sequence in range(first, min(first + SEQUENCES, lengths.size)):
+        longest = max(longest, lengths[sequence])
+    return longest
+
+
+@_inline
+def _fill_lanes(out: Array, values: Array, scale: float) -> None:
+    for i in range(out.shape[0]):
+        for lane in range(SEQUENCES):
+            out[i, lane] = scale * values[i]
+
+
+@_inline
+def _add_lanes(out: Array, weights: Array, values: Array, squared: bool) -> None:
+    """Out (N, 16) += weightsᵀ values, or (weights∘weights)ᵀ values; weights (d, N), values (d, 16)."""
+    for j in range(values.shape[0]):
+        for i in range(out.shape[0]):
+            w = weights[j, i]
+            w = w * w if squared else w
+            for lane in range(SEQUENCES):
+                out[i, lane] += w * values[j, lane]
+
+
+@_inline
+def _keep_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array, squared: bool) -> None:
+    """H ← (1 − L) O h + L new within a layer, or with all factors squared; O being transposed."""
+    if rotation.size:
+        _fill_lanes(work, leak, 0.0)
+        _add_lanes(work, rotation, H, squared)
+    for i in range(H.shape[0]):
+        keep, take = 1.0 - leak[i], leak[i]
+        keep, take = (keep * keep, take * take) if squared else (keep, take)
+        for lane in range(SEQUENCES):
+            H[i, lane] = keep * (work[i, lane] if rotation.size else H[i, lane]) + take * new[i, lane]
+
+
+@_inline
+def _read_out_lanes(weights: Array, z: Array, H: Array, out: Array, squared: bool) -> None:
+    """Out (m, 16) = weights [1, z, h] in all lanes, or their squares times [0, z, h]."""
+    first = 1 + z.shape[0]
+    _fill_lanes(out, weights[:, 0], 0.0 if squared else 1.0)
+    for o in range(out.shape[0]):
+        for j in range(1, weights.shape[1]):
+            w = weights[o, j]
+            w = w * w if squared else w
+            values = z[j - 1] if j < first else H[j - first]
+            for lane in range(SEQUENCES):
+                out[o, lane] += w * values[lane]
+
+
+@_jit
+def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, loop: Feedback, course: Course) -> None:
+    """Sequences over stacked rows, of which h and y have one row each: (P, S, N) and (P, S, m); without ``tables`` P is 1.
+
+    No teacher feeds them. Fills ``states`` (P, T, N) and ``outputs`` (P, T, m), each unless it is empty; h and y are left as the
+    last of each sequence are.
+    """
+    (h, y, states, outputs), rotation, (parts, _, n) = course, net.rotation, course.h.shape
+    H, pre, work = np.empty((parts, n, SEQUENCES)), np.empty((parts, n, SEQUENCES)), np.empty((rotation.shape[0], SEQUENCES))
+    z, Y = np.zeros((parts, net.W_in.shape[0], SEQUENCES)), np.zeros((parts, y.shape[2], SEQUENCES))
+    flat, at, last = pre.reshape(parts, n * SEQUENCES), np.empty(SEQUENCES, np.int64), np.empty(SEQUENCES, np.int64)
+    for g in range(0, rows.starts.size, SEQUENCES):
+        for part in range(parts):
+            _begin(h[part], g, at, H[part])
+            _begin(y[part], g, at, Y[part])
+        for k in range(_longest(rows.lengths, g)):
+            _advance(rows.starts, rows.lengths, g, k, at, last)
+            for part in range(parts):
+                _take(rows.inputs[part], at, z[part])
+                _fill_lanes(pre[part], net.bias, 1.0 - part)
+                _add_lanes(pre[part], net.W_in, z[part], part == 1)
+                if loop.fed == OWN:
+                    _add_lanes(pre[part], net.W_fb, Y[part], part == 1)
+            first = 0
+            for end in net.ends:  # H holds the layers before as they are now
+                here = slice(first * SEQUENCES, end * SEQUENCES)
+                for i in range(first, end):
+                    start, stop = np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])
+                    for part in range(parts):
+                        _add_row(net.data, net.indices, start, stop, H[part], pre[part], i, part == 1)
+                if tables is None:
+                    _squash(flat[0, here])
+                else:
+                    fill_moments(tables, flat[0, here], flat[1, here])
+                leak, turn = net.leak[first:end], rotation[first:end, first:end]
+                for part in range(parts):
+                    _keep_lanes(leak, turn, H[part, first:end], pre[part, first:end], work[first:end], part == 1)
+                first = end
+            if tables is not None and loop.noise != 0.0:
+                for i in range(n):
+                    for lane in range(SEQUENCES):
+                        H[1, i, lane] += loop.noise * loop.noise
+            for part in range(parts):
+                if states.size:
+                    _give(H[part], at, states[part])
+                if outputs.size:
+                    _read_out_lanes(loop.readout, z[part], H[part], Y[part], part == 1)
+                    _give(Y[part], at, outputs[part])
+                _give(H[part], last, h[part])
+                _give(Y[part], last, y[part])
+
+
+@_inline
+def _squash(values: Array) -> None:
+    for i in range(values.size):
+        values[i] = tanh(values[i])
+
+
+@_sum
+def _split(row: Array, basis: Array, count: int, into: Array, beside: Array) -> tuple[float, float]:
+    """Places of ``row`` along ``count`` directions, the rest in ``beside``; squares of the row and of the rest."""
+    size = rest = 0.0
+    for j in range(row.size):
+        size += row[j] * row[j]
+        beside[j] = row[j]
+    for i in range(count):
+        total = 0.0
+        for j in range(row.size):
+            total += basis[i, j] * row[j]
+        into[i] = total
+        for j in range(row.size):
+            beside[j] -= total * basis[i, j]
+    for j in range(row.size):
+        rest += beside[j] * beside[j]
+    return size, rest
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
@@ -471,20 +688,8 @@ def directions_of(v: Array, new: float, found: Array) -> None:
     for b in range(batch):
         count = 0
         for k in range(steps):
-            row, into = v[b, k], found[b, k]
-            size = own = kept = 0.0
-            for j in range(p):
-                size += row[j] * row[j]
-                beside[j] = row[j]
-            for i in range(count):
-                total = 0.0
-                for j in range(p):
-                    total += basis[i, j] * row[j]
-                into[i] = total
-                for j in range(p):
-                    beside[j] -= total * basis[i, j]
-            for j in range(p):
-                own += beside[j] * beside[j]
+            into, kept = found[b, k], 0.0
+            size, own = _split(v[b, k], basis, count, into, beside)
             if count < most and own > new * size and size > 0.0:
                 into[count] = np.sqrt(own)
                 for j in range(p):
@@ -495,3 +700,258 @@ def directions_of(v: Array, new: float, found: Array) -> None:
             scale = np.sqrt(size / kept) if kept > 0.0 else 0.0
             for i in range(count):
                 into[i] *= scale
+
+
+# ---------------------------------------------------------------- rules of plasticity
+
+_FARTHEST = 0.5  # by which one row moves log a: of a saturated unit, whose a x may be anything
+
+
+@jit(**INLINE)
+def _begin_layer(net: Weights, first: int, end: int, h: Array, kept: Array) -> None:
+    """What units of a layer would keep of the last state if they did not leak."""
+    for i in range(first, end):
+        kept[i] = 0.0 if net.rotation.size else h[i]
+    if net.rotation.size:
+        _add(kept[first:end], net.rotation[first:end, first:end], h[first:end])
+
+
+@jit(**INLINE)
+def _entering(net: Weights, i: int, h: Array, pre: Array) -> float:
+    """What enters unit i, of which ``pre`` has all but the other units."""
+    x = pre[i]
+    for place in range(np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])):
+        x += net.data[place] * h[net.indices[place]]
+    return x
+
+
+@jit()
+def adapt_rows(
+    net: Weights, inputs: Array, teacher: Array, rule: tuple[bool, float, float, float], tuned: Array, h: Array, y: Array
+) -> None:
+    """Drive units over ``inputs`` (T, d), and move gains and shifts, ``tuned`` (2, N), after each row; h and y too, in place.
+
+    ``rule`` is whether f is tanh, else sigmoid, and mean, std and rate.
+    """
+    is_tanh, mean, std, rate = rule
+    gains, shifts, pre, new = tuned[0], tuned[1], np.empty_like(h), np.empty_like(h)
+    for t in range(len(inputs)):
+        _copy(net.bias, pre)
+        _add(pre, net.W_in, inputs[t])
+        _add(pre, net.W_fb, y)
+        first = 0
+        for end in net.ends:
+            _begin_layer(net, first, end, h, new)
+            for i in range(first, end):
+                x = _entering(net, i, h, pre)
+                a = gains[i] * x + shifts[i]
+                # −∂/∂a of −log f' + (u − mean)²/(2 std²), or + u/mean where the target is exponential
+                if is_tanh:
+                    u = math.tanh(a)
+                    push = -2.0 * u - (u - mean) * (1.0 - u * u) / (std * std)
+                else:
+                    u = 0.5 + 0.5 * math.tanh(0.5 * a)
+                    push = 1.0 - 2.0 * u - u * (1.0 - u) / mean
+                gains[i] *= math.exp(min(max(rate * (1.0 + push * gains[i] * x), -_FARTHEST), _FARTHEST))
+                shifts[i] += rate * push
+                new[i] = (1.0 - net.leak[i]) * new[i] + net.leak[i] * u
+            _copy(new[first:end], h[first:end])
+            first = end
+        _copy(teacher[t], y)
+
+
+@jit()
+def move_weights(
+    net: Weights, inputs: Array, teacher: Array, rule: tuple[int, float, bool, bool, float, bool], h: Array, y: Array
+) -> None:
+    """Drive units over ``inputs`` (T, d), and move ``net.data`` after each row; h and y too, in place.
+
+    ``rule`` is f (0 tanh, 1 sigmoid, 2 identity), the signed rate, whether weights decay, whether the new state is measured from
+    the threshold, the threshold, and whether weights that enter a unit are scaled to length 1.
+    """
+    kind, pre, new = rule[0], np.empty_like(h), np.empty_like(h)
+    for t in range(len(inputs)):
+        _copy(net.bias, pre)
+        _add(pre, net.W_in, inputs[t])
+        _add(pre, net.W_fb, y)
+        first = 0
+        for end in net.ends:
+            _begin_layer(net, first, end, h, new)
+            for i in range(first, end):
+                u = _entering(net, i, h, pre)
+                if kind == 0:
+                    u = math.tanh(u)
+                elif kind == 1:
+                    u = 0.5 + 0.5 * math.tanh(0.5 * u)
+                new[i] = (1.0 - net.leak[i]) * new[i] + net.leak[i] * u
+                _move_row(net, i, rule, new[i], h)
+            _copy(new[first:end], h[first:end])
+            first = end
+        _copy(teacher[t], y)
+
+
+@jit(**INLINE)
+def _move_row(net: Weights, i: int, rule: tuple[int, float, bool, bool, float, bool], post: float, h: Array) -> None:
+    """Move the weights that enter unit i: Δw = grow · x − decay · w; they are no other's, and h is as they were multiplied."""
+    _, rate, decays, is_bcm, threshold, normalize = rule
+    grow = rate * post * (post - threshold) if is_bcm else rate * post
+    decay = rate * post * post if decays else 0.0
+    squares, data, start, stop = 0.0, net.data, np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])
+    for place in range(start, stop):
+        data[place] += grow * h[net.indices[place]] - decay * data[place]
+        squares += data[place] * data[place]
+    if normalize and squares > 0.0:
+        length = math.sqrt(squares)
+        for place in range(start, stop):
+            data[place] /= length
+
+
+# ---------------------------------------------------------------- learning row by row
+#
+# A network that takes one row, predicts and learns: no checks but for NaN, and every array is made before. All functions take a
+# table of arrays (:mod:`pesn._support.array_table`), whose places have names below. FEATURES holds what the readout sees of the
+# last row, [1, row, earlier rows, products, units]: the units live there. COUNTS are whole numbers: the clock of the recursion
+# (:func:`pesn.readout.rls.learn_row`), and those named below. NUMBERS: forgetting λ; what a row of the prior is multiplied by;
+# Σ λ^k over the rows learnt from.
+
+# Places in the table.
+COUNTS, NUMBERS, ROW, FEATURES, FED_BACK, OUT, TARGET, STD, WORK = range(9)
+WEIGHTS, ROOT, PRIOR_WEIGHTS, PRIOR_ROOT, RESIDUAL_COV = range(9, 14)
+INDPTR, INDICES, DATA, W_IN, W_FB, BIAS, LEAK, ENDS, ROTATION = range(14, 23)
+SIZE = 23
+
+# Places in COUNTS, after the clock's four: rows learnt from; rows still to be washed out; whether there are rows before the next
+# one; whether the last row may be learnt from (1), has been or is missing (0), or is washed out (−1); the features; what is fed
+# back; the units that are moved here (0: somebody else has).
+SAMPLES, TO_WASH, BEGUN, LEARNS, LAGS, PRODUCTS, FED, UNITS = 4, 5, 6, 7, 8, 9, 10, 11
+FINE, NOT_FINITE, NOTHING_TO_LEARN, OUT_OF_RANGE = 0, 1, 2, 3  # what the functions return
+
+_LARGEST_ROW = 1e100  # as rows in fit
+_LARGEST_FACTOR = 1e50  # where rows are multiplied with each other
+
+
+@jit()
+def _enter_features(counts: Array, x: Array, b: Array) -> None:
+    """Row x among the features: earlier rows move on, products are made anew."""
+    d, earlier = x.size, counts[LAGS] * x.size
+    if counts[BEGUN]:
+        for q in range(d + earlier, d, -1):
+            b[q] = b[q - d]
+    else:  # the first row stands for those before it
+        for q in range(earlier):
+            b[1 + d + q] = x[q % d]
+        counts[BEGUN] = 1
+    for q in range(d):
+        b[1 + q] = x[q]
+    place, factors = 1 + d + earlier, counts[PRODUCTS] * d
+    for i in range(factors):
+        for j in range(i, factors):
+            b[place] = b[1 + i] * b[1 + j]
+            place += 1
+
+
+@jit()
+def tabulate(table: Array, arrays: tuple[Array, ...]) -> None:
+    """Fill the table (SIZE, 3) with arrays in the order of their places."""
+    place = 0
+    for array in literal_unroll(arrays):  # enumerate cannot be unrolled
+        put(table, place, array)
+        place += 1  # noqa: SIM113
+
+
+@jit(**INLINE)
+def _reservoir(table: Array) -> Weights:
+    indptr, indices, data = unsigned(table, INDPTR), unsigned(table, INDICES), vector(table, DATA)
+    W_in, W_fb, bias = matrix(table, W_IN), matrix(table, W_FB), vector(table, BIAS)
+    leak, ends, rotation = vector(table, LEAK), whole(table, ENDS), matrix(table, ROTATION)
+    return Weights(indptr, indices, data, W_in, W_fb, bias, leak, ends, rotation)
+
+
+@jit(**INLINE)
+def _move_units(table: Array, x: Array, y: Array, units: Array) -> None:
+    """Move the units by row x and what is fed back, y."""
+    fed, nothing = y.reshape((1, y.size)), matrix(table, WEIGHTS)[:0]  # y is the teacher's row, and so stays as it is
+    course = Course(units, y, matrix(table, WORK)[0, : units.size].reshape((1, units.size)), nothing)
+    drive(_reservoir(table), x.reshape((1, x.size)), Feedback(TEACHER, fed, nothing, 0.0), course)
+
+
+@jit()
+def step(table: Array) -> int:
+    """ROW enters the features, the units move, OUT is predicted, and is what is fed back unless ``learn`` knows better."""
+    counts, x, b = whole(table, COUNTS), vector(table, ROW), vector(table, FEATURES)
+    y, weights, out = vector(table, FED_BACK), matrix(table, WEIGHTS), vector(table, OUT)
+    largest = _LARGEST_FACTOR if counts[PRODUCTS] else _LARGEST_ROW
+    for q in range(x.size):
+        if not abs(x[q]) < largest:  # NaN neither
+            return NOT_FINITE
+    _enter_features(counts, x, b)
+    if counts[UNITS]:
+        _move_units(table, x, y, b[weights.shape[1] - counts[UNITS] : weights.shape[1]])
+    for o in range(out.size):
+        out[o] = product(weights[o], b)
+        y[o] = out[o]
+    counts[LEARNS] = -1 if counts[TO_WASH] > 0 else 1
+    counts[TO_WASH] -= counts[TO_WASH] > 0
+    return FINE
+
+
+@jit()
+def learn(table: Array) -> int:
+    """Learn TARGET for the last row, for which OUT was predicted; TARGET becomes the error of that."""
+    counts, numbers, R = whole(table, COUNTS), vector(table, NUMBERS), matrix(table, RESIDUAL_COV)
+    y, out, target = vector(table, FED_BACK), vector(table, OUT), vector(table, TARGET)
+    m = target.size
+    for o in range(m):
+        if not abs(target[o]) < _LARGEST_ROW:
+            return NOT_FINITE
+    if counts[LEARNS] == 0:
+        return NOTHING_TO_LEARN
+    washed = counts[LEARNS] < 0
+    counts[LEARNS] = 0
+    for o in range(m):
+        if counts[FED] != OWN:
+            y[o] = target[o]
+        target[o] -= out[o]
+    if washed:
+        return FINE
+    # R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), as in pesn.readout.rls
+    before = numbers[0] * numbers[2]
+    numbers[2] = before + 1.0
+    for i in range(m):
+        for j in range(m):
+            R[i, j] = (before * R[i, j] + target[i] * target[j]) / numbers[2]
+    counts[SAMPLES] += 1
+    prior_weights, prior_root = matrix(table, PRIOR_WEIGHTS), matrix(table, PRIOR_ROOT)
+    at = Recursion(matrix(table, ROOT), matrix(table, WEIGHTS), prior_weights, prior_root, counts[:4], numbers[1])
+    fine = learn_row(at, vector(table, FEATURES), target, matrix(table, WORK), numbers[0])
+    return FINE if fine else OUT_OF_RANGE
+
+
+@jit()
+def deviations(table: Array) -> None:
+    """STD of the last prediction: √(R (1 + bᵀ P b)), of the residuals and of the weights."""
+    R, std = matrix(table, RESIDUAL_COV), vector(table, STD)
+    spread = 1.0 + leverage(matrix(table, ROOT), vector(table, FEATURES))
+    for o in range(std.size):
+        std[o] = np.sqrt(R[o, o] * spread)
+
+
+@jit()
+def follow(table: Array, X: Array, Y: Array, predictions: Array, features: Array) -> int:
+    """``step`` and ``learn`` row by row: fills ``predictions`` (T, m), and ``features`` (T, p) where it is not empty."""
+    x, b, out, target = vector(table, ROW), vector(table, FEATURES), vector(table, OUT), vector(table, TARGET)
+    for k in range(X.shape[0]):
+        for q in range(x.size):
+            x[q] = X[k, q]
+        wrong = step(table)
+        if wrong:
+            return wrong
+        for o in range(out.size):
+            predictions[k, o] = out[o]
+            target[o] = Y[k, o]
+        for q in range(features.shape[1]):
+            features[k, q] = b[q]
+        wrong = learn(table)
+        if wrong:
+            return wrong
+    return FINE

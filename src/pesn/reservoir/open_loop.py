@@ -10,39 +10,24 @@ The state is x = [z, o, h]: inputs, last outputs, units.
 >>> path = rollout(loop.model, loop.init(np.zeros(50)), np.zeros((20, 1)), np.full((20, 1), 0.01))
 >>> path.mean.shape, path.cov.shape, bool(np.all(path.cov > 0.0))
 ((20, 1), (20, 1, 1), True)
-
->>> import numpy as np
->>> from pesn.reservoir.weights import draw
->>> reservoir = draw(50, n_inputs=1, n_outputs=1, rng=0)
->>> series = np.sin(0.1 * np.arange(600.0))[:, None]
->>> sequences = [slice(start, start + 20) for start in range(0, 600, 20)]
->>> in_lockstep(reservoir, sequences)
-True
->>> states, _, ends = run_stacked(reservoir, series, sequences, [State(np.zeros(50))] * 30)
->>> states.shape, len(ends), bool((ends[1].mean == states[39]).all())
-((600, 50), 30, True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from pesn._support.threads import n_threads
-from pesn._support.types import Array, FloatArray
-from pesn.activations import get
+from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import compression_of, laid_out, squares_of, with_units
-from pesn.reservoir.drive import State, as_past, frozen, kernel_weights, read, rows_before, run_gaussian, widened
+from pesn.reservoir.drive import State, as_past, in_lockstep, read, rows_before, run_gaussian, run_stacked, widened
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
@@ -202,6 +187,11 @@ class OpenLoop:
         return self.process_noise is None or _one_variance(self.process_noise)
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loop of variances alone serves, and no earlier rows are wanted."""
+        return self.form == "diagonal" and self.moments == "surface" and not self.features.lags and self.noise_is_plain
+
+    @property
     def unit_noise(self) -> float:
         """M_e, where the noise is plain."""
         return 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
@@ -281,28 +271,46 @@ def predict_rows(
     ``clamp`` (T, m) takes the place of the network's own outputs where they are fed back. Where ``state.rows`` is not None the
     sequence has just begun, and the first rows say by ``start`` where the units are.
     """
-    paths = []
+    paths: list[Path] = []
     while state.rows is not None and len(z):
-        assert start is not None
-        seen, certain = state.rows, var is None or not var[0].any()
-        if not certain and len(seen):
+        if len(state.rows) and var is not None and var[0].any():
             state = state._replace(rows=None)
             break
-        rows = np.vstack([seen, z[:1]])
-        units = start.given(rows) if certain else _units_behind(start, z[0], np.zeros_like(z[0]) if var is None else var[0])
-        begun = loop.init_moved(*loop.features.with_known(*units, rows), z[0], None if var is None else var[0])
-        paths.append(rollout(loop.model, begun, z[:1], clamp=None if clamp is None else clamp[:1], moved=True))
-        state = to_state(loop, paths[-1].state)
-        if certain and len(rows) < max(start.lags, 1) and state.var is not None:
-            state = state._replace(rows=rows)
-        z, var, clamp = z[1:], None if var is None else var[1:], None if clamp is None else clamp[1:]
-    if loop.features.lags and state.past is None and len(z):  # nothing came before: the first row stands for it
-        nothing = np.zeros_like(z[0]) if var is None else var[0]
-        state = state._replace(past=np.tile(z[0], loop.features.lags), past_var=np.tile(nothing, loop.features.lags))
+        assert start is not None
+        path, state = _predict_first(loop, z[0], None if var is None else var[0], state, start, _cut(clamp, slice(1)))
+        paths.append(path)
+        z, var, clamp = z[1:], _cut(var, slice(1, None)), _cut(clamp, slice(1, None))
     if len(z) or not paths:
+        state = _with_past(state, z, var, loop.features.lags)
         paths.append(rollout(loop.model, from_state(loop, state), z, var, clamp=clamp))
         state = to_state(loop, paths[-1].state) if len(z) else state
     return concatenate(paths), state
+
+
+def _with_past(state: State, z: Array, var: Array | None, lags: int) -> State:
+    """The first row stands for those before it, where none are known."""
+    if not lags or state.past is not None or not len(z):
+        return state
+    nothing = np.zeros_like(z[0]) if var is None else var[0]
+    return state._replace(past=np.tile(z[0], lags), past_var=np.tile(nothing, lags))
+
+
+def _cut(values: Array | None, rows: slice) -> Array | None:
+    return None if values is None else values[rows]
+
+
+def _predict_first(
+    loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | LocalStart, clamp: Array | None
+) -> tuple[Path, State]:
+    """One of the first rows z (d,) of a sequence, its units by a regression on the rows so far; and the state after it."""
+    assert state.rows is not None
+    rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
+    units = start.given(rows) if certain else _units_behind(start, z, np.zeros_like(z) if var is None else var)
+    begun = loop.init_moved(*loop.features.with_known(*units, rows), z, var)
+    path = rollout(loop.model, begun, z[None], clamp=clamp, moved=True)
+    state = to_state(loop, path.state)
+    goes_on = certain and len(rows) < max(start.lags, 1) and state.var is not None
+    return path, state._replace(rows=rows) if goes_on else state
 
 
 def _one_variance(noise: Noise) -> bool:
@@ -317,154 +325,6 @@ def _units_behind(start: Start | LocalStart, z: Array, var: Array) -> tuple[Arra
     both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
     seen = both.observe(np.eye(d, len(mean)), z, var).marginal(np.arange(d, len(mean)))
     return np.asarray(seen.mean, float), root_of(np.asarray(seen.cov, float)).T
-
-
-_LANES = 16  # of the kernel
-_GAIN = 3.0  # times as fast as one after the other, all lanes taken
-_NOTHING = frozen(np.empty((0, 0)))
-
-
-def in_lockstep(reservoir: Reservoir, sequences: Sequence[slice]) -> bool:
-    """Whether such sequences are driven together: there are many, of lengths that are not too different."""
-    if reservoir.activation != "tanh" or not reservoir.n_units or len(sequences) < _LANES // 3:
-        return False
-    lengths = np.sort([rows.stop - rows.start for rows in sequences])[::-1]
-    return bool(_LANES * lengths[::_LANES].sum() <= _GAIN * lengths.sum())  # a group takes as long as its longest
-
-
-def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice]]:
-    """Which sequences, and the rows of X that they take: ``rows`` or some more at a time, in whole groups."""
-    first = 0
-    for place, sequence in enumerate(sequences):
-        full = sequence.stop - sequences[first].start >= rows and (place + 1 - first) % _LANES == 0
-        if full or place == len(sequences) - 1:
-            yield slice(first, place + 1), slice(sequences[first].start, sequence.stop)
-            first = place + 1
-
-
-class _Groups(NamedTuple):
-    """Sequences in the order in which the kernel takes them, long ones first: places in the list, first rows, lengths."""
-
-    order: npt.NDArray[np.intp]
-    starts: Array
-    lengths: Array
-
-    @classmethod
-    def of(cls, sequences: Sequence[slice]) -> _Groups:
-        begins, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
-        order = np.argsort(-lengths, kind="stable")
-        return cls(order, frozen(begins[order], np.int64), frozen(lengths[order], np.int64))
-
-    def parts(self) -> list[slice]:
-        """For each thread as many whole groups as for every other."""
-        n, count = len(self.order), n_threads()
-        size = _LANES * max(1, -(-n // (_LANES * count)))
-        return [slice(start, start + size) for start in range(0, n, size)]
-
-
-def run_stacked(
-    reservoir: Reservoir,
-    inputs: Array,
-    sequences: Sequence[slice],
-    states: Sequence[State],
-    *,
-    readout: FloatArray | None = None,
-    into: Array | None = None,
-) -> tuple[Array, Array, list[State]]:
-    """:func:`pesn.reservoir.drive.run` on sequences that stand one after the other in ``inputs`` (T, d).
-
-    States are the same to the bit, unless outputs are fed back; outputs within 1e-12 of their size.
-
-    Parameters
-    ----------
-    reservoir, inputs, sequences
-        Of tanh; rows; which of them each sequence has.
-    states
-        Where each starts.
-    readout
-        W_out (m, 1 + d + N); None: nothing is read out.
-    into
-        Where states are to stand (T, N), or an empty array (0, 0) where they are not wanted; None: in a new array.
-
-    Returns
-    -------
-    states
-        (T, N), or empty.
-    outputs
-        (T, m); empty where nothing is read out.
-    ends
-        The state after each sequence.
-    """
-    from pesn.reservoir import batch_kernel, kernels  # here, not above: they bring numba
-
-    groups, m = _Groups.of(sequences), reservoir.n_outputs
-    h, y = _stacked(states, groups, ("mean", "output"), (reservoir.n_units, m))
-    kept = np.empty((len(inputs), reservoir.n_units)) if into is None else into
-    outputs = np.empty((0, 0) if readout is None else (len(inputs), m))
-    net, weights = kernels.Weights(*kernel_weights(reservoir)), _NOTHING if readout is None else frozen(readout)
-    fed = kernels.NOTHING if readout is None else kernels.OWN
-    rows = frozen(inputs)
-
-    def drive(part: slice) -> None:
-        batch_kernel.drive_batch(
-            net, rows, groups.starts[part], groups.lengths[part], fed, weights, h[part], y[part], kept, outputs
-        )
-
-    _in_parallel(drive, groups)
-    back = np.argsort(groups.order)
-    return kept, outputs, [State(h[i].copy(), None, y[i].copy(), None) for i in back]
-
-
-def run_gaussian_stacked(
-    reservoir: Reservoir,
-    inputs: Array,
-    input_var: Array,
-    sequences: Sequence[slice],
-    states: Sequence[State],
-    *,
-    readout: Array,
-    noise: float = 0.0,
-    into: tuple[Array, Array] | None = None,
-) -> tuple[Array, Array, list[State]]:
-    """:func:`pesn.reservoir.drive.run_gaussian` on sequences one after the other.
-
-    Parameters
-    ----------
-    reservoir, inputs, input_var, sequences, states, readout
-        As in :func:`run_stacked`, with variances (T, d).
-    noise
-        M_e.
-    into
-        The arrays to fill; None: new ones.
-
-    Returns
-    -------
-    states, outputs, ends
-        Means and variances: (2, T, N), (2, T, m), and in the state after each sequence.
-    """
-    from pesn.moments import surface as surfaces
-    from pesn.reservoir import batch_kernel, kernels
-    from pesn.reservoir.kernels import rules
-
-    groups, m, N = _Groups.of(sequences), reservoir.n_outputs, reservoir.n_units
-    h, v, y, y_var = _stacked(states, groups, ("mean", "var", "output", "output_var"), (N, N, m, m))
-    H, Y = np.stack([h, v]), np.stack([y, y_var])
-    kept, outputs = (np.empty((2, len(inputs), N)), np.empty((2, len(inputs), m))) if into is None else into
-    net, given, surface = (
-        kernels.Weights(*kernel_weights(reservoir)),
-        (frozen(inputs), frozen(input_var)),
-        surfaces.load(get("tanh")),
-    )
-
-    def drive(part: slice) -> None:
-        which = groups.starts[part], groups.lengths[part], kernels.OWN, frozen(readout), noise
-        own, output = H[:, part].copy(), Y[:, part].copy()  # the kernel is compiled for contiguous ones
-        batch_kernel.drive_gaussian_batch(surface, rules(), net, *given, *which, own, output, kept, outputs)
-        H[:, part], Y[:, part] = own, output
-
-    _in_parallel(drive, groups)
-    back = np.argsort(groups.order)
-    return kept, outputs, [State(*(part[i].copy() for part in (H[0], H[1], Y[0], Y[1]))) for i in back]
 
 
 class Stack(NamedTuple):
@@ -482,9 +342,7 @@ def can_stack(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
     """Whether :func:`predict_stacked` serves: variances alone, and sequences that all go on, or all begin by a learned start."""
-    if loop.form != "diagonal" or loop.moments != "surface" or loop.features.lags or not loop.noise_is_plain:
-        return False
-    if not in_lockstep(loop.reservoir, sequences):
+    if not loop.is_compiled or not in_lockstep(loop.reservoir, sequences):
         return False
     if all(state.rows is None for state in states):
         return True
@@ -521,9 +379,11 @@ def predict_stacked(
         left = [slice(min(rows.start + n_rows, rows.stop), rows.stop) for rows in left]
     going = [i for i, rows in enumerate(left) if rows.stop > rows.start]
     if going:
-        options: Any = {"readout": loop.weights, "noise": loop.unit_noise, "into": (units, outputs)}
-        found = run_gaussian_stacked(reservoir, rows, rows_var, [left[i] for i in going], [ends[i] for i in going], **options)
-        for i, end in zip(going, found[2], strict=True):
+        _, _, after = run_stacked(
+            reservoir, np.stack([rows, rows_var]), [left[i] for i in going], [ends[i] for i in going],
+            readout=loop.weights, noise=loop.unit_noise, into=(units, outputs),
+        )  # fmt: skip
+        for i, end in zip(going, after, strict=True):
             ends[i] = end
     cov, leverage = loop.spread(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
@@ -559,24 +419,3 @@ def _as_kept(loop: OpenLoop, state: State) -> State:
     if loop.process_noise is None and not any(part is not None and part.any() for part in var):
         return State(state.mean, None, state.output, None)
     return state
-
-
-def _stacked(states: Sequence[State], groups: _Groups, names: Sequence[str], sizes: Sequence[int]) -> list[Array]:
-    """A part of all states (S, n) each, in the order of the kernel; 0 where it is None."""
-    found = []
-    for name, size in zip(names, sizes, strict=True):
-        rows = np.zeros((len(states), size))
-        for row, i in zip(rows, groups.order, strict=True):
-            if (part := getattr(states[i], name)) is not None:
-                row[:] = part
-        found.append(rows)
-    return found
-
-
-def _in_parallel(drive: Any, groups: _Groups) -> None:
-    parts = groups.parts()
-    if len(parts) == 1:
-        drive(parts[0])
-        return
-    with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(drive, parts))

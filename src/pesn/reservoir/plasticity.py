@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from pesn._support.arguments import flag, number, whole_number
 from pesn._support.progress import Advance
 from pesn._support.records import check_remade
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import Array
+from pesn.reservoir.drive import kernel_weights
 from pesn.reservoir.sequences import Rows, blocks
 from pesn.reservoir.weights import Reservoir
 
@@ -113,18 +113,19 @@ def adapt(
     if r.activation == "tanh" and plasticity.rate > plasticity.std**2:  # beyond about twice as much biases jump to and fro
         given = f"rate={plasticity.rate:g} and std={plasticity.std:g}"
         raise ValueError(f"plasticity.rate must not be above std² = {plasticity.std**2:g}, got {given}; lower rate")
-    from pesn.reservoir.plasticity_kernel import adapt_rows  # here, not above: it brings numba
+    from pesn.reservoir.kernels import Weights, adapt_rows  # here, not above: it brings numba
 
-    parts = Parts.of(r)
-    gains, shifts = np.ones(r.n_units), np.zeros(r.n_units)
+    net = Weights(*kernel_weights(r))
+    tuned = np.stack([np.ones(r.n_units), np.zeros(r.n_units)])
 
     def move(epoch: int, z: Array, teacher: Array, h: Array, y: Array) -> None:
         rule = r.activation == "tanh", plasticity.mean, plasticity.std, plasticity.rate / (epoch + 1)
-        adapt_rows(*parts, z, teacher, rule, gains, shifts, h, y)
+        adapt_rows(net, z, teacher, rule, tuned, h, y)
 
-    pass_rows(parts, plasticity.epochs, inputs, targets, sequences, move, advance)
+    pass_rows(r, plasticity.epochs, inputs, targets, sequences, move, advance)
+    gains, shifts = tuned
     return r._replace(
-        data=np.repeat(gains, np.diff(parts.rows[0])) * r.data,
+        data=np.repeat(gains, r.indptr[1:] - r.indptr[:-1]) * r.data,
         W_in=gains[:, None] * r.W_in,
         W_fb=gains[:, None] * r.W_fb,
         bias=gains * r.bias + shifts,
@@ -139,29 +140,8 @@ def check_activation(reservoir: Reservoir, known: tuple[str, ...]) -> None:
         raise ValueError(f"plasticity is for units of {', '.join(known[:-1])} and {known[-1]}, got activation={name!r}")
 
 
-class Parts(NamedTuple):
-    """A reservoir as the compiled rules take it: W compressed, a copy; W_in, W_fb and bias; leaks, rotation, ends of layers."""
-
-    rows: tuple[AnyArray, AnyArray, Array]
-    entering: tuple[Array, Array, Array]
-    leaks: Array
-    rotation: Array
-    ends: AnyArray
-
-    @classmethod
-    def of(cls, r: Reservoir) -> Parts:
-        """The parts; W_fb has no columns where nothing is fed back, and the rotation none where units keep their own state."""
-        n = r.n_units
-        rows = r.indptr.astype(np.int64), r.indices.astype(np.int64), np.array(r.data, float)
-        feedback = np.ascontiguousarray(r.W_fb if np.any(r.W_fb) else np.empty((n, 0)), float)
-        entering = np.ascontiguousarray(r.W_in, float), feedback, np.ascontiguousarray(r.bias, float)
-        leaks = np.ascontiguousarray(np.broadcast_to(r.leak_rate, n), float)
-        rotation = np.empty((0, 0)) if r.rotation is None else np.ascontiguousarray(r.rotation, float)
-        return cls(rows, entering, leaks, rotation, np.array([own.stop for own in r.layer_rows], np.int64))
-
-
 def pass_rows(
-    parts: Parts,
+    reservoir: Reservoir,
     epochs: int,
     inputs: Rows,
     targets: Array,
@@ -172,7 +152,7 @@ def pass_rows(
     """Give ``move`` the epoch and all rows, block by block; h and y start from zero in each sequence and are moved in place."""
     for epoch in range(epochs):
         for sequence in sequences:
-            h, y = np.zeros(len(parts.leaks)), np.zeros(parts.entering[1].shape[1])
+            h, y = np.zeros(reservoir.n_units), np.zeros(reservoir.n_outputs)
             for block in blocks(sequence):
                 move(epoch, inputs.take(block)[0], np.ascontiguousarray(targets[block], float), h, y)
                 if advance is not None:
@@ -267,18 +247,19 @@ def adapt_weights(
         Of other units, or where weights grow beyond all numbers.
     """
     check_activation(reservoir, _SYNAPTIC_ACTIVATIONS)
-    from pesn.reservoir.plasticity_kernel import move_weights  # here, not above: it brings numba
+    from pesn.reservoir.kernels import Weights, move_weights  # here, not above: it brings numba
 
     sign, decays, is_bcm = _RULES[plasticity.rule]
     kind = _SYNAPTIC_ACTIVATIONS.index(str(reservoir.activation))
     rule = kind, sign * plasticity.rate, decays, is_bcm, plasticity.threshold, plasticity.normalize
-    parts = Parts.of(reservoir)
+    weights = np.array(reservoir.data, float)
+    net = Weights(*kernel_weights(reservoir))._replace(data=weights)
 
     def move(epoch: int, z: Array, teacher: Array, h: Array, y: Array) -> None:
-        move_weights(*parts, z, teacher, rule, h, y)
+        move_weights(net, z, teacher, rule, h, y)
 
-    pass_rows(parts, plasticity.epochs, inputs, targets, sequences, move, advance)
-    if not np.isfinite(parts.rows[2]).all():
+    pass_rows(reservoir, plasticity.epochs, inputs, targets, sequences, move, advance)
+    if not np.isfinite(weights).all():
         given = f"rate={plasticity.rate:g} and epochs={plasticity.epochs} with rule={plasticity.rule!r}"
         raise ValueError(f"plasticity.rate must leave weights finite, got {given}; lower it, or set normalize=True")
-    return reservoir._replace(data=parts.rows[2])
+    return reservoir._replace(data=weights)

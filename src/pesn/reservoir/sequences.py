@@ -64,25 +64,30 @@ def check_stacked(name: str, values: object) -> None:
     ValueError: X must be rows one after the other, got a list of 2 arrays; np.concatenate(X) stacks them, and lengths=[50, 70]
     says where each ends
     """
-    if isinstance(values, (list, tuple)):
-        if len(sizes := {len(one) for one in values if isinstance(one, (list, tuple))}) > 1:
-            got = f"lists of {min(sizes)} and of {max(sizes)} entries"
-            raise ValueError(f"{name} must be rows of as many numbers each, got {got}; sequences are arrays, stacked")
-        shapes = [tuple(one.shape) for one in values if hasattr(one, "shape")]
-        if not shapes or len(shapes) < len(values) or (len(set(shapes)) == 1 and len(shapes[0]) < 2):
-            return  # a list of rows, or of numbers
-        got = f"a list of {len(shapes)} arrays"
-    else:
-        shape = tuple(getattr(values, "shape", ()))
-        if len(shape) != 3:
-            return
-        got, shapes = f"an array of shape {shape}", [shape[1:]] * shape[0]
+    found = _shapes_apart(name, values)
+    if found is None:
+        return  # a list of rows, or of numbers
+    got, shapes = found
     ends = [str(shape[0]) if shape else "1" for shape in shapes]
     shown = ", ".join(ends if len(ends) < 7 else [*ends[:5], "…"])
     raise ValueError(
         f"{name} must be rows one after the other, got {got}; np.concatenate({name}) stacks them, and lengths=[{shown}] says "
         "where each ends"
     )
+
+
+def _shapes_apart(name: str, values: object) -> tuple[str, list[tuple[int, ...]]] | None:
+    """What holds sequences side by side, and the shape of each; None where it is one table of rows."""
+    if not isinstance(values, (list, tuple)):
+        shape = tuple(getattr(values, "shape", ()))
+        return (f"an array of shape {shape}", [shape[1:]] * shape[0]) if len(shape) == 3 else None
+    if len(sizes := {len(one) for one in values if isinstance(one, (list, tuple))}) > 1:
+        got = f"lists of {min(sizes)} and of {max(sizes)} entries"
+        raise ValueError(f"{name} must be rows of as many numbers each, got {got}; sequences are arrays, stacked")
+    shapes = [tuple(one.shape) for one in values if hasattr(one, "shape")]
+    if not shapes or len(shapes) < len(values) or (len(set(shapes)) == 1 and len(shapes[0]) < 2):
+        return None
+    return f"a list of {len(shapes)} arrays", shapes
 
 
 def check_no_gaps(name: str, values: Any) -> None:
@@ -136,18 +141,22 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
            [0.],
            [1.]]), [2, 1])
     """
-    mean = mean_of(X)
-    apart = _as_list(X)
-    cube = isinstance(mean, np.ndarray) and not isinstance(mean, np.ma.MaskedArray) and mean.ndim == 3
-    if not cube and apart is None:
+    mean, apart = mean_of(X), _as_list(X)
+    is_cube = isinstance(mean, np.ndarray) and not isinstance(mean, np.ma.MaskedArray) and mean.ndim == 3
+    if not is_cube and apart is None:
         return X, lengths
     if lengths is not None:
         raise ValueError(f"lengths must be None where X holds its sequences apart, got {lengths!r}")
-    if cube:
-        several, rows, columns = mean.shape
-        flat = mean.reshape(several * rows, columns)
-        return Gaussian(flat, var=X.var.reshape(flat.shape)) if isinstance(X, Gaussian) else flat, [rows] * several
-    assert apart is not None
+    if apart is not None:
+        sizes = _check_sequences(apart)
+        return _concatenate(apart), sizes
+    several, rows, columns = mean.shape
+    flat = mean.reshape(several * rows, columns)
+    return Gaussian(flat, var=X.var.reshape(flat.shape)) if isinstance(X, Gaussian) else flat, [rows] * several
+
+
+def _check_sequences(apart: list[Any]) -> list[int]:
+    """The rows of each sequence, all of them arrays (T_i, d) of as many columns."""
     for place, one in enumerate(apart):
         if isinstance(one, np.ma.MaskedArray):
             told = f"got a masked one for sequence {place}; fill or drop its masked entries first"
@@ -161,15 +170,19 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
             )
         if shape[1] != shapes[0][1]:
             raise ValueError(f"X must hold sequences of as many columns, got {shapes[0][1]} in sequence 0, {shape[1]} in {place}")
-    sizes = [int(shape[0]) for shape in shapes]
+    return [int(shape[0]) for shape in shapes]
+
+
+def _concatenate(apart: list[Any]) -> Any:
+    """Rows of all sequences, uncertain where one of them is; frames keep the names of columns."""
     if any(isinstance(one, Gaussian) for one in apart):
         var = [one.var if isinstance(one, Gaussian) else np.zeros(np.shape(one)) for one in apart]
-        return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var)), sizes
+        return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var))
     if all(pandas_index(one) is not None for one in apart):
         import pandas as pd  # here, not above: whoever has frames has it already
 
-        return pd.concat(apart, ignore_index=True), sizes  # with the names of columns
-    return np.concatenate([np.asarray(one) for one in apart]), sizes
+        return pd.concat(apart, ignore_index=True)
+    return np.concatenate([np.asarray(one) for one in apart])
 
 
 def _as_list(X: Any) -> list[Any] | None:

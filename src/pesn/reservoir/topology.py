@@ -18,13 +18,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.records import check_remade
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +38,7 @@ class Connections:
 
     radius: ClassVar[float | None] = None  # what is scaled to spectral_radius, where it is known; None: max|λ|
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:
         """W (n, n), not scaled yet.
 
         Parameters
@@ -65,7 +68,7 @@ class Random(Connections):
     def __post_init__(self) -> None:
         _check_density(self)
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         density, n_weights = self.density, round(self.density * n * n)
         if n_weights < n:
             raise ValueError(
@@ -100,7 +103,7 @@ class ErdosRenyi(Connections):
     def __post_init__(self) -> None:
         _check_density(self)
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         return _weighted([np.flatnonzero(rng.random(n) < self.density) for _ in range(n)], rng)
 
 
@@ -127,7 +130,7 @@ class SmallWorld(Connections):
         number("rewiring", self.rewiring, 0.0, 1.0, "[]")
         object.__setattr__(self, "rewiring", float(self.rewiring))
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         half = max(1, round(0.5 * self.density * n))
         places = np.r_[-half:0, 1 : half + 1] if 2 * half < n else np.arange(1, n)
         columns = []
@@ -148,7 +151,7 @@ class Ring(Connections):
 
     radius: ClassVar[float | None] = 1.0
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         return sparse_rows(np.arange(n + 1), np.roll(np.arange(n), 1), np.ones(n))
 
 
@@ -173,7 +176,7 @@ class CycleJumps(Connections):
         object.__setattr__(self, "jump", int(self.jump))
         object.__setattr__(self, "weight", float(self.weight))
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         if self.jump >= n:
             raise ValueError(f"jump must be smaller than the number of units, got jump={self.jump} and {n} units")
         units = np.arange(n)
@@ -197,7 +200,7 @@ class DelayLine(Connections):
 
     radius: ClassVar[float | None] = 1.0
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         return sparse_rows(np.maximum(np.arange(n + 1) - 1, 0), np.arange(n - 1), np.ones(n - 1))
 
 
@@ -207,7 +210,7 @@ class Orthogonal(Connections):
 
     radius: ClassVar[float | None] = 1.0
 
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:  # noqa: D102
+    def __call__(self, n: int, rng: np.random.Generator) -> csr_array:  # noqa: D102
         return import_module("scipy.sparse").csr_array(orthogonal(n, rng))
 
 
@@ -224,14 +227,14 @@ def orthogonal(n: int, rng: np.random.Generator) -> Array:
     return np.asarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
 
 
-def sparse_rows(indptr: Array, indices: Array, data: Array, n_columns: int | None = None) -> Any:
+def sparse_rows(indptr: Array, indices: Array, data: Array, n_columns: int | None = None) -> csr_array:
     """A SciPy array from its compressed rows, square unless ``n_columns`` are given."""
     n = len(indptr) - 1
     shape = n, n if n_columns is None else n_columns
     return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
 
 
-def _weighted(columns: list[Array], rng: np.random.Generator) -> Any:
+def _weighted(columns: list[Array], rng: np.random.Generator) -> csr_array:
     """W with uniform weights on both sides of 0 in these columns of each row."""
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
     return sparse_rows(indptr, np.concatenate(columns), 2.0 * rng.random(indptr[-1]) - 1.0)
@@ -258,7 +261,7 @@ _FEW = 8  # weights a row up to which a factor of W is sparse
 _KEPT, _KINDS = 100_000, (np.int32, np.int32, np.float64)  # weights of a matrix whose eigenvalue is kept; of compressed rows
 
 
-def connect(topology: Topology, n: int, *, spectral_radius: float, density: float, rng: np.random.Generator) -> Any:
+def connect(topology: Topology, n: int, *, spectral_radius: float, density: float, rng: np.random.Generator) -> csr_array:
     """W (n, n), a SciPy array in compressed rows.
 
     Parameters
@@ -302,7 +305,7 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
     return W
 
 
-def _rule(topology: Any, density: float) -> Callable[[int, np.random.Generator], Any]:
+def _rule(topology: Topology, density: float) -> Callable[[int, np.random.Generator], csr_array]:
     """What gives W: the rule of a name, or the function itself."""
     if isinstance(topology, type):
         raise TypeError(f"topology must be a name, a rule, a function or a matrix, got the class {topology.__name__}; call it")
@@ -314,7 +317,7 @@ def _rule(topology: Any, density: float) -> Callable[[int, np.random.Generator],
     return _RULES[topology](density)
 
 
-def _checked(matrix: Any, n: int, must: str) -> Any:
+def _checked(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_array:
     """A user's matrix as compressed rows, each with its columns in order."""
     sparse = import_module("scipy.sparse")
     if sparse.issparse(matrix):
@@ -329,7 +332,7 @@ def _checked(matrix: Any, n: int, must: str) -> Any:
     return W
 
 
-def _largest_modulus(W: Any) -> float:
+def _largest_modulus(W: csr_array) -> float:
     """max|λ|; of the last few matrices it is known: reservoirs of one seed and size differ in their scalings alone."""
     rows = (np.asarray(part, kind).tobytes() for part, kind in zip((W.indptr, W.indices, W.data), _KINDS, strict=True))
     return float((_modulus if W.nnz <= _KEPT else _modulus.__wrapped__)(W.shape[0], *rows))
@@ -352,7 +355,7 @@ def _modulus(n: int, *rows: bytes) -> float:
     return float(max([alone, *(_of_one_block(W[units][:, units]) for units in blocks)]))
 
 
-def _of_one_block(W: Any) -> float:
+def _of_one_block(W: csr_array) -> float:
     """ARPACK from a fixed start, its answer checked; all eigenvalues where W is small or ARPACK does not converge."""
     n = W.shape[0]
     if W.nnz == n:  # one cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form
@@ -375,7 +378,7 @@ def _of_one_block(W: Any) -> float:
     return float(np.abs(np.linalg.eigvals(W.toarray())).max())
 
 
-def _perron(W: Any) -> float:
+def _perron(W: csr_array) -> float:
     """The largest eigenvalue of a block of positive weights, between bounds that close on it (Noda 1971); NaN where they do not.
 
     Cycles with jumps have many eigenvalues of nearly the same modulus, among which ARPACK finds none.

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from importlib import import_module
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from pesn._support.types import LeakRate, Memory, Scaling
 from pesn.activations import Activation, get, names
 from pesn.readout.groups import Patches
 from pesn.reservoir.topology import Topology, connect, orthogonal, sparse_rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
@@ -75,7 +78,7 @@ class Reservoir(NamedTuple):
         return int(self.W_fb.shape[1])
 
     @property
-    def W(self) -> Any:
+    def W(self) -> csr_array:
         """W as a SciPy sparse array."""
         return sparse_rows(self.indptr, self.indices, self.data)
 
@@ -87,7 +90,7 @@ class Reservoir(NamedTuple):
         largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
         return bool(self.n_units and np.all(self.leak_rate == 1.0) and largest <= _NOTHING and not np.any(self.W_fb))
 
-    def beside(self, C: Array) -> Any:
+    def beside(self, C: Array) -> csr_array:
         """[C, W] for C (N, c), as a SciPy sparse array; its own ``hstack`` takes as long as several steps of a loop."""
         own, places = np.nonzero(C)
         indptr = self.indptr.astype(np.intp)
@@ -104,6 +107,24 @@ class Reservoir(NamedTuple):
             if np.ndim(getattr(self, name)) != 1:
                 raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(self, name))}")
         n = len(self.bias)
+        self._check_rows(n)
+        for name in ("W_in", "W_fb"):
+            if np.ndim(getattr(self, name)) != 2 or len(getattr(self, name)) != n:
+                raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(self, name))}")
+        check_leak_rate(self.leak_rate, n)
+        get(self.activation)
+        self._check_layers(n)
+        if self.rotation is not None:
+            check_rotation("rotation", self.rotation, self)
+
+    def _check_layers(self, n: int) -> None:
+        if type(self.layers) is not tuple or not all(type(size) is int and size > 0 for size in self.layers):
+            raise ValueError(f"layers must be a tuple of numbers of units, each 1 or more, got {self.layers!r}")
+        if self.layers and sum(self.layers) != n:
+            raise ValueError(f"layers must have {n} units in all, got {self.layers}")
+
+    def _check_rows(self, n: int) -> None:
+        """A ValueError unless W is n compressed rows, and all weights are numbers."""
         indptr, indices, data = (np.asarray(a) for a in self[:3])
         if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
             raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")
@@ -116,17 +137,6 @@ class Reservoir(NamedTuple):
             raise ValueError(f"indices must be below n_units = {n}, got {indices.max()}")
         for name in ("data", "W_in", "W_fb", "bias"):
             as_real(name, getattr(self, name))
-        for name in ("W_in", "W_fb"):
-            if np.ndim(getattr(self, name)) != 2 or len(getattr(self, name)) != n:
-                raise ValueError(f"{name} must have shape ({n}, …), got {np.shape(getattr(self, name))}")
-        check_leak_rate(self.leak_rate, n)
-        get(self.activation)
-        if type(self.layers) is not tuple or not all(type(size) is int and size > 0 for size in self.layers):
-            raise ValueError(f"layers must be a tuple of numbers of units, each 1 or more, got {self.layers!r}")
-        if self.layers and sum(self.layers) != n:
-            raise ValueError(f"layers must have {n} units in all, got {self.layers}")
-        if self.rotation is not None:
-            check_rotation("rotation", self.rotation, self)
 
 
 def check_rotation(name: str, rotation: Array, reservoir: Reservoir) -> None:
@@ -370,11 +380,15 @@ def draw_layers(
     return whole._replace(rotation=_rotation(memory, whole, [group.n_units for groups in drawn for group in groups], generator))
 
 
+def _is_layer(groups: object) -> bool:
+    return isinstance(groups, (list, tuple)) and len(groups) > 0 and all(isinstance(group, Layer) for group in groups)
+
+
 def _plan(layers: Layers) -> Sequence[Sequence[Layer]]:
     """The groups of each layer."""
     if isinstance(layers, (list, tuple)):
         plan = [[entry] if isinstance(entry, Layer) else entry for entry in layers]
-        if plan and all(isinstance(e, (list, tuple)) and len(e) and all(isinstance(g, Layer) for g in e) for e in plan):
+        if plan and all(map(_is_layer, plan)):
             return plan
         raise ValueError(f"{_EXPECTED}, got {layers!r}")
     if isinstance(layers, Layer):
@@ -397,31 +411,44 @@ def _group(group: Layer, depth: int, n_layers: int, before: int, rng: np.random.
         raise type(error)(f"layer {depth + 1}: {error}") from error
 
 
+def _join_weights(drawn: list[list[Reservoir]]) -> csr_array:
+    """W of all units: on the diagonal each group's own, left of it how it sees the layer before."""
+    sparse = import_module("scipy.sparse")
+    blocks, start, before = [], 0, 0  # first row, first column, weights
+    for depth, groups in enumerate(drawn):
+        layer = start
+        for group in groups:
+            if depth:
+                blocks.append((start, before, sparse.coo_array(group.W_in)))
+            blocks.append((start, start, group.W.tocoo()))
+            start += group.n_units
+        before = layer
+    rows, columns, data = (
+        np.concatenate(parts) for parts in zip(*((r + M.row, c + M.col, M.data) for r, c, M in blocks), strict=True)
+    )
+    W = sparse.csr_array((data, (rows, columns)), shape=(start, start))
+    W.sort_indices()
+    return W
+
+
 def _joined(drawn: list[list[Reservoir]]) -> Reservoir:
     """All groups as one reservoir."""
-    (first, *_), every = drawn[0], [group for groups in drawn for group in groups]
+    first, every = drawn[0][0], [group for groups in drawn for group in groups]
     if len(every) == 1:
         return first
-    blocks: list[list[Any]] = []
-    for depth, groups in enumerate(drawn):
-        earlier = [one for some in drawn[: max(depth - 1, 0)] for one in some]
-        for group in groups:
-            row: list[Any] = [None] * len(earlier)
-            if depth:
-                ends = np.cumsum([one.n_units for one in drawn[depth - 1]])[:-1]
-                row += [import_module("scipy.sparse").csr_array(part) for part in np.split(group.W_in, ends, axis=1)]
-            row += [group.W if one is group else None for one in groups]
-            blocks.append(row + [None] * (len(every) - len(row)))
-    W = import_module("scipy.sparse").block_array(blocks, format="csr")
-    W.sort_indices()
-    later = sum(group.n_units for groups in drawn[1:] for group in groups)
-    W_in, W_fb = (np.pad(np.vstack([getattr(one, name) for one in drawn[0]]), ((0, later), (0, 0))) for name in ("W_in", "W_fb"))
-    bias = np.concatenate([group.bias for group in every])
-    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in every])
-    leak = float(leaks[0]) if (leaks == leaks[0]).all() else leaks
+    W = _join_weights(drawn)
     sizes = tuple(sum(group.n_units for group in groups) for groups in drawn)
+    later = ((0, W.shape[0] - sizes[0]), (0, 0))
+    W_in, W_fb = (np.pad(np.vstack([getattr(one, name) for one in drawn[0]]), later) for name in ("W_in", "W_fb"))
+    bias = np.concatenate([group.bias for group in every])
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
-    return Reservoir(*rows, W_in, W_fb, bias, leak, first.activation, sizes if len(sizes) > 1 else ())
+    return Reservoir(*rows, W_in, W_fb, bias, _join_leaks(every), first.activation, sizes if len(sizes) > 1 else ())
+
+
+def _join_leaks(groups: list[Reservoir]) -> float | Array:
+    """Leak rates of all units, or one number where they are equal."""
+    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in groups])
+    return float(leaks[0]) if (leaks == leaks[0]).all() else leaks
 
 
 def _rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:

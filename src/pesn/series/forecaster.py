@@ -185,31 +185,33 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
-                self.panel_: Panel | DaskPanel
-                self.failures_: Any
-                self.panel_, self.failures_ = long_frame.fit(
-                    y, X, columns_of(self), self.freq, self.duplicates, None if inputs is None else covariates
-                )
-                self._facts: Blocks | None = None
+                self._fit_long(y, X, None if inputs is None else covariates)
                 return self
             check_one_level(y, X)
-            y, X, notes = read_frame(y, X, time=time, target=targets, inputs=covariates)
-            y, X = place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates)
-            rows, x, rule = rows_of(y, X, None)
-            rows, x, later = without_later_rows(rows, x)
-            if self.horizon is not None:
-                check_horizon("horizon", self.horizon, len(rows))
-            names, known = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
-            known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
-            fitted = fit_columns(
-                rows, x, names=names, inputs=known, time=rule, seasons=self.season, horizon=self.horizon or known_ahead or None
-            )  # fmt: skip
-            self.fitted_, self.notes_ = replace(fitted, later=later), notes
-        for note in notes:
+            y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
+            self._fit_wide(place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates))
+        for note in self.notes_:
             warnings.warn(note, stacklevel=2)
-        if later is not None:
-            self._warn_of_later_rows(later)
+        if self.fitted_.later is not None:
+            self._warn_of_later_rows(self.fitted_.later)
         return self
+
+    def _fit_long(self, y: TableLike, X: TableLike | None, inputs: tuple[str, ...] | None) -> None:
+        self.panel_: Panel | DaskPanel
+        self.failures_: pd.DataFrame
+        self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates, inputs)
+        self._facts: Blocks | None = None
+
+    def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
+        rows, x, rule = rows_of(y, X, None)
+        rows, x, later = without_later_rows(rows, x)
+        if self.horizon is not None:
+            check_horizon("horizon", self.horizon, len(rows))
+        names, known = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
+        known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
+        horizon = self.horizon or known_ahead or None
+        fitted = fit_columns(rows, x, names=names, inputs=known, time=rule, seasons=self.season, horizon=horizon)
+        self.fitted_ = replace(fitted, later=later)
 
     def _warn_of_later_rows(self, later: Array) -> None:
         last = self.fitted_.label(self.fitted_.rows - 1)

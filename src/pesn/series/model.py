@@ -135,19 +135,16 @@ class FittedSeries:
     @property
     def y(self) -> Array:
         """The rows that it was fitted to, (n, d); NaN before the first number of a column and after its last one."""
-        return np.column_stack([self.column(i) for i in range(len(self.models))])
+        return np.column_stack([one.column for one in self.models])
 
     def column(self, i: int) -> Array:
         """Return the rows of one column, (n,)."""
-        model = self.models[i]
-        return np.pad(model.y, (model.start, model.late), constant_values=np.nan)
+        return self.models[i].column
 
     @property
     def x(self) -> Array:
         """Their inputs, (n, u)."""
-        first = min(self.models, key=lambda one: one.start)
-        rows = first.x if first.pending is None else np.concatenate([first.x, first.pending])
-        return np.pad(rows, ((first.start, 0), (0, 0)), constant_values=np.nan)
+        return min(self.models, key=lambda one: one.start).inputs
 
     def labels(self, horizon: int) -> Any:
         """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
@@ -184,7 +181,8 @@ class FittedSeries:
             margins = self.joint.forecast(self.y, horizon, [one.lower for one in self.models])
         labels = self.labels(horizon)
         ahead = None if labels is None else labels[-horizon:]
-        return SeriesForecast(margins, self.names, ahead, self.y[-max(_SHOWN, 4 * horizon) :])
+        history = self.y[-max(_SHOWN, 4 * horizon) :]
+        return SeriesForecast(**vars(Margins.stack(margins, -1)), names=self.names, labels=ahead, history=history)
 
     def _inputs_ahead(self, horizon: int, x: Array | None) -> Array | None:
         """Return x with its missing numbers filled by those of the rows that were given after the last number."""
@@ -228,11 +226,7 @@ class FittedSeries:
     def _forecast_past(self, i: int, places: Places, horizon: int, progress: Progress) -> list[Margins]:
         """Return the forecasts of column i from each origin."""
         model = self.models[i]
-        found = univariate.backtest(
-            self.column(i), self.x, horizon=horizon, origins=places.tolist(), seasons=self._candidate_periods(model),
-            test_seasons=self.tested, weighed=model.horizon,
-            once="dynamics" in model.shares,  # which were tried: a search takes seconds
-        )  # fmt: skip
+        found = model.forecast_past(places.tolist(), horizon, self._candidate_periods(model), self.tested)
         if progress is not None:
             progress(i + 1, len(self.models))
         return found
@@ -320,15 +314,15 @@ def fit_columns(
         models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
         if progress is not None:
             progress(i + 1, len(spans))
-    together = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
-    if together is not None:
-        models = [_joined(one, together) for one in models]
+    joint = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
+    if joint is not None:
+        models = [_describe_joint(one, joint) for one in models]
     periods = tuple(sorted({m for found in each for m in found}))
-    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, together, steps)
+    return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, joint, steps)
 
 
-def _joined(model: UnivariateModel, found: Joint) -> UnivariateModel:
-    """A column's model that says whose its forecast is."""
+def _describe_joint(model: UnivariateModel, found: Joint) -> UnivariateModel:
+    """Return a column's model that says that its forecast is that of all columns."""
     change = describe_change(found.ratio - 1.0)
     note = f"dynamics of all columns: CRPS of past forecasts {change} than the columns' own, in the geometric mean"
     return replace(model, members=(Member("dynamics", found.detail, 1.0, 1.0),), shares={"dynamics": 1.0}, notes=(note,))

@@ -1,7 +1,7 @@
 """Results of a series forecaster: the distribution of each number, labeled forecasts, and backtests beside naive baselines.
 
 >>> step = Margins(np.array([10.0, 11.0]), np.array([1.0, 1.5]), 30.0)
->>> forecast = SeriesForecast((step,), ("sales",))
+>>> forecast = SeriesForecast(**vars(Margins.stack([step], -1)), names=("sales",))
 >>> forecast.to_frame(0.8).round(1)
       sales  sales_std  sales_lower_80  sales_upper_80
 step
@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -77,19 +76,41 @@ class Margins:
     log: bool | AnyArray = False
     lower: float | Array = -math.inf
 
-    @classmethod
-    def stack(cls, parts: Sequence[Margins], axis: int) -> Margins:
-        """Join distributions of one shape along a new axis."""
+    @staticmethod
+    def stack(parts: Sequence[Margins], axis: int) -> Margins:
+        """Join distributions of one shape along a new axis.
+
+        Parameters
+        ----------
+        parts : sequence of Margins
+            Distributions of numbers in arrays of one shape.
+        axis : int
+            Axis of the result that they are joined along.
+
+        Returns
+        -------
+        Margins
+            Scalars among the parameters stay of size 1 along the other axes.
+        """
         one = (1,) * parts[0].location.ndim
 
         def join(name: str) -> AnyArray:
             values = [np.asarray(getattr(part, name)) for part in parts]
             return np.stack([value if value.ndim else value.reshape(one) for value in values], axis)
 
-        return cls(**{part.name: join(part.name) for part in fields(cls)})
+        return Margins(**{part.name: join(part.name) for part in fields(Margins)})
+
+    @staticmethod
+    def concatenate(parts: Sequence[Margins]) -> Margins:
+        """Join distributions along the first axis."""
+
+        def join(name: str) -> AnyArray:
+            return np.concatenate([np.broadcast_to(getattr(part, name), part.location.shape) for part in parts])
+
+        return Margins(**{part.name: join(part.name) for part in fields(Margins)})
 
     def __getitem__(self, index: Any) -> Margins:
-        values = [getattr(self, part.name) for part in fields(self)]
+        values = [getattr(self, part.name) for part in fields(Margins)]
         return Margins(*(np.broadcast_to(value, self.location.shape)[index] if np.ndim(value) else value for value in values))
 
     def ppf(self, p: npt.ArrayLike) -> Array:
@@ -138,7 +159,20 @@ class Margins:
         return np.square(self.std)
 
     def sample(self, n: int, rng: Rng = None) -> Array:
-        """Return ``n`` draws, (n, …), of each number by itself; ``rng`` is a seed or a Generator."""
+        """Draw each number by itself.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        rng : int or Generator, optional
+            Seed or generator.
+
+        Returns
+        -------
+        array of shape (n, …)
+            Draws, without correlation between numbers.
+        """
         return self._at(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Array:
@@ -185,24 +219,26 @@ def pinball_score(y: Array, quantiles: Array, levels: Array) -> Array:
     return np.asarray(2.0 * np.mean(np.maximum(levels * missed, (levels - 1.0) * missed), axis=0))
 
 
-@dataclass(frozen=True, eq=False)
-class SeriesForecast:
+@dataclass(frozen=True, eq=False, repr=False)
+class SeriesForecast(Margins):
     """Forecasts of d columns over ``horizon`` rows: for each number a distribution of its own, which need not be symmetric.
+
+    ``mean``, ``median``, ``std``, ``var``, ``quantile``, ``interval``, ``sample`` and ``crps`` are those of each number,
+    (horizon, d). The mean is the median; draws of ``sample`` have no correlation between steps or columns.
 
     Parameters
     ----------
-    margins
-        The distribution of each step, a column each.
-    names
-        Of the columns.
-    labels
-        Of the rows, a pandas index; None: 1 … horizon.
-    history
-        (k, d), the last rows that were observed, for pictures; NaN is a missing value.
+    location, scale, dof, log, lower
+        Distributions, (horizon, d); see :class:`Margins`.
+    names : tuple of str
+        Names of the columns.
+    labels : pandas.Index, optional
+        Labels of the rows; None: 1 … horizon.
+    history : array of shape (k, d), optional
+        The last rows that were observed, for figures; NaN is a missing value.
     """
 
-    margins: tuple[Margins, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     labels: pd.Index | None = None
     history: Array | None = None
 
@@ -210,60 +246,24 @@ class SeriesForecast:
         return self.horizon
 
     def __repr__(self) -> str:
-        steps, columns = self.mean.shape
+        steps, columns = self.location.shape
         plural = ["" if n == 1 else "s" for n in (steps, columns)]
         return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
 
     @property
     def horizon(self) -> int:
         """The number of rows."""
-        return len(self.margins[0].location)
-
-    @cached_property
-    def _all(self) -> Margins:
-        """Distributions of all numbers, (horizon, d)."""
-        return Margins.stack(self.margins, -1)
+        return len(self.location)
 
     @property
-    def mean(self) -> Array:
-        """The point forecast, (horizon, d): the median of each distribution."""
-        return self._all.mean
-
-    @property
-    def median(self) -> Array:
-        """The median of each distribution, (horizon, d)."""
-        return self._all.median
-
-    @property
-    def std(self) -> Array:
-        """Half the width of the central interval of 68.27 %, (horizon, d)."""
-        return self._all.std
-
-    @property
-    def var(self) -> Array:
-        """The square of ``std``, (horizon, d)."""
-        return self._all.var
+    def margins(self) -> tuple[Margins, ...]:
+        """The distribution of each step, a column each."""
+        return tuple(self[:, i] for i in range(len(self.names)))
 
     @property
     def index(self) -> pd.Index | npt.NDArray[np.integer[Any]]:
         """The labels of the rows: a pandas index, or 1 … horizon."""
         return np.arange(1, self.horizon + 1) if self.labels is None else self.labels
-
-    def quantile(self, q: npt.ArrayLike) -> Array:
-        """Quantiles at ``q``, inside (0, 1): (horizon, d) of a number, (k, horizon, d) of k numbers."""
-        return self._all.quantile(q)
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """The central interval that holds each number with probability ``level``, as 0.95 or 95: (lower, upper), (horizon, d)."""
-        return self._all.interval(level)
-
-    def sample(self, n: int, rng: Rng = None) -> Array:
-        """Draw each number ``n`` times by itself, (n, horizon, d): draws have no correlation between steps or columns."""
-        return self._all.sample(n, rng)
-
-    def crps(self, y: npt.ArrayLike) -> Array:
-        """Return the continuous ranked probability score of what came, (horizon, d), NaN where nothing did."""
-        return self._all.crps(y)
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """A row a step; for each name the columns name, name_std and, for each level, name_lower_80, name_upper_80."""
@@ -325,6 +325,16 @@ class SeriesBacktest(Backtest):
 
     Parameters
     ----------
+    origins : array of shape (k,)
+        The first row of each forecast.
+    forecasts : Margins
+        The forecasts, (k, horizon, d).
+    observed : array of shape (k, horizon, d)
+        Observations, NaN where missing.
+    names : sequence of str
+        Names of the d columns.
+    labels : array of shape (k, horizon), optional
+        Labels of the rows of each forecast.
     index : pandas.Index, optional
         Labels of all rows, where they have labels.
     rivals : mapping of str to SeriesBacktest

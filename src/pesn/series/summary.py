@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, step_name
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
+from pesn.series.result import SeriesBacktest
 from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import UnivariateModel, describe_change
@@ -42,36 +45,37 @@ def frame(outcome: Outcome) -> pd.DataFrame:
 
 def lines(outcome: Outcome) -> list[str]:
     """The summary, 25 lines at most."""
-    table, forecast = outcome.table, outcome.forecast
-    said = sentences(outcome)
-    out = [f"data      {said['data']}", f"target    {_list(table.targets)}" + _season(outcome)]
+    table, back, said = outcome.table, outcome.backtest, sentences(outcome)
+    blocks = {"data": [said["data"]], "target": [_list(table.targets) + _season(outcome)]}
     if table.inputs:
-        out.append(f"inputs    {_list(table.inputs)}")
-    out += [f"          {note}" for note in outcome.notes[:_MOST_NOTES]]
+        blocks["inputs"] = [_list(table.inputs)]
+    notes = outcome.notes[:_MOST_NOTES]
     if len(outcome.notes) > _MOST_NOTES:
-        out.append(f"          … and {counted(len(outcome.notes) - _MOST_NOTES, 'more note')} in summary.json and on the page")
-    out.append(f"model     {said['model']}")
-    if outcome.backtest is not None:
-        out.append(f"backtest  {said['backtest']}")
-        out += _scores(outcome)
-        back = outcome.backtest
+        notes = [*notes, f"… and {counted(len(outcome.notes) - _MOST_NOTES, 'more note')} in summary.json and on the page"]
+    blocks["inputs" if table.inputs else "target"] += notes
+    blocks["model"] = [said["model"]]
+    if back is not None:
         shares = ", ".join(f"{100 * back.coverage(level):.0f} % in that of {percent(level)} %" for level in outcome.levels)
-        out.append(f"          inside pesn's intervals: {shares}")
-        out += _beaten(outcome)
-    out.append(f"forecast  {said['forecast']}")
-    rows = range(len(forecast)) if len(forecast) <= _MOST_STEPS + 1 else [0, 1, None, len(forecast) - 1]
-    level = outcome.levels[-1]
+        scores = _scores_of_methods(back) if len(table.targets) == 1 else _scores_of_targets(back, table.targets)
+        baselines = _better_baselines(back, table.targets)
+        blocks["backtest"] = [said["backtest"], *scores, f"inside pesn's intervals: {shares}", *baselines]
+    blocks["forecast"] = [said["forecast"], *(_steps(outcome) if len(table.targets) == 1 else [])]
+    return [f"{'' if i else key:10}{text}" for key, texts in blocks.items() for i, text in enumerate(texts)]
+
+
+def _steps(outcome: Outcome) -> list[str]:
+    """Return lines of the first and last steps of one target."""
+    forecast, level = outcome.forecast, outcome.levels[-1]
     lower, upper = forecast.interval(level)
-    if len(table.targets) == 1:
-        for k in rows:
-            if k is None:
-                out.append("          …")
-                continue
-            label = shown(forecast.index[k], table.freq)
-            mean, low, high = decimals(np.array([forecast.mean[k, 0], lower[k, 0], upper[k, 0]]), forecast.std[:, 0])
-            values = f"{mean}  ({percent(level)} %: {low} … {high})"
-            out.append(f"          {label}  {values}")
-    return out
+    labels, values = forecast.index, np.column_stack([forecast.mean, lower, upper])
+
+    def line(k: int) -> str:
+        mean, low, high = decimals(values[k], forecast.std[:, 0])
+        return f"{shown(labels[k], outcome.table.freq)}  {mean}  ({percent(level)} %: {low} … {high})"
+
+    if len(forecast) <= _MOST_STEPS + 1:
+        return [line(k) for k in range(len(forecast))]
+    return [line(0), line(1), "…", line(len(forecast) - 1)]
 
 
 def sentences(outcome: Outcome) -> dict[str, str]:
@@ -141,64 +145,61 @@ def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
 # ---------------------------------------------------------------- inside
 
 
-def _scores(outcome: Outcome) -> list[str]:
-    assert outcome.backtest is not None
-    methods, targets = outcome.backtest.methods, outcome.table.targets
-    titles = outcome.backtest.titles()
-    if len(targets) == 1:
-        wide = max(16, *(len(title) + 2 for title in titles.values()))
-        out = [f"          {'':{wide}}{'MAE':>10}{'CRPS':>10}"]
-        return out + [
-            f"          {titles[name]:{wide}}{_g(one.mae()[0]):>10}{_g(one.crps()[0]):>10}" for name, one in methods.items()
-        ]
+def _scores_of_methods(back: SeriesBacktest) -> list[str]:
+    """Return a table of the scores of one target."""
+    titles = back.titles()
+    wide = max(16, *(len(title) + 2 for title in titles.values()))
+    rows = [(titles[name], _g(one.mae()[0]), _g(one.crps()[0])) for name, one in back.methods.items()]
+    return [f"{title:{wide}}{mae:>10}{crps:>10}" for title, mae, crps in [("", "MAE", "CRPS"), *rows]]
+
+
+def _scores_of_targets(back: SeriesBacktest, targets: list[str]) -> list[str]:
+    """Return a table of the CRPS of several targets."""
+    crps = {title: back.methods[name].crps() for name, title in back.titles().items()}
     width = min(24, max(4, *(len(name) for name in targets[:_MOST_TARGETS])))
-    widths = {name: max(16, len(title) + 2) for name, title in titles.items()}
-    crps = {name: one.crps() for name, one in methods.items()}
-    out = [f"          {'CRPS':{width}}" + "".join(f"{titles[name]:>{widths[name]}}" for name in methods)]
-    for i, target in enumerate(targets[:_MOST_TARGETS]):
-        out.append(f"          {target[:width]:{width}}" + "".join(f"{_g(crps[name][i]):>{widths[name]}}" for name in methods))
+    widths = [max(16, len(title) + 2) for title in crps]
+
+    def line(name: str, cells: Iterable[str]) -> str:
+        return f"{name[:width]:{width}}" + "".join(f"{cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True))
+
+    out = [line("CRPS", crps)]
+    out += [line(target, (_g(one[i]) for one in crps.values())) for i, target in enumerate(targets[:_MOST_TARGETS])]
     if len(targets) > _MOST_TARGETS:
-        judged = ~np.isnan(crps["pesn"])
-        best = judged & np.all([~(one < crps["pesn"]) for one in crps.values()], axis=0)
+        ours = back.crps()
+        judged = ~np.isnan(ours)
+        best = judged & np.all([~(one < ours) for one in crps.values()], axis=0)
         scored = f"all {len(targets)}" if judged.all() else f"the {judged.sum()} that were scored"
-        out.append(f"          … pesn has the lowest CRPS for {best.sum()} of {scored}; the page has them")
+        out.append(f"… pesn has the lowest CRPS for {best.sum()} of {scored}; the page has them")
     return out
 
 
-def _beaten(outcome: Outcome) -> list[str]:
+def _better_baselines(back: SeriesBacktest, targets: list[str]) -> list[str]:
     """Say for which columns a baseline has a lower CRPS than pesn."""
-    assert outcome.backtest is not None
-    methods, titles = outcome.backtest.methods, outcome.backtest.titles()
-    ours = methods["pesn"].crps()
-    said = []
-    for name, one in methods.items():
+    titles, ours, said = back.titles(), back.crps(), []
+    for name, one in back.rivals.items():
         theirs = one.crps()
         better = np.flatnonzero(theirs < ours)
-        if not len(better):
-            continue
-        if len(ours) == 1:
+        if len(better) and len(ours) > 1:
+            said.append(f"{titles[name]} was better for {len(better)} of {len(ours)}: {_list([targets[i] for i in better])}")
+        elif len(better):
             gain = "its forecasts were exact" if theirs[0] == 0.0 else f"its CRPS is {describe_change(theirs[0] / ours[0] - 1.0)}"
-            said.append(f"          {titles[name]} was better here: {gain}")
-        else:
-            which = _list([outcome.table.targets[i] for i in better])
-            said.append(f"          {titles[name]} was better for {len(better)} of {len(ours)}: {which}")
+            said.append(f"{titles[name]} was better here: {gain}")
     return said
 
 
 def _model(outcome: Outcome) -> str:
-    """What the forecasts are made of: kinds of members with their shares, the mean over the targets."""
-    kinds: dict[str, float] = {}
-    for model in outcome.fitted.models:
-        for member in model.members:
-            kinds[member.kind] = kinds.get(member.kind, 0.0) + member.weight / len(outcome.fitted.models)
-    largest = sorted(kinds.items(), key=lambda one: -one[1])
-    said = [f"{100.0 * share:.0f} % {kind}" for kind, share in largest if share >= 0.005][:6]
-    return ", ".join(said)
+    """Return kinds of members with their shares, the mean over the targets."""
+    models = outcome.fitted.models
+    kinds: dict[str, float] = defaultdict(float)
+    for member in (member for model in models for member in model.members):
+        kinds[member.kind] += member.weight / len(models)
+    largest = sorted(kinds.items(), key=lambda one: -one[1])[:6]
+    return ", ".join(f"{100.0 * share:.0f} % {kind}" for kind, share in largest if share >= 0.005)
 
 
-def _members(model: UnivariateModel) -> dict[str, Any]:
-    """A column's model for programs."""
-    members = [{"kind": one.kind, "detail": one.detail, "weight": one.weight, "score": one.score} for one in model.members]
+def _members(model: UnivariateModel) -> dict[str, object]:
+    """Return a column's model for programs."""
+    members = [asdict(one) for one in model.members]
     return {"seasons": list(model.seasons), "shares": dict(model.shares), "members": members, "notes": list(model.notes)}
 
 

@@ -120,6 +120,17 @@ class UnivariateModel:
         """Number of rows that it was given, those without a number at both ends included."""
         return self.start + len(self.y) + self.late
 
+    @property
+    def column(self) -> Array:
+        """All rows of y, NaN where they have no number."""
+        return np.pad(self.y, (self.start, self.late), constant_values=np.nan)
+
+    @property
+    def inputs(self) -> Array:
+        """Inputs of all rows, NaN before the first number of y."""
+        rows = self.x if self.pending is None else np.concatenate([self.x, self.pending])
+        return np.pad(rows, ((self.start, 0), (0, 0)), constant_values=np.nan)
+
     def check(self, name: str) -> None:
         """Raise a ValueError unless all fields fit each other and a forecast is finite: the kernels index unchecked.
 
@@ -199,7 +210,8 @@ class UnivariateModel:
         Margins
             Distribution of each step.
         """
-        return self._forecast_from_last_number(horizon, x)[self.late :]
+        whole = self._forecast_from_last_number(horizon, x)
+        return whole[self.late :] if self.late else whole
 
     def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending rows, then ``horizon`` more."""
@@ -219,6 +231,30 @@ class UnivariateModel:
             location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
         # quantiles far out have to be numbers too
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
+
+    def forecast_past(self, origins: Sequence[int], horizon: int, seasons: Sequence[int], tested: bool) -> list[Margins]:
+        """Forecast from each origin (row number of the first row ahead), by a model that is fitted to the rows before it alone.
+
+        Where dynamics were tried, all are by the model of the rows before the earliest origin, which goes on over those that
+        came: a search takes seconds. An origin with no number before it has no forecast: its margins are NaN. ``seasons`` and
+        ``tested`` are those of `fit`.
+        """
+        y, x = self.column, self.inputs
+
+        def fit_before(origin: int) -> UnivariateModel:
+            return fit(y[:origin], x[:origin], horizon=self.horizon, seasons=seasons, test_seasons=tested)
+
+        usable = [origin for origin in origins if origin > self.start]
+        early = fit_before(min(usable)) if usable and "dynamics" in self.shares else None
+        found = []
+        for origin in origins:
+            if origin <= self.start:
+                found.append(Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL))
+                continue
+            model = fit_before(origin) if early is None else early.on(y[:origin], x[:origin])
+            known = x[origin : origin + horizon]
+            found.append(model.forecast(horizon, np.pad(known, ((0, horizon - len(known)), (0, 0)), constant_values=np.nan)))
+        return found
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
         """Return level, season and inputs, (n + k + horizon,) each, in units of y; their sum is the fitted rows and the forecast.
@@ -565,43 +601,3 @@ def _describe_members(
         details["dynamics"] = found.loops.dynamics.detail
     loops = [Member(kind, details[kind], shares[kind], own[kind] / best) for kind in own if shares[kind] > 0.0]
     return tuple(sorted([*smoothers, *loops], key=lambda member: -member.weight))
-
-
-def backtest(
-    y: Array,
-    x: Array | None = None,
-    *,
-    horizon: int,
-    origins: Sequence[int],
-    seasons: Sequence[int] = (),
-    test_seasons: bool = True,
-    weighed: int | None = None,
-    once: bool = False,
-) -> list[Margins]:
-    """Forecast from each origin (row number of the first row ahead), by a model that is fitted to the rows before it alone.
-
-    Members are weighed over ``weighed`` steps, None: the horizon. ``once``: all are by the model of the rows before the earliest
-    origin, which goes on over those that came. An origin with no number before it has no forecast: its margins are NaN.
-    """
-    y, x = _check_rows(y, x)
-    for origin in origins:
-        if not 1 <= origin <= len(y):
-            raise ValueError(f"origins must lie between 1 and {len(y)}, got {origin}")
-
-    def fit_before(origin: int) -> UnivariateModel:
-        return fit(y[:origin], x[:origin], horizon=weighed or horizon, seasons=seasons, test_seasons=test_seasons)
-
-    begin = observed_span(y)[0]
-    usable = [origin for origin in origins if origin > begin]
-    early = fit_before(min(usable)) if once and usable else None
-    out = []
-    for origin in origins:
-        if origin <= begin:
-            out.append(Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL))
-            continue
-        model = fit_before(origin) if early is None else early.on(y[:origin], x[:origin])
-        ahead = np.full((horizon, x.shape[1]), np.nan)
-        known = x[origin : origin + horizon]
-        ahead[: len(known)] = known
-        out.append(model.forecast(horizon, ahead))
-    return out

@@ -63,12 +63,6 @@ def test_published_numbers():
     assert all(row[0] < row[1] for row in entropy.PUBLISHED.values())  # P is bold in every row
 
 
-def test_steps_until_it_stays_below():
-    assert entropy.steps_until([0.5, 0.001, 0.5, 0.001], 0.01) == 4
-    assert entropy.steps_until([0.001, 0.001], 0.01) == 1
-    assert entropy.steps_until([0.5, 0.5], 0.01) is None
-
-
 def made_up(P, MC):
     lengths = list(range(1, len(P) + 1))
     spread = np.linspace(1.0, 0.1, len(P))

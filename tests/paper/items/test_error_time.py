@@ -31,16 +31,6 @@ def test_plain_spline_is_the_library_s_raw_spline(points):
     assert np.allclose(ours, [theirs.mean, theirs.var], rtol=0, atol=1e-11)
 
 
-def test_front_by_hand():
-    assert error_time.front([1, 2, 3, 4], [4, 5, 1, 1]) == [True, False, True, False]
-    assert error_time.front([1, 1], [2, 2]) == [True, True]
-
-
-def test_order_leaves_out_rounding():
-    assert error_time.order([10, 100, 1000], [1e-1, 1e-3, 1e-16]) == pytest.approx(-2.0)
-    assert np.isnan(error_time.order([10, 100], [1e-1, 1e-16]))
-
-
 def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
     rows = [("analytic", 1, analytic, 1e-7)]
     rows += [("spline, plain NumPy", n, 1e-2 * (n / 11) ** spline_order, 1e-6 * n) for n in (11, 21, 41, 81)]

@@ -11,163 +11,111 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from pesn.paper.claims import CLAIMS
+from pesn.paper import ITEMS
+from pesn.paper.claims import CLAIMS, describe
+from pesn.paper.items import figures
 from pesn.paper.report import write_page
-from pesn.plotting import COLOURS
 
-TITLES = {
-    "moments": "Moments of tanh against Monte Carlo",
-    "moments-grid": "Errors over the grid of means and variances",
-    "higher-moments": "Skewness and kurtosis for three activations",
-    "complexity": "Operation counts, and time against the number of units",
-    "error-time": "Error against time",
-    "error-bound": "The error bound and its example",
-    "feedforward": "Uncertainty through two feed-forward networks",
-    "washout": "Washout: error after a short start",
-    "entropy": "Entropy of the reservoir's states",
-    "cart-pole": "Cart pole: one step and twenty steps ahead",
-    "ardrone": "AR.Drone: twenty steps ahead",
-}
-ERRATA = {"moments-grid": [10, 6], "error-bound": [9, 17], "entropy": [15], "cart-pole": [12, 4], "ardrone": [14]}
+ERRATA = {"moments-grid": [6, 10], "error-bound": [9, 17], "entropy": [15], "cart-pole": [4, 12], "ardrone": [14]}
 KINDS = ("holds", "holds", "corrected", "holds", "does not hold", "depends")
+PAIRS = [f"{who} {what}" for what in ("mean", "min", "max") for who in ("published", "obtained")]
+LONG = "Absolute error of the probabilistic network, published (Table 2) and obtained"
+TABLES = {
+    "washout": {
+        LONG: {
+            "columns": ["state", "washout", *PAIRS, "better mean"],
+            "rows": [["omega", k, *[0.0123456] * 6, "published"] for k in (1, 10, 100, 500)],
+        }
+    },
+    "complexity": {
+        "Operations": {
+            "columns": ["operation", "published", "obtained"],
+            "rows": [["additions", "4ND + 2D", "4ND + 3D"], ["exp", None, "ND"]],
+        }
+    },
+}
+OTHERS = {
+    "Mean absolute error": {
+        "columns": ["place", "published", "obtained", "better"],
+        "rows": [["layer 1", 2.5e-5, 0.5, "published"], ["layer 4", None, 0.5, ""]],
+    },
+    "Time": {"columns": ["units", "seconds", "agrees"], "rows": [[100.0, 0.00123, True], [80_000.0, 1.5, False]]},
+}
 
 
-def fake_folder(folder, names=tuple(TITLES), quick=True):
-    """Results for ``names`` in ``folder``, which is returned."""
-    for i, name in enumerate(names):
-        fake_result(folder, name, i, quick)
+def fake_folder(folder):
+    """Results of all items in ``folder``, which is returned."""
+    for i, name in enumerate(ITEMS):
+        fake_result(folder, name, i)
     return folder
 
 
-def fake_result(folder, name, i=0, quick=True, **changes):
+def fake_result(folder, name, i=0, **changes):
     """One item's folder: result.json (with ``changes``), figures as PNG and SVG, obtained.csv."""
     place = folder / name
     place.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(i)
-    figures = []
+    shown = []
     for kind in ("curves", "maps") if name == "moments-grid" else ("curves",):
         png, svg, alt = drawn(kind)
         (place / f"{kind}.png").write_bytes(png)
         (place / f"{kind}.svg").write_bytes(svg)
-        figures.append({"name": kind, "png": f"{kind}.png", "svg": f"{kind}.svg", "alt": alt})
+        shown.append({"name": kind, "png": f"{kind}.png", "svg": f"{kind}.svg", "alt": alt})
     (place / "obtained.csv").write_text("mean,variance,error\n0,0.2,1.2e-16\n")
-    claims = [(key, claim.text) for key, claim in CLAIMS.items() if name in claim.items]
+    own = [key for key, claim in CLAIMS.items() if name in claim.items]
     result = {
         "name": name,
-        "title": TITLES[name],
+        "title": describe(name).title,
         "place": "Figure 1",
-        "about": "The paper compares its two methods with Monte Carlo for tanh of a Gaussian. Here both are computed again, "
-        'beside `method="exact"` and the surface that pesn uses by default; 10,000 samples stand for the truth as in the paper.',
-        "quick": quick,
+        "about": 'The paper compares its two methods. Here both are computed again, beside `method="exact"` and 10,000 samples.',
+        "quick": True,
         "seed": 0,
         "parameters": {"samples": 10_000, "variances": [0.2, 1.0], "mesh": [-10, 10, 101], "trials": 50},
         "changed": {"trials": {"value": 50, "default": 12}} if name == "washout" else {},
         "meanings": {"samples": "Monte Carlo samples.", "trials": "Forecasts, each with its own random starts."},
-        "obtained": _tables(name, rng),
-        "claims": [
-            {
-                "id": key,
-                "text": text,
-                "verdict": KINDS[(i + j) % len(KINDS)],
-                "reason": f"Over {rng.integers(200, 900)} cells the median error is {rng.uniform(1, 9):.2f}e-5 for the spline "
-                f"and {rng.uniform(1, 9):.2f}e-2 for the analytic method; it is smaller on {rng.uniform(51, 100):.1f} % of them.",
-                **_drawn(KINDS[(i + j) % len(KINDS)], j, rng),
-            }
-            for j, (key, text) in enumerate(claims)
-        ],
+        "obtained": TABLES.get(name, OTHERS),
+        "claims": [fake_claim(key, KINDS[(i + j) % len(KINDS)], j) for j, key in enumerate(own)],
         "errata": ERRATA.get(name, []),
         "notes": ["The baseline alone carries noise in the paper; the fair comparison stands beside it.", "Errors are absolute."],
-        "figures": figures,
+        "figures": shown,
         "seconds": 30.0,
         "cpu_seconds": 50.0,
         "cores": 2,
-        "versions": {"pesn": "0.1.0", "python": "3.11.2", "numpy": "2.2.1", "scipy": "1.15.0", "numba": "0.61.0"},
-        "command": f"pesn reproduce {name} --quick --seed 0" if quick else f"pesn reproduce {name} --seed 0",
+        "versions": {"pesn": "0.1.0", "python": "3.11.2", "numpy": "2.2.1"},
+        "command": f"pesn reproduce {name} --quick --seed 0",
         "digest": "3f7a" * 16,
     }
     (place / "result.json").write_text(json.dumps(result | changes))
 
 
-def _drawn(kind, j, rng):
-    """Draws that agree on ``kind``, but for one; none for every third claim."""
-    if j % 3 == 2:
-        return {"draws": [], "support": 0, "measure": "", "limits": []}
-    most = "holds" if kind == "depends" else kind
-    outcomes = [most] * (4 if kind == "depends" else 7) + ["corrected" if most != "corrected" else "holds"] * 4
-    draws = [[outcome, float(value)] for outcome, value in zip(outcomes[:8], rng.normal(1.0, 0.3, 8), strict=True)]
+def fake_claim(key, verdict, j):
+    """A claim with draws that agree on the verdict, but for one or half of them; none for every third claim."""
+    most = "holds" if verdict == "depends" else verdict
+    outcomes = [most] * (4 if verdict == "depends" else 7) + ["corrected" if most != "corrected" else "holds"] * 4
+    draws = [[outcome, 0.7 + 0.1 * k] for k, outcome in enumerate(outcomes[:8])] if j % 3 < 2 else []
+    claim = {"id": key, "text": CLAIMS[key].text, "verdict": verdict, "draws": draws}
+    claim["reason"] = f"Over {200 + j} cells the median error is 1.23e-5 for the spline and 4.56e-2 for the analytic method."
     support = sum(outcome == most for outcome, _ in draws)
-    return {"draws": draws, "support": support, "measure": "error ÷ the other's", "limits": [1.0]}
-
-
-def _tables(name, rng):
-    if name == "washout":
-        columns = ["state", "washout", *(f"{who} {what}" for what in ("mean", "min", "max") for who in ("published", "obtained"))]
-        rows = []
-        for state in ("x", "theta", "v", "omega"):
-            for length in (1, 5, 10, 25, 50, 100, 200, 500):
-                numbers = [float(n) for n in rng.lognormal(-4, 1.5, 6)]
-                better = "published" if numbers[0] < numbers[1] else "obtained"
-                rows.append([state, length, *numbers, better])
-        return {"Absolute error of the probabilistic network, published (Table 2) and obtained": {
-            "columns": [*columns, "better mean"], "rows": rows}}  # fmt: skip
-    if name == "complexity":
-        return {
-            "Operations for D units and N nodes": {
-                "columns": ["operation", "published", "obtained"],
-                "rows": [["additions", "4ND + 2D", "4ND + 3D"], ["products", "6ND", "7ND − 4D"], ["exp", None, "ND"]],
-            }
-        }
-    rows = [
-        [f"layer {k}", float(a), float(b), "published" if a < b else "obtained"]
-        for k, (a, b) in enumerate(rng.lognormal(-8, 3, (4, 2)))
-    ]
-    return {
-        "Mean absolute error": {
-            "columns": ["place", "published", "obtained", "better"],
-            "rows": [*rows, ["layer 4", None, 0.5, ""]],
-        },
-        "Time": {"columns": ["units", "seconds", "agrees"], "rows": [[100.0, 0.00123, True], [80_000.0, 1.5, False]]},
-    }
+    return claim | {"support": support, "measure": "error ÷ the other's", "limits": [1.0]}
 
 
 @functools.cache
 def drawn(kind):
     """A figure as PNG and SVG, and its alt text; both kinds have the same ids inside, as matplotlib's have."""
-    figure, alt = _curves() if kind == "curves" else _maps()
-    FigureCanvasAgg(figure)
+    figure, axes = figures.panels(1, 2, 4.0)
+    left, right = axes[0]
+    x = np.linspace(-5, 5, 200)
+    left.fill_between(x, np.tanh(x) - 0.1, np.tanh(x) + 0.1, alpha=0.2, linewidth=0)
+    left.plot(x, np.tanh(x), label="variance 0.2")
+    left.set(xlabel="mean of z", ylabel="mean of tanh(z)", title="Mean ± one std")
+    left.legend(frameon=False)
+    if kind == "maps":
+        right.imshow(np.random.default_rng(1).normal(size=(30, 40)), cmap="cividis", aspect="auto")
     png, svg = io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png", dpi=100)
     figure.savefig(svg, format="svg", metadata={"Date": None})
+    alt = "Mean of tanh over the input's mean: curves flatten as the variance grows; errors stay below 1e-5."
     return png.getvalue(), svg.getvalue(), alt
-
-
-def _curves():
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rng = np.random.default_rng(0)
-    x = np.linspace(-5, 5, 200)
-    for colour, spread in zip(COLOURS, (0.2, 1.0, 3.0), strict=False):
-        y = np.tanh(x / np.sqrt(1 + spread))
-        left.fill_between(x, y - 0.1 * spread, y + 0.1 * spread, color=colour, alpha=0.2, linewidth=0)
-        left.plot(x, y, color=colour, label=f"variance {spread}")
-        right.semilogy(x, 10 ** (rng.normal(-6, 0.2, 200) - spread), color=colour)
-    left.set(xlabel="mean of z", ylabel="mean of tanh(z)", title="Mean ± one std")
-    right.set(xlabel="mean of z", ylabel="|error|", title="Error of the mean")
-    left.legend(frameon=False)
-    return figure, "Mean of tanh over the input's mean: curves flatten as the variance grows; errors stay below 1e-5."
-
-
-def _maps():
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    rng = np.random.default_rng(1)
-    for ax, title in zip(figure.subplots(1, 3), ("analytic", "spline", "surface"), strict=True):
-        image = ax.imshow(rng.normal(size=(30, 40)), cmap="cividis", aspect="auto")
-        ax.set(xlabel="mean", ylabel="variance", title=title)
-    figure.colorbar(image, label="log₁₀ of the absolute error")
-    return figure, "Three maps of errors: the analytic method is brightest nearly everywhere."
 
 
 @pytest.fixture(scope="session")
@@ -183,9 +131,14 @@ def page(results):
 
 
 @pytest.fixture
-def make_result():
-    """``fake_result``, for folders of one's own."""
-    return fake_result
+def make_page(tmp_path):
+    """The page of a folder with one more result, ``name`` with ``changes``, as text."""
+
+    def make(name, **changes):
+        fake_result(tmp_path, name, **changes)
+        return write_page(tmp_path).read_text(encoding="utf-8")
+
+    return make
 
 
 if __name__ == "__main__":

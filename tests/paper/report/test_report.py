@@ -9,7 +9,7 @@ import pytest
 
 from pesn._support.pages.tables import powers
 from pesn.paper.claims import CLAIMS, ERRATA
-from pesn.paper.report import write_page
+from pesn.paper.report import strip, write_page
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -59,6 +59,11 @@ def read(page):
     return Reader(page)
 
 
+def entry_of(page, claim):
+    entry = page[page.index(f'id="claim-{claim}"') :]
+    return entry[: entry.index("</li>")]
+
+
 def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(results, page, read):
     said = {name: [] for name in CLAIMS}
     for path in results.glob("*/result.json"):
@@ -66,8 +71,7 @@ def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(re
             said[claim["id"]].append((claim, path.parent.name))
     labels = {}
     for name, parts in said.items():
-        entry = page[page.index(f'id="claim-{name}"') :]
-        entry = entry[: entry.index("</li>")]
+        entry = entry_of(page, name)
         shown = Reader("<li " + entry + "</li>").text
         for claim, item in parts:
             assert powers(claim["text"]) in shown
@@ -82,8 +86,7 @@ def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(re
 def test_draws_stand_beside_the_label_as_a_strip_and_in_words(results, page):
     for path in results.glob("*/result.json"):
         for claim in json.loads(path.read_text())["claims"]:
-            entry = page[page.index(f'id="claim-{claim["id"]}"') :]
-            entry = entry[: entry.index("</li>")]
+            entry = entry_of(page, claim["id"])
             if claim["draws"]:
                 assert f"{claim['support']} of {len(claim['draws'])} draws" in entry
                 values = [value for _, value in claim["draws"]]
@@ -92,9 +95,8 @@ def test_draws_stand_beside_the_label_as_a_strip_and_in_words(results, page):
                 assert "nothing is drawn" in entry
 
 
-def test_claims_of_items_that_were_not_run_are_not_judged(tmp_path, make_result):
-    make_result(tmp_path, "entropy")
-    page = write_page(tmp_path).read_text(encoding="utf-8")
+def test_claims_of_items_that_were_not_run_are_not_judged(make_page):
+    page = make_page("entropy")
     elsewhere = [name for name, claim in CLAIMS.items() if "entropy" not in claim.items]
     text = Reader(page).text
     assert text.count("○ not judged in this run") == len(elsewhere) + 1  # and in the summary
@@ -103,14 +105,10 @@ def test_claims_of_items_that_were_not_run_are_not_judged(tmp_path, make_result)
     assert "#item-washout" not in page
 
 
-def test_the_item_that_a_claim_names_decides_over_others(tmp_path, make_result):
-    other = {"id": "entropy-lower", "text": "x", "verdict": "does not hold", "reason": "from elsewhere"}
-    own = {"id": "entropy-lower", "text": "y", "verdict": "holds", "reason": "from its own item"}
-    for name in ("washout", "entropy"):
-        make_result(tmp_path, name, claims=[own if name == "entropy" else other])
-    summary = write_page(tmp_path, ["washout", "entropy"]).read_text(encoding="utf-8")
-    entry = summary[summary.index('id="claim-entropy-lower"') :]
-    assert "from its own item" in entry[: entry.index("</li>")]
+def test_the_item_that_a_claim_names_decides_over_others(make_page):
+    make_page("washout", claims=[{"id": "entropy-lower", "text": "x", "verdict": "does not hold", "reason": "from elsewhere"}])
+    page = make_page("entropy", claims=[{"id": "entropy-lower", "text": "y", "verdict": "holds", "reason": "from its own item"}])
+    assert "from its own item" in entry_of(page, "entropy-lower")
 
 
 def test_items_show_figures_tables_notes_errata_time_and_command(results, page, read):
@@ -135,16 +133,14 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
     assert "numpy 2.2.1" in read.text
 
 
-def test_the_page_says_clock_time_cpu_time_and_cores(tmp_path, make_result):
-    make_result(tmp_path, "moments")
-    make_result(tmp_path, "entropy", cores=1)
-    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(write_page(tmp_path).read_text()).text
+def test_the_page_says_clock_time_cpu_time_and_cores(make_page):
+    make_page("moments")
+    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(make_page("entropy", cores=1)).text
 
 
-def test_the_better_cell_is_marked_in_words_and_symbol(tmp_path, make_result):
+def test_the_better_cell_is_marked_in_words_and_symbol(make_page):
     rows = [["a", 0.2, 0.1, "obtained"], ["b", 4.213e-5, 3.0, "published"], ["c", None, "inf", ""]]
-    make_result(tmp_path, "moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
-    page = write_page(tmp_path).read_text(encoding="utf-8")
+    page = make_page("moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
     body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
     cells = [
         [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
@@ -178,10 +174,9 @@ def test_the_page_needs_nothing_from_elsewhere(page, read):
     assert any(attributes.get("name") == "viewport" for _, attributes in read.tags)
 
 
-def test_whatever_a_result_says_is_escaped(tmp_path, make_result):
+def test_whatever_a_result_says_is_escaped(make_page):
     evil = '</style><script>alert("1")</script><img src=x onerror=alert(1)>\'"&'
-    make_result(
-        tmp_path,
+    page = make_page(
         "moments",
         title=evil,
         about=evil + "`" + evil + "`",
@@ -194,15 +189,14 @@ def test_whatever_a_result_says_is_escaped(tmp_path, make_result):
         digest=evil,
         figures=[{"name": evil, "png": "none.png", "svg": "none.svg", "alt": evil}],
     )
-    page = write_page(tmp_path).read_text(encoding="utf-8")
     read = Reader(page)
     assert {tag for tag, _ in read.tags}.isdisjoint({"script", "img"})
     assert read.text.count(evil) >= 12
     assert "The file of this figure is missing." in read.text
 
 
-def test_a_drawing_cannot_run_or_call_out_or_style_the_page(tmp_path, make_result):
-    make_result(tmp_path, "moments")
+def test_a_drawing_cannot_run_or_call_out_or_style_the_page(tmp_path, make_page):
+    make_page("moments")
     (tmp_path / "moments" / "curves.svg").write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="72pt" height="36pt" '
         'onload="a()">'
@@ -221,8 +215,8 @@ def test_a_drawing_cannot_run_or_call_out_or_style_the_page(tmp_path, make_resul
     assert f'<use href="#{name}-dot" clip-path="url(#{name}-c)" />' in drawing
 
 
-def test_a_figure_with_no_svg_or_a_huge_one_is_shown_as_png(tmp_path, make_result):
-    make_result(tmp_path, "moments")
+def test_a_figure_with_no_svg_or_a_huge_one_is_shown_as_png(tmp_path, make_page):
+    make_page("moments")
     drawing = tmp_path / "moments" / "curves.svg"
     for change in (lambda: drawing.write_text(drawing.read_text() + "<!--" + "x" * 3_000_000 + "-->"), drawing.unlink):
         change()
@@ -231,20 +225,16 @@ def test_a_figure_with_no_svg_or_a_huge_one_is_shown_as_png(tmp_path, make_resul
         assert 'alt="Mean of tanh over the input&#39;s mean' in page
 
 
-@pytest.mark.parametrize("how", ["path", "link"])
-def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_result, how):
+@pytest.mark.parametrize(
+    ("file", "message"), [("../secret.png", r"a name in its folder, got '\.\./secret\.png'"), ("own.png", "not a regular file")]
+)
+def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_page, file, message):
     """Else a page made from a folder of someone else's would show files of this machine."""
     (tmp_path / "secret.png").write_text("secret")
-    file = "../secret.png"
-    if how == "link":
-        (tmp_path / "moments").mkdir()
-        (tmp_path / "moments" / "own.png").symlink_to("../secret.png")
-        file = "own.png"
-    make_result(tmp_path, "moments", figures=[{"name": "a", "png": file, "svg": None, "alt": "A."}])
-    with pytest.raises(
-        (ValueError, OSError), match=r"a name in its folder, got '\.\./secret\.png'|not a regular file: '.*own\.png'"
-    ):
-        write_page(tmp_path)
+    (tmp_path / "moments").mkdir()
+    (tmp_path / "moments" / "own.png").symlink_to("../secret.png")
+    with pytest.raises((ValueError, OSError), match=message):
+        make_page("moments", figures=[{"name": "a", "png": file, "svg": None, "alt": "A."}])
     assert not (tmp_path / "index.html").exists()
 
 
@@ -257,12 +247,10 @@ def test_items_stand_in_the_order_asked_for_and_the_page_is_the_same_every_time(
     assert len(re.findall(r'<h2 id="item-([^"]+)"', everything)) == 11
 
 
-def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_result):
+def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_page):
     with pytest.raises(FileNotFoundError, match=r"must hold results, .* no \*/result\.json"):
         write_page(tmp_path)
-    make_result(tmp_path, "moments")
-    page = write_page(tmp_path)
-    before = page.read_text(encoding="utf-8")
+    before = make_page("moments")
     bad = tmp_path / "entropy" / "result.json"
     bad.parent.mkdir()
     for text, message in (
@@ -280,14 +268,41 @@ def test_bad_results_are_refused_by_name_and_the_old_page_stays(tmp_path, make_r
         ({"cpu_seconds": "long"}, "'cpu_seconds' must be a number, got 'long'"),
         ({"cores": 1.5}, "'cores' must be int, got 1.5"),
         ({"obtained": {"T": {"columns": ["a"], "rows": [[1, 2]]}}}, "table 'T' has 1 columns, got a row of 2"),
+        ({"figures": [{"svg": "result.json", "alt": "A."}]}, r"entropy/result\.json must be SVG"),
     ):
-        make_result(tmp_path, "entropy", **changes)
         with pytest.raises(ValueError, match=message):
-            write_page(tmp_path)
-    make_result(tmp_path, "entropy")
-    (tmp_path / "entropy" / "curves.svg").write_text("<svg")
-    with pytest.raises(ValueError, match=r"entropy/curves\.svg must be SVG"):
-        write_page(tmp_path)
-    assert page.read_text(encoding="utf-8") == before
+            make_page("entropy", **changes)
+    assert (tmp_path / "index.html").read_text(encoding="utf-8") == before
     (tmp_path / "entropy").rename(tmp_path / ".entropy")  # half-written folders begin with a dot
     assert write_page(tmp_path).read_text(encoding="utf-8") == before
+
+
+# ---------------------------------------------------------------- the strip of draws
+
+
+def places(svg):
+    found = re.findall(r'c?x="([\d.]+)" c?y="([\d.]+)"', str(svg))
+    return [(float(x), float(y)) for x, y in found]
+
+
+def test_marks_lie_by_their_values_and_apart():
+    marks = places(strip([["holds", value] for value in (0.0, 0.5, 0.501, 0.502, 1.0)], "a number"))
+    assert [x for x, _ in marks] == sorted(x for x, _ in marks)
+    assert len(set(marks)) == 5
+    assert len({y for _, y in marks[1:4]}) == 3  # one above the other
+    assert marks[0][1] == marks[-1][1]  # on the line
+
+
+def test_each_outcome_has_a_shape_of_its_own_and_limits_are_drawn():
+    svg = str(strip([["holds", 1.0], ["corrected", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
+    assert svg.count("<circle") == 2
+    assert 'fill="none"' in svg
+    assert 'class="limit"' in svg
+    assert "3 draws: 1 holds, 1 corrected, 1 does not hold; a number: 1 to 3" in svg
+
+
+def test_draws_without_numbers_stand_in_a_row():
+    svg = str(strip([["holds", None], ["corrected", None], ["holds", None]]))
+    assert 'class="limit"' not in svg
+    assert "3 draws: 2 holds, 1 corrected" in svg
+    assert "nan" not in svg

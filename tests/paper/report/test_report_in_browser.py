@@ -8,8 +8,6 @@ from html import unescape
 
 import pytest
 
-from pesn.paper.report import write_page
-
 # The browser tells the page's width, what sticks out of it, and what it complains about.
 MEASURE = """<script>addEventListener("load", () => {
   const page = document.documentElement, wide = page.clientWidth
@@ -82,10 +80,9 @@ def test_nothing_sticks_out_on_a_phone_or_a_desk(page, tmp_path, width, dark):
     assert said["colour"] == ("rgb(20, 23, 29)" if dark else "rgb(247, 246, 242)")
 
 
-def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_result):
+def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_page):
     long = "unbreakable" * 12
-    make_result(
-        tmp_path,
+    page = make_page(
         "washout",
         title=long,
         about=f"{long} `{long}`",
@@ -96,17 +93,15 @@ def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_resu
         claims=[{"id": "washout-wins", "text": long, "verdict": "corrected", "reason": f"`{long}`"}],
         tables={long: {"columns": [long, "obtained"], "rows": [[long, 1.0]]}},
     )
-    page = write_page(tmp_path).read_text(encoding="utf-8").replace("<details>", "<details open>")
-    said = measure(page, tmp_path, 390)
+    said = measure(page.replace("<details>", "<details open>"), tmp_path, 390)
     assert said["out"] == []
     assert said["scroll"] == said["client"]
 
 
-def test_published_and_obtained_are_seen_together_on_a_phone(tmp_path, make_result):
+def test_published_and_obtained_are_seen_together_on_a_phone(tmp_path, make_page):
     columns = ["moment", "layer", "spline, published", "spline, obtained", "analytic, published", "analytic, obtained"]
     rows = [["variance", "Out", "7.43e-05", 2.0e-5, "1.05e-01", 0.1], ["mean", "1", "2.20e-05", 1.7e-5, "8.91e-04", 6e-4]]
-    make_result(tmp_path, "feedforward", obtained={"Errors": {"columns": columns, "rows": rows}})
-    page = write_page(tmp_path).read_text(encoding="utf-8")
+    page = make_page("feedforward", obtained={"Errors": {"columns": columns, "rows": rows}})
     assert "2.20×10⁻⁵" in page  # its digits as they were printed
     (beyond,) = measure(page, tmp_path, 390)["pairs"]
     assert beyond <= 0

@@ -1,22 +1,23 @@
-"""Claim: the automatic design is tried where reservoirs are far better than autoregression, judged by rows it did not see."""
+"""Claim: learned dynamics are tried where reservoirs are far better than autoregression, judged by rows they did not see; columns
+that make up one system are forecast together, others are left alone, and files keep both."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import pesn
 from pesn.series import univariate
 from pesn.series.members import dynamics
+from pesn.systems import chaotic
 
 
 @pytest.fixture(scope="module")
 def model():
     t = np.arange(320.0)
     y = 2.0 + np.sin(0.3 * t) * np.sin(0.05 * t) + 0.02 * np.random.default_rng(0).normal(size=320)
-    before = dynamics.GAIN
-    dynamics.GAIN = np.inf  # tried in any case
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamics, "GAIN", np.inf)  # tried in any case
         return univariate.fit(y, horizon=8)
-    finally:
-        dynamics.GAIN = before
 
 
 def test_it_has_a_share_and_says_why(model):
@@ -26,23 +27,75 @@ def test_it_has_a_share_and_says_why(model):
     assert any(member.kind == "dynamics" for member in model.members)
 
 
-def test_what_is_kept_gives_the_same_numbers_again(model):
-    first = model.forecast(8).location
-    np.testing.assert_array_equal(model.on(model.y).forecast(8).location, first)
-    values = model.y / model.scale
-    refitted = dynamics.fit_network(values[:, None], calibrate=False, design=model.loops.dynamics.model.design)
-    np.testing.assert_allclose(refitted.forecast(8, values).mean, model.loops.dynamics.model.forecast(8, values).mean, rtol=1e-6)
+def test_the_network_that_is_kept_is_that_of_all_rows(model):
+    np.testing.assert_array_equal(model.on(model.y).forecast(8).location, model.forecast(8).location)
+    kept, values = model.loops.dynamics.model, model.y / model.scale
+    again = dynamics.fit_network(values[:, None], calibrate=False, design=kept.design)
+    np.testing.assert_allclose(again.forecast(8, values).mean, kept.forecast(8, values).mean, rtol=1e-6)
 
 
 def test_later_rows_are_context_alone(model):
-    longer = np.concatenate([model.y, model.y[-100:]])
-    ahead = model.on(longer).forecast(8)
-    assert np.isfinite(ahead.quantile([0.1, 0.9])).all()
-    assert model.on(longer).loops.dynamics is model.loops.dynamics
+    later = model.on(np.concatenate([model.y, model.y[-100:]]))
+    assert np.isfinite(later.forecast(8).quantile([0.1, 0.9])).all()
+    assert later.loops.dynamics is model.loops.dynamics
 
 
 def test_it_is_not_tried_on_a_walk():
-    y = 100.0 + np.cumsum(np.random.default_rng(1).normal(size=320))
-    found = univariate.fit(y, horizon=8)
+    found = univariate.fit(100.0 + np.cumsum(np.random.default_rng(1).normal(size=320)), horizon=8)
     assert "dynamics" not in found.shares
     assert any(note.startswith("dynamics: not tried") for note in found.notes)
+
+
+# ---------------------------------------------------------------- all columns
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return chaotic.henon(runs=1, steps=420, rng=0).states
+
+
+@pytest.fixture(scope="module")
+def forecaster(rows):
+    return pesn.SeriesForecaster(horizon=4).fit(pd.DataFrame(rows[:400], columns=["a", "b"]))
+
+
+def test_a_system_is_forecast_as_one(rows, forecaster):
+    assert forecaster.fitted_.joint.ratio < 0.5
+    error = np.abs(forecaster.forecast(4).mean - rows[400:404])
+    assert (error < 0.05 * rows.std(axis=0)).all()
+    assert [one.shares for one in forecaster.fitted_.models] == [{"dynamics": 1.0}] * 2
+    assert "all columns together" in forecaster.summary()
+    assert "forecast together, by one learned dynamics model" in forecaster.summary()
+
+
+def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
+    back = forecaster.backtest(origins=[340, 370])
+    assert (back.crps() < 0.2 * back.rivals["persistence"].crps()).all()
+    changed = rows[:400].copy()
+    changed[370:] += 0.1
+    again = dynamics.forecast_past(changed, [370, 340], 4, [-np.inf] * 2)  # in any order
+    for one, other in zip(back.margins, again[::-1], strict=True):
+        np.testing.assert_array_equal(one[0].location, other[0].location)
+    assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
+
+
+def test_a_file_keeps_it(forecaster, tmp_path):
+    forecaster.save(tmp_path / "henon.pesn")
+    again = pesn.load(tmp_path / "henon.pesn")
+    np.testing.assert_array_equal(
+        again.forecast(3).quantile([0.05, 0.5, 0.95]), forecaster.forecast(3).quantile([0.05, 0.5, 0.95])
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: np.cumsum(rng.normal(size=(400, 3)), axis=0),
+        lambda rng: np.sin(np.arange(400)[:, None] * [0.5, 0.52]) + 0.1 * rng.normal(size=(400, 2)),
+        lambda rng: np.hstack([rng.normal(size=(400, 1)), np.full((400, 1), 3.0)]),
+        lambda rng: np.where(rng.random((400, 2)) < 0.01, np.nan, chaotic.henon(runs=1, steps=400, rng=0).states),
+    ],
+    ids=["walks", "waves", "a constant", "missing values"],
+)
+def test_columns_of_their_own_stay_alone(make):
+    assert not dynamics._promising(make(np.random.default_rng(0)))

@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> import pandas as pd
 >>> ahead = Margins(np.log([100.0, 110.0]), np.array([0.1, 0.2]), 8.0, log=True, lower=0.0)
->>> found = of_margins([ahead], pd.RangeIndex(2), pd.Index(["sales"]))
+>>> found = make_distribution(ahead, pd.RangeIndex(2), pd.Index(["sales"]))
 >>> bool(np.allclose(found.quantile([0.1, 0.9]), ahead.quantile([0.1, 0.9]).T))
 True
 >>> found.cdf(found.mean()).round(6)["sales"].tolist()                    # the mean is the point forecast, the median
@@ -12,7 +12,6 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -22,13 +21,13 @@ from scipy import special
 from scipy.stats import t as student
 from skpro.distributions.base import BaseDistribution
 
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import Array
 from pesn.series.result import LEVELS, Margins
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SeriesDistribution", "of_margins"]
+__all__ = ["SeriesDistribution", "make_distribution"]
 
 
 @final
@@ -137,11 +136,7 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
         ]
 
 
-def of_margins(pieces: Sequence[Margins], index: pd.Index, columns: pd.Index | Sequence[str]) -> SeriesDistribution:
-    """Return the distribution of the steps of all ``pieces``, one after the other, of one column."""
-    import pandas as pd
-
-    def join(name: str) -> AnyArray:
-        return np.concatenate([np.broadcast_to(getattr(one, name), one.location.shape) for one in pieces])[:, None]
-
-    return SeriesDistribution(**{one.name: join(one.name) for one in fields(Margins)}, index=index, columns=pd.Index(columns))
+def make_distribution(margins: Margins, index: pd.Index, columns: pd.Index) -> SeriesDistribution:
+    """Return the distribution of the steps of one column."""
+    parts = {one.name: np.broadcast_to(getattr(margins, one.name), margins.location.shape)[:, None] for one in fields(margins)}
+    return SeriesDistribution(**parts, index=index, columns=columns)

@@ -25,10 +25,7 @@ from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 
-__all__ = [
-    "ANALYTIC", "JUDGED", "MONTE_CARLO", "PLAIN", "PUBLISHED", "SETTINGS", "SPLINE", "SURFACE", "judge_points", "judge_units",
-    "linear", "measure", "parameters", "run", "slopes",
-]  # fmt: skip
+__all__ = ["PUBLISHED", "SETTINGS", "judge_points", "judge_units", "parameters", "run", "slopes"]
 
 NAME = "complexity"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
@@ -149,7 +146,8 @@ _SIZES = {
 }
 
 
-_UNITS = several(whole(1), 2)
+_UNITS, _NODES = several(whole(1), 2), several(whole(3), 2)
+_MESHES = [101, 201, 401, 801, 1601]
 _SPLINED = [10, 100, 1_000, 3_000, 10_000, 30_000]
 _FAST = [10, 100, 1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 # Numbers of units for each method, and up to where the exponent is fitted: within the caches.
@@ -162,12 +160,7 @@ SETTINGS = {
     "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS, _FAST[:5]),
     "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS, _FAST, quick=_FAST[:-2]),
     "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2), 100_000),
-    "points": Setting(
-        "Numbers of mesh points N at which both splines are timed.",
-        several(whole(3), 2),
-        [101, 201, 401, 801, 1601],
-        quick=[101, 201, 401, 801],
-    ),
+    "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
     "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
 }
 parameters = partial(defaults, SETTINGS)

@@ -22,10 +22,7 @@ from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments_grid import midpoints
 
-__all__ = [
-    "PUBLISHED", "SETTINGS", "judge_bound", "judge_mesh", "judge_printed", "paper_bound", "parameters", "run", "steepest",
-    "with_mesh", "without_tails",
-]  # fmt: skip
+__all__ = ["PUBLISHED", "SETTINGS", "judge_bound", "paper_bound", "parameters", "run", "steepest", "without_tails"]
 
 NAME = "error-bound"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)

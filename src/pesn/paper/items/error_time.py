@@ -1,7 +1,9 @@
 """Absolute error against time: Monte Carlo, the spline with growing N, the analytic method, and this library's own.
 
->>> front([1.0, 2.0, 3.0], [0.5, 0.6, 0.1])        # the second is slower and worse than the first
-[True, False, True]
+>>> front([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 1.0, 1.0])   # the second is slower and worse than the first, the last than the third
+[True, False, True, False]
+>>> front([1.0, 1.0], [2.0, 2.0])
+[True, True]
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled"
 _MIXTURE, _SURFACE, _EXACT = "mixture (pesn)", "surface (pesn)", "exact (pesn)"
 
 
+_POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
+_DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
 SETTINGS = {
     "units": Setting(
         "Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2), 5_000, quick=2_000
@@ -44,21 +48,9 @@ SETTINGS = {
     "mean": Setting("Input means are drawn between − and + this.", number(0.0), 5.0),
     "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0)), [0.01, 1.0]),
     "interval": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
-    "points": Setting(
-        "Numbers of points of the mesh.",
-        several(whole(3), 3),
-        [6, 11, 21, 41, 81, 161, 321, 641],
-        quick=[11, 21, 41, 81, 161],
-    ),
-    "samples": Setting(
-        "Numbers of Monte Carlo samples.",
-        several(whole(2), 3),
-        [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000],
-        quick=[100, 1_000, 10_000],
-    ),
-    "components": Setting(
-        "Numbers of components of the mixture.", several(whole(1, 8)), [1, 2, 3, 4, 5, 6, 7, 8], quick=[1, 3, 8]
-    ),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3), _POINTS, quick=_POINTS[1:6]),
+    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
+    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
 }
 parameters = partial(defaults, SETTINGS)
 Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
@@ -182,6 +174,8 @@ def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13)
 
     >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
     -4.0
+    >>> round(order([10, 100, 1000], [1e-1, 1e-3, 1e-16]), 6), order([10, 100], [1e-1, 1e-16])
+    (-2.0, nan)
     """
     n, e = np.asarray(sizes, float), np.asarray(errors, float)
     kept = e > floor

@@ -237,14 +237,7 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
 # ---------------------------------------------------------------- the item
 
 
-# Network, the name of its draws, and the scale of its weights.
-_CASES = (
-    ("shallow", _SATURATED, "1"),
-    ("shallow", _ANY, "1"),
-    ("shallow", _SCALED, "1/√n"),
-    ("deep", _ANY, "1"),
-    ("deep", _SCALED, "1/√n"),
-)
+_CASES = (("shallow", _SATURATED), ("shallow", _ANY), ("shallow", _SCALED), ("deep", _ANY), ("deep", _SCALED))
 _DRAWN = (("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY))
 
 
@@ -253,10 +246,10 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     p = settings.parameters
     seeds = settings.seeds(p["candidates"])
     saturated = [seed for seed in seeds if saturation(seed) >= p["saturation"]]
-    chosen = [(saturated if kind == _SATURATED else seeds)[: p["draws"]] for _, kind, _ in _CASES]
-    work = [(name, scaling, seed) for (name, _, scaling), some in zip(_CASES, chosen, strict=True) for seed in some]
-    done = iter(tasks.map(through, [(*unit, p["samples"]) for unit in work]))
-    draws = {(name, kind): [next(done) for _ in some] for (name, kind, _), some in zip(_CASES, chosen, strict=True)}
+    chosen = {case: (saturated if case[1] == _SATURATED else seeds)[: p["draws"]] for case in _CASES}
+    units = [(name, "1/√n" if kind == _SCALED else "1", seed) for (name, kind), some in chosen.items() for seed in some]
+    done = iter(tasks.map(through, [(*unit, p["samples"]) for unit in units]))
+    draws = {case: [next(done) for _ in some] for case, some in chosen.items()}
     frame = pd.DataFrame(
         {"network": name, "weights": kind, "draw": i, **row}
         for (name, kind), results in draws.items()

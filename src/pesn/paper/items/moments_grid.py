@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.colors import Normalize
 
-__all__ = [
-    "SETTINGS", "Comparison", "axes_of", "draw_map", "judge_overestimates", "judge_spline", "midpoints", "parameters", "run",
-    "sample_grid", "signs",
-]  # fmt: skip
+__all__ = ["SETTINGS", "axes_of", "draw_map", "midpoints", "parameters", "run", "sample_grid", "signs"]
 
 NAME = "moments-grid"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)

@@ -244,8 +244,8 @@ def recount() -> dict[str, dict[str, dict[str, Terms]]]:
 def words(terms: Terms) -> str:
     """Terms as one writes them.
 
-    >>> words({"ND": 4, "N": 0, "D": -4, "1": 2})
-    '4ND − 4D + 2'
+    >>> words({"ND": 4, "N": 0, "D": -4, "1": 2}), words({"ND": 0, "N": 0, "D": -1, "1": 0}), words({"ND": 0})
+    ('4ND − 4D + 2', '−D', '0')
     """
     parts = [
         (k, f"{'' if abs(k) == 1 and name != '1' else abs(k)}{'' if name == '1' else name}") for name, k in terms.items() if k

@@ -49,15 +49,12 @@ SETTINGS = {
     "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1), 10),
     **robots.DRAWS,
 }
-# What the paper does not print, varied one at a time.
+_NETWORK = ("leak_rate", "spectral_radius", "rls_delta", "forgetting")
 VARIED: dict[str, list[float]] = {
-    "noise": [0.0, 1e-4, 1e-2],
+    "noise": sensitivity.RANGES["noise"],
     "input_std": [0.1, 0.3, 1.0],
     "n_units": [40, 80, 160],
-    "leak_rate": [0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "rls_delta": [0.01, 1.0, 100.0],
-    "forgetting": [0.98, 0.999, 1.0],
+    **{name: sensitivity.RANGES[name] for name in _NETWORK},
 }
 _MEASURES = {"within": "single-step\nwithin (%)", "leaves": "mean leaves\n(steps)", "updated": "error updated\n÷ frozen"}
 

@@ -29,9 +29,8 @@ Algorithm 3 to the letter, line by line, in multi-step mode:
 >>> z = np.sin(0.2 * np.arange(301.0))[:, None]
 >>> esn = ProbabilisticESN(20, feedback_scaling=0.2, covariance="diagonal", process_noise=0.0, random_state=0)
 >>> esn = esn.fit(z[:200], z[1:201])
->>> mean, std = to_the_letter(esn, z[200:250], z[250:260], z[251:261])
->>> mean.shape, std.shape
-((10, 1), (10, 1))
+>>> to_the_letter(esn, z[200:250], z[250:260], z[251:261]).shape
+(10, 1)
 """
 
 from __future__ import annotations
@@ -263,21 +262,20 @@ def washed_out(esn: ProbabilisticESN, rows: Array) -> State:
     return plain.predict(rows, return_state=True)[-1]
 
 
-def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Array) -> tuple[Array, Array]:
-    """Mean and deviation (T, m) of the outputs for z_test (T, n), weights updated by y_test ``outputs`` (T, m) on the way."""
+def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Array) -> Array:
+    """Mean (T, m) of the outputs for z_test (T, n), weights updated by y_test ``outputs`` (T, m) on the way."""
     esn, state, found = copy.copy(esn), washed_out(esn, washout), []
     for row, output in zip(z, outputs, strict=True):
-        mean, std, after = _step(esn, row[None], state)
-        found.append((mean, std))
+        mean, _, after = _step(esn, row[None], state)
+        found.append(mean)
         _update(esn, row, output, state)
         state = after
-    mean, std = (np.array(part) for part in zip(*found, strict=True))
-    return mean, std
+    return np.array(found)
 
 
 def states_to_the_letter(esn: ProbabilisticESN, plain: PlainNetwork, washout: Array, z: Array, y: Array) -> Array:
     """The states (T, d) that come of it, y (T + 1, d) being the true ones: positions by the kinematics, from its own."""
-    outputs, _ = to_the_letter(esn, washout, z, plain.targets(y))
+    outputs = to_the_letter(esn, washout, z, plain.targets(y))
     now, states = y[0], []
     for true, output in zip(y, outputs, strict=False):
         given = true.copy()

@@ -21,11 +21,21 @@ from pesn.paper.item_settings import Setting, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
-__all__ = ["SETTINGS", "candidate", "draw", "one_at_a_time", "search", "settings_text", "study"]
+__all__ = ["RANGES", "SETTINGS", "candidate", "draw", "one_at_a_time", "search", "settings_text", "study"]
 
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
 Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
 
+# Values of settings that the paper does not print, to be varied one at a time.
+RANGES: dict[str, list[float]] = {
+    "noise": [0.0, 1e-4, 1e-2],
+    "start_std": [0.1, 0.5, 1.0],
+    "n_units": [50, 100, 200],
+    "leak_rate": [0.2, 0.5, 0.9],
+    "spectral_radius": [0.5, 0.9, 1.2],
+    "rls_delta": [0.01, 1.0, 100.0],
+    "forgetting": [0.98, 0.999, 1.0],
+}
 # The paper's letters for the settings that it names, and ours for the rest.
 SYMBOLS = {
     "noise": "noise M_e",

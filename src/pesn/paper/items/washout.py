@@ -30,10 +30,7 @@ from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES, span
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "LENGTHS", "PUBLISHED", "SETTINGS", "as_frame", "course", "distance", "judge", "losses_of", "parameters", "published", "run",
-    "win_count", "wins_of",
-]  # fmt: skip
+__all__ = ["LENGTHS", "PUBLISHED", "SETTINGS", "judge", "parameters", "published", "run"]
 
 NAME = "washout"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
@@ -43,17 +40,8 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
     state: {int(length): row for length, row in rows.items()} for state, rows in print_of(NAME).items()
 }
 
-# What the paper does not print, varied one at a time.
-VARIED: dict[str, list[float]] = {
-    "noise": [0.0, 1e-4, 1e-2],
-    "start_std": [0.1, 0.5, 1.0],
-    "n_units": [50, 100, 200],
-    "leak_rate": [0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "rls_delta": [0.01, 1.0, 100.0],
-    "forgetting": [0.98, 0.999, 1.0],
-}
-# And all at once, for the closest match to the printed table.
+VARIED = sensitivity.RANGES
+# What the paper does not print, all at once, for the closest match to the printed table.
 CHOICES: dict[str, list[Any]] = {
     "target": ["level", "change"],
     "noise": [0.0, 1e-4, 1e-3, 1e-2, 0.05, 0.1],
@@ -98,11 +86,12 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     frame = as_frame(dict(zip(draws, found, strict=True)), p["lengths"])
     by_draw = dict(list(frame.groupby(["target", "draw"], sort=False)))
     levels, changes = ([by_draw[target, i + 1] for i in range(p["draws"])] for target in ("level", "change"))
-    place = tasks.map(work.one_place, [(p, seeds[0], "level")])[0]
+    (place,) = tasks.map(work.one_place, [(p, seeds[0], "level")])
     varied = sensitivity.study(settings, tasks, measure, VARIED)
     tried = sensitivity.search(replace(settings, parameters={**p, "target": "level"}), tasks, distances, CHOICES)
     best = {name: value.item() if isinstance(value, np.generic) else value for name, value in tried.iloc[0].items()}
-    match = tasks.map(matching, [({**p, **{name: best[name] for name in CHOICES}}, best["seed"])])[0]
+    chosen = {**p, **{name: best[name] for name in CHOICES}}
+    (match,) = tasks.map(work.one_place, [(chosen, best["seed"], best["target"])])
     return Result(
         frame=frame,
         tables={
@@ -155,11 +144,6 @@ def distances(p: Record, seed: int) -> dict[str, float]:
     same = distance(errors[METHODS.index("P")], errors[METHODS.index("MC")])
     own = distance(place[:, 0], place[:, 1])
     return {"same origins": same, "own place": own}
-
-
-def matching(p: Record, seed: int) -> Array:
-    """The closest candidate's errors (lengths, 4, 4), each length from its own place."""
-    return work.one_place(p, seed, p["target"])
 
 
 def _geometric(ratio: Array) -> float:

@@ -105,8 +105,11 @@ HALF_FROM = 20  # cycles from which starting factors are those of the first half
 
 def positions(periods: Sequence[int], rows: int, phase: int = 0) -> AnyArray:
     """Return the positions of each row's factors among those of all seasons, (seasons, rows)."""
-    begin, period = np.cumsum((0, *periods))[:-1, None], np.array(periods, dtype=np.int64)[:, None]
-    return np.asarray(begin + (np.arange(rows) + phase) % period, dtype=np.uint64).reshape(len(periods), rows)
+    out, begin = np.empty((len(periods), rows), np.uint64), 0
+    for k, period in enumerate(periods):
+        out[k] = begin + (np.arange(rows) + phase) % period
+        begin += period
+    return out
 
 
 def season_of(first: Array, periods: Sequence[int], rows: int, phase: int = 0) -> Array:
@@ -224,7 +227,11 @@ def remove_outliers(values: Array, *, log: bool, season: Array | None = None) ->
     row = (np.log(values[seen]) if log else values[seen].copy()) - offset
     middle = _local_median(row)
     off = np.abs(row - middle)
-    outliers = _far_rows(row, middle, off, log)
+    usual = _usual(off)
+    outliers = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
+    if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
+        apart = np.abs(np.exp(row) - np.exp(middle))
+        outliers |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
     most = max(1.0, SHARE * n)
     if outliers.sum() > most + 4.0:
         return values
@@ -234,7 +241,7 @@ def remove_outliers(values: Array, *, log: bool, season: Array | None = None) ->
         outliers[i] = off[i] > BESIDE * float(np.median(np.abs(np.diff(beside))))
     if n < LONG:
         outliers[-1] = False
-    if _usual(off) == 0.0:
+    if usual == 0.0:
         # rows that never moved: the first change, at the end, is news and no outlier, unless it is out of all proportion
         level, largest = (np.exp(part) if log else np.abs(part) for part in (middle[-1], row[-2:]))
         outliers[-2:] &= (largest > NEWS * level) & (level > 0.0)
@@ -252,16 +259,6 @@ def _local_median(row: Array) -> Array:
     middle = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(row, 2, mode="reflect"), 5), axis=1)
     middle[:2], middle[-2:] = np.median(row[:5]), np.median(row[-5:])
     return middle
-
-
-def _far_rows(row: Array, middle: Array, off: Array, log: bool) -> AnyArray:
-    """Return which rows are far off the local median."""
-    usual = _usual(off)
-    far = off > max(FAR * usual, 1e-9 * float(np.abs(middle).max()))
-    if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
-        apart = np.abs(np.exp(row) - np.exp(middle))
-        far |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
-    return np.asarray(far)
 
 
 def _usual(off: Array) -> float:

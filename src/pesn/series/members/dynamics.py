@@ -146,12 +146,9 @@ class Joint:
 
 def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | None:
     """Learn the dynamics of y (n, d); None where the models of its columns are as good, or nothing speaks for a search."""
-    n, d = y.shape
-    cut = round(0.75 * n)
-    origins = rolling_origins(cut, n - horizon, _ORIGINS)
-    if not (2 <= d <= COLUMNS and n >= ROWS and len(origins) and not np.isnan(y).any() and _promising(y)):
-        return None
-    early = _fit_before(y, cut)
+    cut = round(0.75 * len(y))
+    origins = rolling_origins(cut, len(y) - horizon, _ORIGINS)
+    early = _fit_before(y, cut) if len(origins) and _promising(y) else None
     if early is None:
         return None
     came = observed_after(y, origins, horizon)
@@ -162,7 +159,7 @@ def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Jo
         return np.mean(each, axis=0)
 
     alone = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in origins]
-    ours = crps(_forecast_origins(early, y, origins, horizon, [-np.inf] * d))
+    ours = crps(_forecast_origins(early, y, origins, horizon, [-np.inf] * len(models)))
     ratio = float(np.exp(np.mean(np.log(ours / crps(alone)))))
     whole = fit_network(y[-MOST:], calibrate=True, design=early.design) if ratio < BETTER else None
     return None if whole is None else Joint(whole, ratio)
@@ -194,7 +191,7 @@ def _margins(mean: Array, std: Array, lower: Sequence[float]) -> tuple[Margins, 
 def _promising(y: Array) -> bool:
     """Return whether changes of columns follow much better from all of them, and their products, than from each alone."""
     size = np.std(y, axis=0)
-    if not (size > 0.0).all():
+    if not (2 <= y.shape[1] <= COLUMNS and len(y) >= ROWS and (size > 0.0).all()):  # NaN where a number is missing
         return False
     z = (y - np.mean(y, axis=0)) / size
     lags = [z[_LAGS - 1 - k : len(z) - 1 - k] for k in range(_LAGS)]
