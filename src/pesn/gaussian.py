@@ -12,9 +12,10 @@ Gaussian(mean=[1.5], std=[2.236], covariance='full')
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from functools import cached_property
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,8 @@ from pesn.linalg import (
     times,
     transpose,
 )
+
+Numbers = TypeVar("Numbers", bound=AnyArray)  # of the precision of a class
 
 
 def probabilities(q: npt.ArrayLike) -> Array:
@@ -62,42 +65,42 @@ def normal_crps(y: FloatArray, mean: FloatArray, std: FloatArray) -> AnyArray:
         return np.where(std > 0.0, score, away)
 
 
-class NormalMarginals:
+class NormalMarginals(ABC, Generic[Numbers]):
     """Quantiles, intervals, draws and scores of numbers with normal marginals: see :class:`pesn._support.types.Distribution`."""
 
-    def _moments(self, what: str) -> tuple[AnyArray, AnyArray]:
-        """Return mean and standard deviations; an error if ``what`` cannot be computed from them."""
-        raise NotImplementedError
+    @abstractmethod
+    def _moments(self, what: str) -> tuple[Numbers, Numbers]:
+        """Return mean and standard deviations; raise an error if ``what`` cannot be computed from them."""
 
     @property
-    def median(self) -> AnyArray:
+    def median(self) -> Numbers:
         """The median of each number: the mean."""
         return self._moments("median")[0]
 
-    def interval(self, level: float = 0.95) -> tuple[AnyArray, AnyArray]:
-        """The central interval of each number that holds it with probability ``level``: (lower, upper)."""
+    def interval(self, level: float = 0.95) -> tuple[Numbers, Numbers]:
+        """Return the central interval of each number that holds it with probability ``level``: (lower, upper)."""
         mean, std = self._moments("interval")
         number("level", level, 0.0, 1.0, "()")
         reach = std * mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(level))))
-        return mean - reach, mean + reach
+        return cast("Numbers", mean - reach), cast("Numbers", mean + reach)
 
-    def quantile(self, q: npt.ArrayLike) -> AnyArray:
-        """Quantiles of each number at ``q``, inside (0, 1): in the shape of the mean for a number, (k, …) for k numbers."""
+    def quantile(self, q: npt.ArrayLike) -> Numbers:
+        """Return quantiles of each number at ``q``, inside (0, 1): in the shape of the mean for a number, (k, …) for k numbers."""
         mean, std = self._moments("quantile")
-        return mean + np.multiply.outer(special.ndtri(probabilities(q)).astype(mean.dtype)[()], std)
+        return cast("Numbers", mean + np.multiply.outer(special.ndtri(probabilities(q)).astype(mean.dtype)[()], std))
 
-    def sample(self, n: int, rng: Rng = None) -> AnyArray:
-        """``n`` draws, (n, …), of each number by itself; ``rng`` is a seed or a Generator."""
+    def sample(self, n: int, rng: Rng = None) -> Numbers:
+        """Return ``n`` independent draws, (n, …), of each number; ``rng`` is a seed or a Generator."""
         mean, std = self._moments("sample")
-        return mean + std * np.random.default_rng(rng).standard_normal((as_count("n", n), *mean.shape))
+        return cast("Numbers", mean + std * np.random.default_rng(rng).standard_normal((as_count("n", n), *mean.shape)))
 
-    def crps(self, y: npt.ArrayLike) -> AnyArray:
-        """The continuous ranked probability score of each observation, in its units; NaN where y is."""
+    def crps(self, y: npt.ArrayLike) -> Numbers:
+        """Return the continuous ranked probability score of each observation, in its units; NaN where y is."""
         mean, std = self._moments("crps")
-        return normal_crps(np.asarray(y, mean.dtype), mean, std)[()]
+        return cast("Numbers", normal_crps(np.asarray(y, mean.dtype), mean, std)[()])
 
 
-class Gaussian(NormalMarginals):
+class Gaussian(NormalMarginals[FloatArray]):
     """A Gaussian over d numbers, or a batch of them, one a row; immutable.
 
     ``mean``, ``var``, ``std`` and ``cov`` can be read whichever was given; no (d, d) matrix is formed before ``cov`` is

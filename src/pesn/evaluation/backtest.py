@@ -86,7 +86,7 @@ def observed_after(y: AnyArray, origins: npt.ArrayLike, horizon: int) -> AnyArra
 
 
 @dataclass(frozen=True, eq=False)
-class Normal(NormalMarginals):
+class Normal(NormalMarginals[Array]):
     """Independent normal distributions: ``mean`` and ``std`` of one shape."""
 
     mean: Array

@@ -251,7 +251,7 @@ class Paths(Protocol):
         """``n`` of them, (n, horizon, d)."""
 
 
-class Forecast(NormalMarginals):
+class Forecast(NormalMarginals[Array]):
     """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows where they are kept; immutable.
 
     The arrays are float64 and read-only. ``forecast[k]`` is row k alone, from 0, as a :class:`pesn.Gaussian`.

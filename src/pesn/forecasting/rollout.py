@@ -228,7 +228,7 @@ _ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may f
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rollout(NormalMarginals):
+class Rollout(NormalMarginals[Array]):
     """B plans and where they lead: Gaussians over H rows of d columns.
 
     ``len(rollout)`` is B. ``rollout[i]``, with a number, a slice, an array of numbers or a mask, holds those plans alone, one
@@ -472,6 +472,10 @@ class Rollout(NormalMarginals):
             Number of paths, 0 or more.
         rng : int or numpy.random.Generator, optional
             Seed or generator.
+
+        Returns
+        -------
+        array of shape (n, B, H, d)
         """
         self._moments("sample")
         assert self.cov is not None
