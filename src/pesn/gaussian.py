@@ -85,7 +85,7 @@ class NormalMarginals(ABC, Generic[Numbers]):
         return cast("Numbers", mean - reach), cast("Numbers", mean + reach)
 
     def quantile(self, q: npt.ArrayLike) -> Numbers:
-        """Return quantiles of each number at ``q``, inside (0, 1): in the shape of the mean for a number, (k, …) for k numbers."""
+        """Return quantiles of each number at ``q``, inside (0, 1), in the shape of the mean; (k, …) for k levels."""
         mean, std = self._moments("quantile")
         return cast("Numbers", mean + np.multiply.outer(special.ndtri(probabilities(q)).astype(mean.dtype)[()], std))
 

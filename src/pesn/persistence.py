@@ -73,8 +73,6 @@ from pesn.series.model import FittedSeries
 from pesn.series.univariate import Member, UnivariateModel
 from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
 
-__all__ = ["FORMAT", "LARGEST", "Model", "load", "save"]
-
 FORMAT = 11  # raised when an older pesn could not read what is written; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
 _DEEPEST = 50  # values inside each other

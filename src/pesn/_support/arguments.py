@@ -20,22 +20,6 @@ from pesn._support.types import FloatArray, Rng
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "as_count",
-    "as_covariance",
-    "as_real",
-    "as_rows",
-    "broadcast_moments",
-    "check_not_negative",
-    "check_real",
-    "flag",
-    "generator",
-    "number",
-    "pandas_index",
-    "result_dtype",
-    "whole_number",
-]
-
 
 def check_real(name: str, values: object) -> None:
     """Raise an error if values would lose their meaning as floats: complex numbers their imaginary parts, times their units.

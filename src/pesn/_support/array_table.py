@@ -13,8 +13,6 @@ from pesn._support.intrinsics import pointer
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray as Array
 
-__all__ = ["matrix", "put", "unsigned", "vector", "whole"]
-
 
 @jit(**INLINE)
 def put(table: Array, place: int, array: Array) -> None:

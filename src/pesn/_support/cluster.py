@@ -23,9 +23,6 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-__all__ = ["WAIT", "check_certificates", "check_workers", "client", "versions", "worker_processes"]
-
-
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 

@@ -22,31 +22,6 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "LARGEST_JSON",
-    "LOCK",
-    "MANIFEST",
-    "RefusedError",
-    "RefusedFileError",
-    "beside",
-    "check_archive",
-    "check_writable",
-    "claim_folder",
-    "contents",
-    "digest",
-    "filling",
-    "json_of",
-    "lock_folder",
-    "npy_array",
-    "one_line",
-    "put_folder",
-    "regular",
-    "remove_leftovers",
-    "replacing",
-    "sync",
-]
-
-
 MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
 _LONGEST = 300  # characters of a message
 LARGEST_JSON = 2**26  # bytes: read, it takes many times as many

@@ -20,8 +20,6 @@ from numba.types import Type
 
 from pesn._support.types import AnyArray as Array
 
-__all__ = ["FUSED", "LANES", "add_packed_rows", "add_sparse_row", "pointer", "polynomial", "power_series", "sparse_row_times"]
-
 FUSED = ("contract", "nsz")  # fused multiply-add, but no other order of sums
 LANES = 4  # rows of a packed group
 

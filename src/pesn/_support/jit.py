@@ -11,8 +11,6 @@ from numba.core import event
 
 from pesn._support.kernel_cache import KernelCache
 
-__all__ = ["INLINE", "jit"]
-
 # For helpers that kernels alone call: LLVM puts them into the caller, and Python needs no way in.
 INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 

@@ -23,8 +23,6 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 from pesn._support.files import lock_folder
 
-__all__ = ["KernelCache", "digest_sources", "kernel_sources"]
-
 _PACKAGE = Path(__file__).parents[1]
 _FOLDER = "pesn-"
 _KEPT = 4  # folders: the current state of the sources and three others, for switching between branches

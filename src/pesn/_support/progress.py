@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["Advance", "Steps", "nothing", "shown"]
-
 Advance = Callable[[int], None]
 _SECONDS = 10.0  # between two lines about one step
 

@@ -26,21 +26,6 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 import numpy as np
 
-__all__ = [
-    "annotated_types",
-    "check_annotated",
-    "check_array",
-    "check_arrays",
-    "check_counts",
-    "check_covariance",
-    "check_field_types",
-    "check_names",
-    "check_remade",
-    "check_sum",
-    "check_type",
-    "rollback_on_error",
-]
-
 
 class rollback_on_error:  # noqa: N801  # reads as what it does: with rollback_on_error(estimator)
     """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""

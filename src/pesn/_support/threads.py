@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-__all__ = ["by_parts", "n_threads", "one_blas_thread", "one_blas_thread_in_all"]
-
 _Result = TypeVar("_Result")
 _lock, _inside = threading.Lock(), 0
 _limit: AbstractContextManager[Any] | None = None

@@ -15,32 +15,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "AnyArray",
-    "Array",
-    "CovarianceChoice",
-    "CovarianceForm",
-    "Distribution",
-    "Feedback",
-    "FloatArray",
-    "InitialStateName",
-    "LeakRate",
-    "Lengths",
-    "Memory",
-    "MomentName",
-    "NetworkCovariance",
-    "PathLike",
-    "ProcessNoise",
-    "RandomState",
-    "Ridge",
-    "RidgeValue",
-    "Rng",
-    "Scaling",
-    "TableLike",
-    "Target",
-    "Washout",
-]
-
 Array: TypeAlias = npt.NDArray[np.float64]
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]  # float32 or float64: what users are given
 AnyArray: TypeAlias = npt.NDArray[Any]  # of the precision that it was given in

@@ -35,9 +35,6 @@ from pesn.systems.trajectories import Trajectories
 if TYPE_CHECKING:
     from mujoco import MjData, MjModel
 
-__all__ = ["ardrone", "ardrone_mjcf", "cart_pole", "cart_pole_mjcf"]
-
-
 _P = TypeVar("_P", carts.Parameters, drones.Parameters)
 _STEPS = round(SAMPLE_STEP / PHYSICS_STEP)
 # Numbers go in as repr writes them, to the last bit. Nothing touches anything: no contacts, no limits.

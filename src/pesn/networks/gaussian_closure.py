@@ -26,8 +26,6 @@ from pesn.linalg import inverse_root, root_of
 from pesn.moments import UnitMethod, gain, moments, named_method
 from pesn.networks.layers import Dense, check_sizes, is_linear
 
-__all__ = ["activation_covariance", "through_layers", "through_layers_low_rank"]
-
 _ORDERS = 24  # of Mehler's series
 _COARSE = 8
 _NEGLIGIBLE = 1e-4  # of the largest variance: columns of a rest are not worth their time below it

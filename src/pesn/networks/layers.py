@@ -29,22 +29,6 @@ from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, custom, get
 from pesn.gaussian import Gaussian
 
-__all__ = [
-    "LARGEST",
-    "SQUARE",
-    "AffineRows",
-    "Dense",
-    "SkipDense",
-    "Stage",
-    "Tape",
-    "TooLargeError",
-    "check_sizes",
-    "forward",
-    "is_linear",
-    "nonlinear_depth",
-    "stack_stages",
-]
-
 LARGEST = 8192  # numbers before and after a layer of a network that was read: a covariance of them has 512 MB
 _LARGEST_MAP = 2**26  # numbers of an affine map as a matrix: 512 MB
 

@@ -18,9 +18,6 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric, transpose
 from pesn.networks.program import Shapes, parts_of
 
-__all__ = ["Sampled", "mixes_rows", "rows_of", "sampled", "spread_points", "standard_points"]
-
-
 SCRAMBLES = 4  # independent ones: how far apart they are says how far the mean of them is from the truth
 _KEPT = 2**18  # numbers: 2 MB
 _EVEN = 1e-4  # of the widest input's deviation: where the narrowest has less, eigenvalues of the covariance do not know it

@@ -32,8 +32,6 @@ from pesn.moments.mehler import project
 from pesn.networks.gaussian_closure import activation_covariance
 from pesn.networks.layers import Dense, is_linear
 
-__all__ = ["Skewed", "third_order"]
-
 
 @jit(fastmath={"contract", "nsz"})
 def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, var: Array, cov: Array, out: Array) -> None:

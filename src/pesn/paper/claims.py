@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = [
-    "AGREE", "CLAIMS", "ERRATA", "LABELS", "Claim", "Description", "Draw", "Erratum", "Label", "Outcome", "Record", "Result",
-    "Settings", "Tasks", "Verdict", "agreed", "combined", "describe", "grade", "labels_of", "median_range", "over_draws",
-    "published",
-]  # fmt: skip
-
 Record: TypeAlias = dict[str, Any]  # what a file of JSON holds: numbers, texts, lists and records by name
 T = TypeVar("T")
 

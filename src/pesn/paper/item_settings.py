@@ -25,11 +25,6 @@ from typing import NamedTuple
 
 from pesn.paper.claims import Record
 
-__all__ = [
-    "ENDS", "MESH", "POSITIVE", "Kind", "Setting", "amend", "choose", "defaults", "find_changes", "flag", "format_value",
-    "layout", "number", "one_of", "or_word", "parse_value", "several", "unknown_setting", "whole",
-]  # fmt: skip
-
 
 class Kind(NamedTuple):
     """Which values a setting takes: in words, and a function that gives the value as it is used, or raises a ValueError."""

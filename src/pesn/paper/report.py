@@ -34,8 +34,6 @@ from pesn._support.pages.drawing import inline_svg
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
 
-__all__ = ["strip", "write_page"]
-
 _NEEDED = {
     "name": str, "title": str, "place": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "changed": dict,
     "meanings": dict, "obtained": dict, "claims": list, "errata": list, "notes": list, "figures": list, "seconds": int | float,

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["ItemError", "Watch", "finished", "plain", "reproduce", "to_json"]
-
 # What runs and shows: no number depends on it.
 _SHOWN = ("__main__.py", "cli/", "paper/runner.py", "paper/tasks.py", "paper/report.py", "_support/pages/")
 

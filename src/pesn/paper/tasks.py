@@ -29,8 +29,6 @@ from pesn._support.files import LARGEST_JSON, check_archive, contents, replacing
 from pesn._support.types import AnyArray
 from pesn.paper.claims import Tasks
 
-__all__ = ["LARGEST", "JoblibTasks", "KeepingError", "UnitFiles", "connected", "decode", "encode"]
-
 T = TypeVar("T")
 LARGEST = 2**28  # bytes of a file
 

@@ -57,8 +57,6 @@ from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SeriesForecaster"]
-
 
 @final
 class SeriesForecaster(BaseEstimator):  # type: ignore[misc]

@@ -36,9 +36,6 @@ from markupsafe import Markup, escape
 from pesn._support.pages.tables import powers
 from pesn._support.types import Array
 
-__all__ = ["STRETCHED", "View", "dates", "inline_svg", "limits", "numbers", "plot", "texts"]
-
-
 Dates = npt.NDArray[np.datetime64]
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -18,8 +18,6 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import NamedTuple, TypeGuard
 
-__all__ = ["Cell", "Column", "Table", "number", "powers", "table"]
-
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}  # as the records have them, since JSON has no such numbers
 _PAIR = re.compile(r"(.+?),? (published|obtained)")
 _POWER = re.compile(r"(?<![\w.])([-−]?\d+(?:\.\d+)?)[eE]([-−+]?)0*(\d+)\b")

@@ -22,8 +22,6 @@ from pesn._support.types import AnyArray, Array
 from pesn.activations import Activation, elu, get, leaky_relu, names, piecewise_linear, swish
 from pesn.networks.layers import SQUARE, AffineRows, Dense, Tape, TooLargeError
 
-__all__ = ["AFFINE", "SAME_ROWS", "UNITS", "layers_of"]
-
 _BATCHES = (3, 5, 7, 11, 13)  # rows by which shapes are found, where the file takes any number: as many as no axis has
 _NOT_KNOWN, _NOT_AFFINE = "the operator is not known", "it is not affine in these inputs"
 

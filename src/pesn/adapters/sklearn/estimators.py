@@ -38,8 +38,6 @@ from pesn._support.types import AnyArray, FloatArray
 from pesn.activations import Activation, get, names
 from pesn.networks.layers import SQUARE, Dense, Stage, stack_stages
 
-__all__ = ["Value", "described", "expression", "input_width", "labelled", "stack_value"]
-
 
 @dataclass(frozen=True, eq=False)
 class Unit:

@@ -15,8 +15,6 @@ from pesn.gaussian import Gaussian
 from pesn.networks.points import spread_points, standard_points
 from pesn.networks.program import as_gaussian
 
-__all__ = ["check_width", "class_probabilities", "outputs"]
-
 
 def check_width(estimator: BaseEstimator, x: Gaussian) -> None:
     """Refuse an input of other features than the estimator was fitted with, where it knows how many."""

@@ -27,8 +27,6 @@ from pesn.series.result import LEVELS, Margins
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SeriesDistribution", "make_distribution"]
-
 
 @final
 class SeriesDistribution(BaseDistribution):  # type: ignore[misc]

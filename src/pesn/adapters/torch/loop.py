@@ -34,9 +34,6 @@ from pesn.statespace.kernels import sparse_times
 from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds
 
-__all__ = ["Drive", "Expectations", "TensorBounds", "TensorLoop", "expectations_of", "tensor"]
-
-
 _FAR = 1e18  # as wide as nothing is, and its square a number in single precision, too
 
 

@@ -29,9 +29,6 @@ from pesn.networks.gaussian_closure import through_layers
 from pesn.networks.layers import Dense, forward
 from pesn.networks.program import Closure, Program, Shapes, parts_of, snapshot
 
-__all__ = ["as_layers", "check_eval", "propagate", "read", "unwrapped"]
-
-
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip

@@ -38,8 +38,6 @@ from pesn.statespace import FirstOrder, GaussianState
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
 
-__all__ = ["TensorStart", "rollout"]
-
 
 class _Regression(NamedTuple):
     """Of a number of rows: features as products of two entries, their weights, and the columns that all such starts have.

@@ -15,8 +15,6 @@ from pesn.activations import get
 from pesn.adapters.torch.tensor_gaussian import TensorLike
 from pesn.adapters.torch.tensor_moments import Units, units, working_dtype
 
-__all__ = ["TanhNormal"]
-
 
 class TanhNormal(TransformedDistribution):
     """tanh(z), z ~ N(loc, scale²): the policy of soft actor-critic, with mean, variance and mode.

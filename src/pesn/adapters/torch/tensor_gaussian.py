@@ -16,17 +16,6 @@ from pesn._support.arguments import as_count, as_real
 from pesn._support.types import AnyArray
 from pesn.gaussian import Gaussian
 
-__all__ = [
-    "TensorGaussian",
-    "TensorLike",
-    "as_covariance",
-    "as_tensors",
-    "check_no_vmap",
-    "distribution_parts",
-    "to_distribution",
-]
-
-
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
 # Of a correlation. Wider than for arrays: float32 covariances come out of training steps, and torch.autograd.gradcheck

@@ -26,9 +26,6 @@ from pesn.moments import MomentMethod, exact, mehler
 from pesn.moments import surface as surfaces
 from pesn.moments.surface import COLUMNS, FARTHEST, FOLD, ROWS, Surface, _place, _scaled
 
-__all__ = ["Units", "covariance", "units", "working_dtype"]
-
-
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
 _STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
 _COARSE = 1e-2  # of the largest variance: errors of covariances that are logged

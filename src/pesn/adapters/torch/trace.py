@@ -41,9 +41,6 @@ from pesn.activations import (
 from pesn.networks.layers import SQUARE, AffineRows, Dense, Tape
 from pesn.networks.program import Shapes, registered
 
-__all__ = ["ACTIVATIONS", "OutputError", "tensors_of", "trace_layers"]
-
-
 # ---------------------------------------------------------------- activations as records
 
 

@@ -25,8 +25,6 @@ from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 
-__all__ = ["PUBLISHED", "SETTINGS", "judge_points", "judge_units", "parameters", "run", "slopes"]
-
 NAME = "complexity"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: list[Record] = [

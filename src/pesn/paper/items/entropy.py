@@ -27,8 +27,6 @@ from pesn.paper.items.figures import Picture
 from pesn.paper.items.robots import PlainNetwork
 from pesn.paper.items.washout_study import LENGTHS, origins, span
 
-__all__ = ["LENGTHS", "PUBLISHED", "SETTINGS", "judge", "lower_of", "one_draw", "parameters", "run", "sooner_of", "steps_until"]
-
 NAME = "entropy"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PRINTED = ".2f"  # of the published numbers

@@ -22,8 +22,6 @@ from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments_grid import midpoints
 
-__all__ = ["PUBLISHED", "SETTINGS", "judge_bound", "paper_bound", "parameters", "run", "steepest", "without_tails"]
-
 NAME = "error-bound"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: Record = published(NAME)

@@ -24,8 +24,6 @@ from pesn.paper.item_settings import ENDS, POSITIVE, Setting, defaults, layout, 
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
-__all__ = ["SETTINGS", "converges", "front", "judge", "judge_fastest", "order", "parameters", "plain_spline", "run"]
-
 NAME = "error-time"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED = None  # a figure without printed numbers

@@ -21,8 +21,6 @@ from pesn.paper.item_settings import Setting, defaults, number, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
-__all__ = ["PUBLISHED", "SETTINGS", "draw_network", "judge_deep", "judge_shallow", "parameters", "run", "saturation"]
-
 NAME = "feedforward"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PRINTED = ".2e"  # of the published numbers

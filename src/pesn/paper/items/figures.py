@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ANALYTIC", "DASHES", "MIXTURE", "MONTE_CARLO", "OURS", "OUR_SPLINE", "SPLINE", "TRUTH", "Grid", "Picture", "label_lengths",
-    "label_outside", "legend", "line", "panels",
-]  # fmt: skip
-
 Picture: TypeAlias = "tuple[Figure, str]"  # with its alt text
 Grid: TypeAlias = "npt.NDArray[np.object_]"  # of axes
 

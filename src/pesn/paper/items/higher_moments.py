@@ -25,8 +25,6 @@ from pesn.paper.items.error_time import order
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments_grid import axes_of, draw_map, sample_grid
 
-__all__ = ["FUNCTIONS", "SETTINGS", "judge_any_function", "judge_small_variance", "parameters", "run"]
-
 NAME = "higher-moments"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: Record = published(NAME)

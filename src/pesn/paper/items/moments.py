@@ -20,8 +20,6 @@ from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Setting, defaults, se
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
-__all__ = ["METHODS", "SETTINGS", "answer", "answers", "judge_saturation", "parameters", "run", "sample"]
-
 NAME = "moments"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED = None  # the paper prints a picture, no numbers

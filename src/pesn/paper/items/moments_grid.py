@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.colors import Normalize
 
-__all__ = ["SETTINGS", "axes_of", "draw_map", "midpoints", "parameters", "run", "sample_grid", "signs"]
-
 NAME = "moments-grid"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED = None  # the paper prints pictures, no numbers

@@ -17,8 +17,6 @@ from pesn.paper.items.prediction import Scene, Study, leaving
 from pesn.paper.items.prediction_figures import draw_noisy, outputs_of
 from pesn.paper.items.robots import ARDRONE
 
-__all__ = ["PUBLISHED", "SETTINGS", "parameters", "run"]
-
 NAME = "ardrone"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: list[Record] = published(NAME)

@@ -16,8 +16,6 @@ from pesn.paper.items.prediction import Scene, Study, learn, leaving
 from pesn.paper.items.prediction_figures import draw_around, outputs_of, states_of
 from pesn.paper.items.robots import CART_POLE
 
-__all__ = ["PUBLISHED", "SETTINGS", "parameters", "run"]
-
 NAME = "cart-pole"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: list[Record] = published(NAME)

@@ -24,12 +24,6 @@ from pesn.paper.items import robots
 from pesn.paper.items.robots import PlainNetwork, Robot, State
 from pesn.systems import Trajectories
 
-__all__ = [
-    "FORMS", "OFF", "WEIGHTS", "WIDE", "Compared", "Sampling", "Scene", "Study", "fair_forecasts", "fair_origins", "learn",
-    "leaving", "letter_errors", "measure", "multi_step", "of_draw", "one_draw", "pairs", "single_step", "steps_until",
-    "told_the_future", "updated", "within",
-]  # fmt: skip
-
 # The paper's network keeps variances alone and passes tanh by splines; ours keeps all covariances.
 FORMS: dict[str, Record] = {
     "diagonal": {"covariance": "diagonal", "moments": ("spline", Mesh(-10.0, 10.0, 101))},

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Fair", "View", "draw_agreement", "draw_around", "draw_fair", "draw_noisy", "draw_states", "draw_updating", "noise_of",
-    "outputs_of", "states_of",
-]  # fmt: skip
-
 # Means, deviations and truth (origins, steps, d) by form and by the way of having weights.
 Fair: TypeAlias = Mapping[tuple[str, str], tuple[Array, Array, Array]]
 _COLOR = {"diagonal": figures.SPLINE, "full": figures.OURS}

@@ -17,7 +17,7 @@ import pandas as pd
 
 from pesn._support.types import Array
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, published
-from pesn.paper.item_settings import POSITIVE, Setting, amend, defaults, flag, number, or_word, whole
+from pesn.paper.item_settings import POSITIVE, Setting, amend, flag, number, or_word, whole
 from pesn.paper.items import prediction, robots, sensitivity
 from pesn.paper.items import prediction_figures as draw
 from pesn.paper.items import prediction_verdicts as verdicts
@@ -25,8 +25,6 @@ from pesn.paper.items.figures import Picture
 from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene, Study, leaving
 from pesn.paper.items.prediction_verdicts import steps_text
 from pesn.paper.items.robots import Robot
-
-__all__ = ["SETTINGS", "VARIED", "Experiment", "defaults", "kept", "run", "wide"]
 
 _SEGMENTS = "Stretches of the multi-step prediction that are compared with samples."
 _UNCERTAIN = "Deviation of the units at the start of stretches from uncertain units; 0: none."

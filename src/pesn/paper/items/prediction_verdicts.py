@@ -18,11 +18,6 @@ from pesn.paper.claims import Draw, Record, Verdict, grade, median_range, over_d
 from pesn.paper.items import robots
 from pesn.paper.items.prediction import FORMS, WIDE, Compared, Study, leaving, steps_until, within
 
-__all__ = [
-    "cross_terms_of", "dimensions_of", "judge", "judge_dimensions", "judge_same_weights", "kept_steps", "learn_weights",
-    "multi_step_of", "same_weights_of", "single_step_of", "steps_text", "twenty_of", "updating_of",
-]  # fmt: skip
-
 _FEW = 0.2  # of what is wrong: what is so rare is not the rule
 MOST = 0.9  # of all cases: what holds in so many is true of them
 _LEAVES = 2.0, 8.0  # steps that pass for the paper's "4 to 5": from half as many to a half more than twice as many

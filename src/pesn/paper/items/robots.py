@@ -48,11 +48,6 @@ from pesn.paper.claims import Record
 from pesn.paper.item_settings import POSITIVE, Setting, number, whole
 from pesn.systems import Trajectories
 
-__all__ = [
-    "ARDRONE", "CART_POLE", "DRAWS", "SETTINGS", "PlainNetwork", "Robot", "State", "fed_back", "in_its_loop", "kinematics",
-    "learn", "network", "states_to_the_letter", "to_the_letter", "washed_out",
-]  # fmt: skip
-
 State: TypeAlias = Any  # of a network, as ``ProbabilisticESN.predict`` gives and takes it
 
 

@@ -21,8 +21,6 @@ from pesn.paper.item_settings import Setting, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
-__all__ = ["RANGES", "SETTINGS", "candidate", "draw", "one_at_a_time", "search", "settings_text", "study"]
-
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
 Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
 

@@ -30,8 +30,6 @@ from pesn.paper.items.washout_study import LENGTHS, METHODS, STATES, span
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LENGTHS", "PUBLISHED", "SETTINGS", "judge", "parameters", "published", "run"]
-
 NAME = "washout"
 TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PRINTED = ".4f"  # of the published numbers

@@ -22,11 +22,6 @@ from pesn.paper.item_settings import Setting, number, several, whole
 from pesn.paper.items import robots
 from pesn.paper.items.robots import PlainNetwork, State
 
-__all__ = [
-    "LENGTHS", "METHODS", "SETTINGS", "STATES", "Washout", "fair_errors", "one_draw", "one_place", "origins", "place_errors",
-    "span",
-]  # fmt: skip
-
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
 _COLUMNS = [0, 2, 1, 3]  # where each stands in [x, θ, ẋ, ω]

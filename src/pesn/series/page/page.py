@@ -49,19 +49,6 @@ from pesn.series.univariate import Member, UnivariateModel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "OPEN_COLUMNS",
-    "Group",
-    "Kind",
-    "Section",
-    "draw_members",
-    "environment",
-    "group_shares",
-    "groups",
-    "page",
-    "sections",
-]
-
 OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
 _TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}
 _NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[+-]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")

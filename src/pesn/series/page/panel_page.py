@@ -43,9 +43,6 @@ from pesn.series.panel.frame import MODEL
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_SERIES", "SeriesRecord", "band_level", "digest", "panel_content", "panel_page", "records", "spark_code"]
-
-
 MOST_SERIES = 10_000  # on a page: the files have all
 _SEEN, _AHEAD = 72, 36  # points of a picture, at most
 _LEVELS = 64  # heights of a picture, letters from "?" on

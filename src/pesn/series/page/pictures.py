@@ -35,10 +35,6 @@ from pesn.series.table.reading import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "backtest", "components", "decimals", "forecast", "label_of", "labels_of", "legend", "sparkline", "which_origins",
-]  # fmt: skip
-
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
 _TITLES = {
