@@ -1,6 +1,6 @@
 """What the two prediction items have in common: settings, the draws, and their study as tables, figures and notes.
 
->>> defaults(SETTINGS, quick=True)["steps"]
+>>> SETTINGS["steps"].quick
 20
 """
 
