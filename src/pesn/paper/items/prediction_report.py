@@ -1,6 +1,6 @@
 """What the two prediction items have in common: settings, the draws, and their study as tables, figures and notes.
 
->>> SETTINGS["steps"].quick
+>>> SETTINGS["steps"].full
 20
 """
 
