@@ -237,8 +237,8 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
-    """Lock a folder for a moment, by itself and without a file in it, until the block or the process ends.
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock a folder, without a file in it, until the block or the process ends; Windows has no such locks.
 
     Parameters
     ----------
@@ -246,11 +246,6 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
         Folder that is there.
     wait : bool, default=True
         Whether to wait for another process that holds it.
-
-    Yields
-    ------
-    int or None
-        File descriptor of the folder; None on Windows, which has no such locks.
 
     Raises
     ------
@@ -264,12 +259,12 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[int | None]:
     except ImportError:
         if not wait:
             raise OSError(errno.ENOTSUP, "no locks", os.fspath(folder)) from None
-        yield None
+        yield
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield handle
+        yield
     finally:
         os.close(handle)
 
