@@ -1,12 +1,9 @@
-"""Variants of reservoirs: topology, depth, plasticity, FORCE, long-run statistics, spatial fields.
+"""Variants of reservoirs: topology, depth, FORCE, long-run statistics, spatial fields.
 
 topologies  memory capacity (at most 100; inputs uniform on ±1, input_scaling=0.1) and NRMSE of NARMA-10 (2,000 training and 1,000
             test steps, cross-validated ridge) of 100 units without leak, spectral radius 0.9; 10 seeds
 depth       200 units in layers, groups, with leak rates by unit, and ES²N, on three tasks: a fast times a slow filter of the
             input, a delayed sine, NARMA-10; radius and leak rate selected on a validation set; 8 seeds
-plasticity  intrinsic plasticity (rate 1e-3, ten passes over the training data) and synaptic rules (one pass), against
-            ReservoirPy's IPReservoir and LocalPlasticityReservoir (whose fit, 0.4.2, leaves the state at zero: Hebbian rules
-            change nothing), from the same 100 units at three input scalings; recall: of the input 8 steps ago; 10 seeds
 force       ten periods of a pattern without input after fifty periods of training: FORCE and teacher forcing; 6 seeds
 climate     free runs of Lorenz over 10,000 steps after 4,000 clean observations: errors of standard deviations and of the
             histogram of z (40 bins, 400,000 true steps; "true system": sampling error), Lyapunov exponents; ReservoirPy: the best
@@ -15,7 +12,7 @@ fields      Kuramoto-Sivashinsky (64 points) and Lorenz-96 (40): 4,000 training 
             until the RMS of error ÷ standard deviation exceeds 0.4. Local reservoirs of pesn and ORC (its defaults), one large
             reservoir of pesn and of ReservoirPy, autoregressions, Gaussian process; settings selected on other data; 3 seeds
 
-ReservoirPy and ORC are needed for plasticity, climate and fields: pip install 'pesn[bench]'.
+ReservoirPy and ORC are needed for climate and fields: pip install 'pesn[bench]'.
 """
 
 from __future__ import annotations
@@ -32,16 +29,13 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
 import pesn
-from harness import describe_machine, installed_version, log, make_parser, parse_parts, seconds, table
+from harness import describe_machine, log, make_parser, parse_parts, table
 from pesn import EchoStateNetwork, Forecaster, Layer
 from pesn._support.types import Array
 from pesn.diagnostics import lyapunov_exponents, memory_capacity
 from pesn.forecasting.design import Candidate, Design
 from pesn.metrics import nrmse
-from pesn.reservoir import Plasticity, Reservoir, SynapticPlasticity, draw
 from pesn.reservoir.drive import State
-from pesn.reservoir.plasticity import adapt, adapt_weights
-from pesn.reservoir.sequences import Rows
 from pesn.reservoir.topology import NAMES, CycleJumps, SmallWorld
 from pesn.systems import chaotic
 from pesn.systems.chaotic import LYAPUNOV_EXPONENT, narma10
@@ -181,121 +175,6 @@ def depth(seeds: int) -> str:
             shown = f"{found.mean():.4f} ± {found.std(ddof=1):.4f}"
             lines.append([name, kind, shown, f"{np.median(ratio):.2f} ({ratio.min():.2f}–{ratio.max():.2f})"])
     return table(["task", f"{DEPTH_UNITS} units in", f"error, {seeds} seeds", "÷ that of one layer"], lines)
-
-
-# ---------------------------------------------------------------- plasticity
-
-
-INPUT_SCALINGS, TARGET_STDS = (0.02, 0.3, 5.0), (0.1, 0.3)
-RATE, EPOCHS = 1e-3, 10
-RULES = {
-    **{rule: SynapticPlasticity(rule) for rule in ("hebbian", "anti-hebbian", "oja", "anti-oja", "bcm")},
-    "hebbian, normalize": SynapticPlasticity("hebbian", normalize=True),
-}
-
-
-def adapt_by_reservoirpy(drawn: Reservoir, z: np.ndarray, std: float) -> tuple[Reservoir, float]:
-    """Return the reservoir that ReservoirPy adapts from the same weights, and the seconds."""
-    node = import_module("reservoirpy.nodes").IPReservoir(
-        UNITS, lr=1.0, mu=0.0, sigma=std, learning_rate=RATE, epochs=EPOCHS,
-        W=drawn.W.toarray(), Win=drawn.W_in.copy(), bias=drawn.bias.copy(),
-    )  # fmt: skip
-    took = seconds(lambda: node.fit(z))
-    gains, shifts = np.ravel(node.a), np.ravel(node.b)
-    each = np.repeat(gains, np.diff(drawn.indptr.astype(int)))
-    bias = gains * drawn.bias + shifts
-    return drawn._replace(data=each * drawn.data, W_in=gains[:, None] * drawn.W_in, bias=bias), took
-
-
-def adapt_by_pesn(drawn: Reservoir, z: np.ndarray, std: float) -> tuple[Reservoir, float]:
-    """Return the reservoir that pesn adapts, and the seconds."""
-    found: list[Reservoir] = []
-    plasticity, rows = Plasticity(std=std, rate=RATE, epochs=EPOCHS), np.zeros((len(z), 1))
-    took = seconds(lambda: found.append(adapt(drawn, plasticity, Rows(z), rows, [slice(0, len(z))])))
-    return found[0], took
-
-
-def reservoir_error(reservoir: Reservoir, X: np.ndarray, y: np.ndarray) -> float:
-    """Return the test NRMSE of a readout of this reservoir; NaN if weights are not finite."""
-    return readout_error(reservoir.W.toarray(), reservoir, X, y)
-
-
-def readout_error(W: np.ndarray, reservoir: Reservoir, X: np.ndarray, y: np.ndarray) -> float:
-    """Return the test NRMSE with another W."""
-    W_in, bias = reservoir.W_in, reservoir.bias
-    if not (np.isfinite(W).all() and np.isfinite(bias).all()):
-        return float("nan")
-    esn = pesn.EchoStateNetwork(
-        UNITS, leak_rate=1.0, topology=W, input_scaling=W_in, bias_scaling=bias, ridge="auto", washout=50, random_state=0
-    ).fit(X[:TRAIN], y[:TRAIN])
-    return float(np.mean(nrmse(y[TRAIN:], esn.predict(X[TRAIN:], state=esn.state_))))
-
-
-def intrinsic_errors(seed: int, scaling: float, std: float) -> dict[str, float]:
-    """Return errors of both libraries on both tasks, and the ratio of times."""
-    u, narma = narma_series(seed)
-    X = (u - u[:TRAIN].mean()) / u[:TRAIN].std()
-    recall = np.roll(X, 8, axis=0)
-    drawn = draw(UNITS, 1, 1, input_scaling=scaling, leak_rate=1.0, rng=seed)
-    ours, took = adapt_by_pesn(drawn, X[:TRAIN], std)
-    theirs, peer_took = adapt_by_reservoirpy(drawn, X[:TRAIN], std)
-    found = {"time": peer_took / took}
-    for library, reservoir in (("drawn", drawn), ("pesn", ours), ("ReservoirPy", theirs)):
-        found |= {
-            f"{library}, NARMA-10": reservoir_error(reservoir, X, narma),
-            f"{library}, recall": reservoir_error(reservoir, X, recall),
-        }
-    return found
-
-
-def synaptic_errors(seed: int, scaling: float, plasticity: SynapticPlasticity) -> dict[str, float]:
-    """Return errors with recurrent weights adapted by both libraries, the spectral radius of pesn, and the ratio of times."""
-    u, narma = narma_series(seed)
-    X = (u - u[:TRAIN].mean()) / u[:TRAIN].std()
-    recall = np.roll(X, 8, axis=0)
-    drawn = draw(UNITS, 1, 1, input_scaling=scaling, leak_rate=1.0, rng=seed)
-    found: list[Reservoir] = []
-    rows = Rows(X[:TRAIN]), np.zeros((TRAIN, 1)), [slice(0, TRAIN)]
-    took = seconds(lambda: found.append(adapt_weights(drawn, plasticity, *rows)))
-    node = import_module("reservoirpy.nodes").LocalPlasticityReservoir(
-        UNITS, lr=1.0, local_rule=plasticity.rule, eta=plasticity.rate, synapse_normalization=plasticity.normalize,
-        W=drawn.W.toarray(), Win=drawn.W_in.copy(), bias=drawn.bias.copy(),
-    )  # fmt: skip
-    peer_took = seconds(lambda: node.fit(X[:TRAIN]))
-    W = found[0].W.toarray()
-    errors = {"time": peer_took / took, "radius": float(np.abs(np.linalg.eigvals(W)).max())}
-    for library, weights in (("drawn", drawn.W.toarray()), ("pesn", W), ("ReservoirPy", node.W)):
-        for task, y in (("NARMA-10", narma), ("recall", recall)):
-            errors[f"{library}, {task}"] = readout_error(weights, drawn, X, y)
-    return errors
-
-
-def plasticity(seeds: int) -> str:
-    """Compare reservoirs as drawn, adapted by pesn and adapted by ReservoirPy."""
-    adapt_by_pesn(draw(UNITS, 1, 1, rng=0), narma_series(0)[0][:50], 0.2)  # compile
-    libraries = [f"{library}, {task}" for task in ("NARMA-10", "recall") for library in ("drawn", "pesn", "ReservoirPy")]
-    head = [name.replace("drawn", "as drawn") for name in libraries]
-
-    def row(every: list[Any], names: list[str]) -> list[str]:
-        values = [np.array([found[name] for found in every]) for name in names]
-        cells = [f"{value.mean():.3f} ± {value.std():.3f}" for value in values]
-        return [*cells, f"{np.median([found['time'] for found in every]):.0f}"]
-
-    intrinsic, synaptic = [], []
-    for scaling in INPUT_SCALINGS:
-        for std in TARGET_STDS:
-            every = [intrinsic_errors(seed, scaling, std) for seed in range(seeds)]
-            intrinsic.append([f"{scaling:g}", f"{std:g}", *row(every, libraries)])
-        for name, rule in RULES.items():
-            every = [synaptic_errors(seed, scaling, rule) for seed in range(seeds)]
-            synaptic.append([f"{scaling:g}", name, *row(every, ["radius", *libraries])])
-    return "\n\n".join(
-        [
-            f"reservoirpy {installed_version('reservoirpy')}; {TRAIN} + {TEST} time steps, {seeds} seeds, mean ± std",
-            table(["input_scaling", "std", *head, "speed-up"], intrinsic),
-            table(["input_scaling", "rule", "spectral radius", *head, "speed-up"], synaptic),
-        ]
-    )
 
 
 # ---------------------------------------------------------------- FORCE
@@ -697,7 +576,7 @@ def fields(seeds: int, origins: int, names: Sequence[str], models: Sequence[str]
 
 # ---------------------------------------------------------------- command
 
-SEEDS = {"topologies": 10, "depth": 8, "plasticity": 10, "force": 6, "climate": 5, "fields": 3}
+SEEDS = {"topologies": 10, "depth": 8, "force": 6, "climate": 5, "fields": 3}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -714,7 +593,6 @@ def main(arguments: Sequence[str]) -> None:
     reports: dict[str, Callable[[int], str]] = {
         "topologies": topologies,
         "depth": depth,
-        "plasticity": plasticity,
         "force": force,
         "climate": lambda seeds: climate(seeds, options.n_train, options.steps),
         "fields": lambda seeds: fields(seeds, options.origins, options.fields, options.models, not options.without_intervals),

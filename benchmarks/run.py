@@ -31,7 +31,7 @@ BENCHMARKS = {
     "moments": Benchmark("moments", "speed of activation moments by method and activation", "3 min"),
     "covariance": Benchmark("covariance", "accuracy and cost of covariances: layers, closed loops, ensembles", "1 h"),
     "networks": Benchmark("networks", "accuracy and speed of propagate: 52 networks, trained networks, estimators", "1 h"),
-    "reservoirs": Benchmark("reservoirs", "topologies, depth, plasticity, FORCE, climate, fields", "hours"),
+    "reservoirs": Benchmark("reservoirs", "topologies, depth, FORCE, climate, fields", "hours"),
     "classification": Benchmark("classification", "sequence classification, class probabilities of uncertain inputs", "1 h"),
     "uncertainty": Benchmark("uncertainty", "cold starts, coverage and CRPS, stability, bounds of forecasts", "hours"),
     "sharp": Benchmark("sharp", "valid times, CRPS and coverage on chaotic systems and robots, with baselines", "hours"),

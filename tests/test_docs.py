@@ -73,7 +73,7 @@ def test_names_of_the_other_library():
     text = (DOCS / "coming-from-reservoirpy.md").read_text()
     hyper = text.split("## Parameters")[1].split("## What one does")[0]
     known = {}
-    for thing in (nodes.Reservoir, nodes.Ridge, nodes.RLS, nodes.ES2N, nodes.IPReservoir, nodes.LocalPlasticityReservoir):
+    for thing in (nodes.Reservoir, nodes.Ridge, nodes.RLS, nodes.ES2N):
         known = {**inspect.signature(thing.__init__).parameters, **known}  # defaults are those of Reservoir, where it has them
     known |= inspect.signature(reservoirpy.ESN.__init__).parameters
     known |= inspect.signature(reservoirpy.ESN.fit).parameters
@@ -89,7 +89,7 @@ def test_names_of_the_other_library():
         if found := re.search(r"default ([\d.]+) there, ([\d.e-]+) here", difference):
             assert known[names[0]].default == float(found[1]), names
             assert ours[re.findall(r"`(\w+)`", mine)[0]].default == float(found[2]), mine
-    for name in re.findall(r"`(IPReservoir|LocalPlasticityReservoir|ES2N|LIF|NVAR|LMS|Softmax|ScikitLearnNode)`", text):
+    for name in re.findall(r"`(ES2N|LIF|NVAR|LMS|Softmax|ScikitLearnNode)`", text):
         assert hasattr(nodes, name), name
     for place in re.findall(r"`((?:reservoirpy|observables|datasets)\.[\w.]+)", text):
         thing = reservoirpy

@@ -42,21 +42,21 @@ def test_all_is_what_is_there():
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
             "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "layers=1, memory='leaky', plasticity=None, feedback='teacher', local=None, verbose=False",
+            "layers=1, memory='leaky', feedback='teacher', local=None, verbose=False",
         ),
         (
             "ProbabilisticESN",
             "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
             "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
             "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "layers=1, memory='leaky', plasticity=None, feedback='teacher', local=None, covariance='auto', rank=40, "
+            "layers=1, memory='leaky', feedback='teacher', local=None, covariance='auto', rank=40, "
             "n_members=256, moments='surface', initial_state='learned', process_noise='auto', verbose=False",
         ),
         (
             "ReservoirClassifier",
             "n_units=100, *, states='both', spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, "
             "bias_scaling=0.2, scale=True, ridge='auto', washout=0, random_state=None, activation='tanh', topology='random', "
-            "features=Features(lags=0, products=0, states=True), layers=1, memory='leaky', plasticity=None, "
+            "features=Features(lags=0, products=0, states=True), layers=1, memory='leaky', "
             "covariance='auto', rank=40, moments='surface'",
         ),
         (

@@ -12,7 +12,6 @@ from pesn.diagnostics import (
     lyapunov_exponents,
     memory_capacity,
 )
-from pesn.reservoir import Plasticity
 from pesn.reservoir.weights import draw
 
 ESN = EchoStateNetwork(20)
@@ -198,10 +197,6 @@ def test_scalings_by_column_say_how_many_inputs_and_outputs_there_are():
         (
             lambda: effective_rank(EchoStateNetwork(20, local=Patches(1, 1)), np.ones((9, 4))),
             "network must be fitted where it is local",
-        ),
-        (
-            lambda: memory_capacity(EchoStateNetwork(20, plasticity=Plasticity())),
-            "network must be fitted where it has plasticity",
         ),
         (lambda: memory_capacity(ESN, rng=-1), "rng must be .*, got -1"),
         (lambda: information_processing_capacity(ESN, rng="a"), "rng must be .*, got 'a'"),

@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 
 import pesn
 from pesn import EchoStateNetwork, Features, Gaussian, ReservoirClassifier
-from pesn.reservoir import Plasticity
 from pesn.systems.digits import spoken_digits
 
 
@@ -119,7 +118,6 @@ def test_parameters_of_the_reservoir_are_those_of_the_networks():
         {"memory": "orthogonal"},
         {"leak_rate": np.linspace(0.1, 1.0, 20)},
         {"input_scaling": [0.2, 0.8]},
-        {"plasticity": Plasticity()},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -230,7 +228,6 @@ def test_scikit_learn_searches_over_cubes_and_over_lists():
             ValueError,
             "washout must be smaller than the number of rows, got washout=30 and 30 rows in sequence 0",
         ),
-        ({"plasticity": 1.0}, TypeError, "plasticity must be None, a pesn.reservoir.Plasticity or SynapticPlasticity, got 1.0"),
         ({"layers": 0}, ValueError, "layers must be"),
         ({"features": 3}, TypeError, "features must be a pesn.Features, got 3"),
         ({"covariance": "ensemble"}, ValueError, "covariance must be one of"),

@@ -5,7 +5,6 @@ import pytest
 
 import pesn
 from pesn.readout.groups import Patches
-from pesn.reservoir import Plasticity
 from pesn.reservoir.initial_state import LocalStart, learn_start
 from pesn.reservoir.weights import draw, repeat
 
@@ -260,8 +259,6 @@ def test_what_does_not_fit_is_refused_by_name(patches, says):
         with pytest.raises((TypeError, ValueError), match=f"local .*{says}"):
             esn.fit(Y[:-1], Y[1:])
         assert not hasattr(esn, "readout_")
-        with pytest.raises(ValueError, match="plasticity must be None where the network is local"):
-            a_network(kind, plasticity=Plasticity()).fit(Y[:-1], Y[1:])
         with pytest.raises(ValueError, match="feedback must be 'teacher' where the network is local"):
             a_network(kind, feedback="own", feedback_scaling=0.1).fit(Y[:-1], Y[1:])
         with pytest.raises(ValueError, match="a stepper needs a network without local"):

@@ -58,8 +58,6 @@ def reservoir_of(network: Network, n_inputs: int | None = None) -> Reservoir:
     elif isinstance(network, ReservoirEstimator):
         if network.local is not None:
             raise ValueError("network must be fitted where it is local: only then the columns of its field are known")
-        if network.plasticity is not None:
-            raise ValueError("network must be fitted where it has plasticity: units are tuned to its rows, got one before fit")
         network.check_parameters()
         sizes = _columns(network.input_scaling) if n_inputs is None else n_inputs, _columns(network.feedback_scaling)
         reservoir = draw_reservoir(network, *sizes, generator(network.random_state))

@@ -41,7 +41,6 @@ from pesn.esn.training import (
     Drive,
     RowsForStart,
     StreamedRows,
-    adapt_units,
     draw_reservoir,
     fit_readout,
     generator,
@@ -67,7 +66,6 @@ from pesn.readout.ridge import Readout
 from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import State, read, run
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no_gaps
 from pesn.reservoir.topology import Topology
 from pesn.reservoir.weights import Layers, Reservoir
@@ -150,7 +148,6 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
     features: Features = Features()
     layers: Layers = 1
     memory: Memory = "leaky"
-    plasticity: Plasticity | SynapticPlasticity | None = None
     feedback: Feedback = "teacher"
     local: Patches | None = None
 
@@ -222,8 +219,7 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
     def _fit_readout(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         rng = generator(self.random_state)
         self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-        drawn = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
-        self.reservoir_ = drawn if isinstance(given, StreamedRows) else adapt_units(self.plasticity, drawn, given, steps)
+        self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
         self.washout_ = washout_rows(self, given, steps)
         kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
         self.readout_, self.state_, self.ridge_ = fit_readout(self, self.drive(rng), given, steps, kept)
@@ -322,7 +318,7 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
         n_inputs, n_outputs
             d and m.
         given
-            The first rows, by which units are tuned and ``washout="auto"`` is found.
+            The first rows, by which ``washout="auto"`` is found.
 
         Returns
         -------
@@ -330,8 +326,7 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
             Where learning stands.
         """
         self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
-        drawn = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
-        self.reservoir_ = drawn if given is None else adapt_units(self.plasticity, drawn, given, Steps())
+        self.reservoir_ = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
         self.washout_, self.ridge_ = washout_rows(self, given, Steps()), plain_ridge(self.ridge)
         return start_empty(self)
 

@@ -20,7 +20,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
-from pesn._support.progress import Steps
 from pesn._support.records import rollback_on_error
 from pesn._support.types import (
     AnyArray,
@@ -37,10 +36,9 @@ from pesn._support.types import (
 from pesn.activations import Activation
 from pesn.esn.base import Classifier, Stored
 from pesn.esn.probabilistic import Propagation, gaussian
-from pesn.esn.training import adapt_units, deterministic, draw_reservoir, generator, in_threads
+from pesn.esn.training import deterministic, draw_reservoir, generator, in_threads
 from pesn.esn.validation import (
     FLOATS,
-    TrainingRows,
     UncertainRows,
     as_rows,
     check_classes_learnt,
@@ -53,7 +51,6 @@ from pesn.readout.classification import LogitReadout, expected_softmax, fit_logi
 from pesn.readout.features import Features
 from pesn.reservoir.drive import State, chunks, in_lockstep, run_stacked
 from pesn.reservoir.open_loop import predict_rows
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import Pooling, n_pooled, pool, pooled_outputs, pooled_readout
 from pesn.reservoir.sequences import (
     BLOCK,
@@ -285,8 +282,7 @@ class ReservoirClassifier(Stored, _Learnt, Classifier):
     states
         What a sequence leaves to be read out: the ``"mean"`` over its rows, the ``"last"`` one, or ``"both"``. A label a row is
         read from the row itself and the units after it.
-    spectral_radius, leak_rate, density, input_scaling, bias_scaling, activation, topology, features, layers, memory, \
-plasticity
+    spectral_radius, leak_rate, density, input_scaling, bias_scaling, activation, topology, features, layers, memory
         As in :class:`pesn.EchoStateNetwork`.
     scale
         Whether ``input_scaling`` is of columns of deviation 1 and mean 0, found in ``fit``: W_in and the bias are adapted to it.
@@ -327,7 +323,6 @@ plasticity
     features: Features = Features()
     layers: Layers = 1
     memory: Memory = "leaky"
-    plasticity: Plasticity | SynapticPlasticity | None = None
     covariance: NetworkCovariance | Literal["auto"] = "auto"
     rank: int = 40
     moments: UnitMethod = "surface"
@@ -361,10 +356,7 @@ plasticity
             self.washout_ = max(int(self.washout), self.features.lags)
             check_longer_than_washout(given.sequences, self.washout_, self.features.lags)
             drawn = draw_reservoir(self, given.inputs.mean.shape[1], 1, generator(self.random_state))
-            scaled = on_standardised_rows(drawn, given.inputs.mean) if self.scale else drawn
-            nothing = np.zeros((len(given.inputs.mean), 1))  # that is fed back
-            unlabelled = TrainingRows(given.inputs, nothing, given.sequences, flat=False)
-            self.reservoir_ = adapt_units(self.plasticity, scaled, unlabelled, Steps())
+            self.reservoir_ = on_standardised_rows(drawn, given.inputs.mean) if self.scale else drawn
             self.classes_, self.states_, self.labels_ = given.classes, self.states, "row" if given.by_row else "sequence"
             b, codes = self._features(given.inputs, given.sequences), given.codes
             if given.by_row:

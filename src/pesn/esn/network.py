@@ -76,11 +76,6 @@ class EchoStateNetwork(ReservoirEstimator):
     memory
         What units keep of their last state: ``"leaky"``, (1 − L) h; ``"orthogonal"``, (1 − L) O h with a random orthogonal O, the
         edge of stability network ES²N; or an orthogonal matrix O of all units.
-    plasticity
-        Intrinsic: a :class:`pesn.reservoir.Plasticity` says how the outputs of units are to be spread, and gain and bias of each
-        are tuned to that. Synaptic: a :class:`pesn.reservoir.SynapticPlasticity` names the rule, Hebb's, Oja's and others, by
-        which recurrent weights move. ``fit`` passes its rows for it as often as the record says, before the readout is learnt.
-        What comes out is in ``reservoir_``, so that nothing else is different. None: the weights stay as drawn.
     feedback
         What is fed back while the network learns: ``"teacher"``, the true outputs; ``"own"``, its own, as they are then
         (FORCE): ``fit`` and ``partial_fit`` are then both recursive least squares over the rows, from P = ``rls_delta`` · I, and

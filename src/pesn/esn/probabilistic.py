@@ -187,7 +187,7 @@ class ProbabilisticESN(ReservoirEstimator):
     Parameters
     ----------
     n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state, activation, topology, features, layers, memory, plasticity, feedback, local, verbose
+rls_delta, washout, random_state, activation, topology, features, layers, memory, feedback, local, verbose
         As in :class:`pesn.EchoStateNetwork`.
     noise
         M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
@@ -259,10 +259,6 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
 
     def check_streamable(self) -> None:
         """A ValueError where the network takes all rows at once."""
-        if self.plasticity is not None:
-            raise ValueError(
-                f"plasticity must be None where runs are streamed: it takes all rows at once, got {self.plasticity!r}"
-            )
         if self.feedback == "own":
             raise ValueError("feedback must be 'teacher' where runs are streamed: it takes all rows at once, got 'own'")
 

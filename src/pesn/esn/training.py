@@ -29,7 +29,6 @@ from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
 from pesn.reservoir.drive import State, read
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity, adapt, adapt_weights
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
 from pesn.reservoir.weights import Reservoir, draw_layers, repeat, without_units
 from pesn.statespace import ActivationMoments
@@ -170,19 +169,6 @@ def draw_reservoir(
         rng=rng,
     )
     return reservoir if local is None else repeat(reservoir, local, n_inputs, n_outputs)
-
-
-def adapt_units(
-    plasticity: Plasticity | SynapticPlasticity | None, reservoir: Reservoir, given: TrainingRows, steps: Steps
-) -> Reservoir:
-    """The reservoir with units tuned to the rows, where ``plasticity`` is asked for and there are any."""
-    if plasticity is None or not reservoir.n_units:
-        return reservoir
-    with steps.step("tuning the units", plasticity.epochs * len(given.targets), "rows") as advance:
-        rows = given.inputs, given.targets, given.sequences, advance
-        if isinstance(plasticity, SynapticPlasticity):
-            return adapt_weights(reservoir, plasticity, *rows)
-        return adapt(reservoir, plasticity, *rows)
 
 
 def washout_rows(esn: ReservoirEstimator, given: TrainingRows | StreamedRows | None, steps: Steps) -> int:

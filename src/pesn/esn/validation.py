@@ -27,7 +27,6 @@ from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import state_shapes
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
 from pesn.reservoir.topology import Connections
@@ -250,15 +249,11 @@ def _is_auto(name: str, value: object, expected: str) -> bool:
 
 
 def _check_reservoir(esn: ReservoirEstimator | ReservoirClassifier) -> None:
-    """What says how the units are connected and tuned, and what is read of them; the numbers are checked where they are drawn."""
+    """What says how the units are connected, and what is read of them; the numbers are checked where they are drawn."""
     if not isinstance(esn.features, Features):
         raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
     if isinstance(esn.topology, Connections):  # one that came from a file was not made by its constructor
         esn.topology.check("topology")
-    if esn.plasticity is not None:
-        if not isinstance(esn.plasticity, (Plasticity, SynapticPlasticity)):
-            raise TypeError(f"plasticity must be None, a pesn.reservoir.Plasticity or SynapticPlasticity, got {esn.plasticity!r}")
-        esn.plasticity.check("plasticity")
 
 
 def check_network(esn: ReservoirEstimator) -> None:
@@ -266,8 +261,6 @@ def check_network(esn: ReservoirEstimator) -> None:
     _check_reservoir(esn)
     if esn.local is not None and not isinstance(esn.local, Patches):
         raise TypeError(f"local must be a pesn.Patches or None, got {esn.local!r}")
-    if esn.local is not None and esn.plasticity is not None:
-        raise ValueError("plasticity must be None where the network is local, whose patches have the same units, got both")
     if not _is_auto("washout", esn.washout, "a number of rows or 'auto'"):
         whole_number("washout", esn.washout, 0)
     number("noise", esn.noise, 0.0, _LARGEST, "[]")
@@ -332,9 +325,6 @@ def check_classifier(classifier: ReservoirClassifier) -> None:
 
 def check_unlearnt(esn: ReservoirEstimator) -> None:
     """A ValueError where rows that arrive one by one do not let a network that ``fit`` has not seen be what it should."""
-    if esn.plasticity is not None:
-        kind = f"partial_fit before fit, which passes its rows for it, got {esn.plasticity!r}"
-        raise ValueError(f"plasticity must be None for {kind}")
     share = getattr(esn, "process_noise", "auto")
     if share not in ("auto", 0):
         raise ValueError(f"process_noise must be 0 or 'auto' before fit, which finds out what it is a share of, got {share!r}")

@@ -1,7 +1,6 @@
 """Reservoirs: their weights, and driving one over a sequence, open or in a closed loop."""
 
 from pesn.reservoir.drive import State, run, run_gaussian
-from pesn.reservoir.plasticity import Plasticity, SynapticPlasticity
 from pesn.reservoir.weights import Reservoir, draw
 
-__all__ = ["Plasticity", "Reservoir", "State", "SynapticPlasticity", "draw", "run", "run_gaussian"]
+__all__ = ["Reservoir", "State", "draw", "run", "run_gaussian"]

@@ -7,7 +7,6 @@ are taken in the same order in both cases: without feedback, states are the same
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -700,110 +699,6 @@ def directions_of(v: Array, new: float, found: Array) -> None:
             scale = np.sqrt(size / kept) if kept > 0.0 else 0.0
             for i in range(count):
                 into[i] *= scale
-
-
-# ---------------------------------------------------------------- rules of plasticity
-
-_FARTHEST = 0.5  # by which one row moves log a: of a saturated unit, whose a x may be anything
-
-
-@jit(**INLINE)
-def _begin_layer(net: Weights, first: int, end: int, h: Array, kept: Array) -> None:
-    """What units of a layer would keep of the last state if they did not leak."""
-    for i in range(first, end):
-        kept[i] = 0.0 if net.rotation.size else h[i]
-    if net.rotation.size:
-        _add(kept[first:end], net.rotation[first:end, first:end], h[first:end])
-
-
-@jit(**INLINE)
-def _entering(net: Weights, i: int, h: Array, pre: Array) -> float:
-    """What enters unit i, of which ``pre`` has all but the other units."""
-    x = pre[i]
-    for place in range(np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])):
-        x += net.data[place] * h[net.indices[place]]
-    return x
-
-
-@jit()
-def adapt_rows(
-    net: Weights, inputs: Array, teacher: Array, rule: tuple[bool, float, float, float], tuned: Array, h: Array, y: Array
-) -> None:
-    """Drive units over ``inputs`` (T, d), and move gains and shifts, ``tuned`` (2, N), after each row; h and y too, in place.
-
-    ``rule`` is whether f is tanh, else sigmoid, and mean, std and rate.
-    """
-    is_tanh, mean, std, rate = rule
-    gains, shifts, pre, new = tuned[0], tuned[1], np.empty_like(h), np.empty_like(h)
-    for t in range(len(inputs)):
-        _copy(net.bias, pre)
-        _add(pre, net.W_in, inputs[t])
-        _add(pre, net.W_fb, y)
-        first = 0
-        for end in net.ends:
-            _begin_layer(net, first, end, h, new)
-            for i in range(first, end):
-                x = _entering(net, i, h, pre)
-                a = gains[i] * x + shifts[i]
-                # −∂/∂a of −log f' + (u − mean)²/(2 std²), or + u/mean where the target is exponential
-                if is_tanh:
-                    u = math.tanh(a)
-                    push = -2.0 * u - (u - mean) * (1.0 - u * u) / (std * std)
-                else:
-                    u = 0.5 + 0.5 * math.tanh(0.5 * a)
-                    push = 1.0 - 2.0 * u - u * (1.0 - u) / mean
-                gains[i] *= math.exp(min(max(rate * (1.0 + push * gains[i] * x), -_FARTHEST), _FARTHEST))
-                shifts[i] += rate * push
-                new[i] = (1.0 - net.leak[i]) * new[i] + net.leak[i] * u
-            _copy(new[first:end], h[first:end])
-            first = end
-        _copy(teacher[t], y)
-
-
-@jit()
-def move_weights(
-    net: Weights, inputs: Array, teacher: Array, rule: tuple[int, float, bool, bool, float, bool], h: Array, y: Array
-) -> None:
-    """Drive units over ``inputs`` (T, d), and move ``net.data`` after each row; h and y too, in place.
-
-    ``rule`` is f (0 tanh, 1 sigmoid, 2 identity), the signed rate, whether weights decay, whether the new state is measured from
-    the threshold, the threshold, and whether weights that enter a unit are scaled to length 1.
-    """
-    kind, pre, new = rule[0], np.empty_like(h), np.empty_like(h)
-    for t in range(len(inputs)):
-        _copy(net.bias, pre)
-        _add(pre, net.W_in, inputs[t])
-        _add(pre, net.W_fb, y)
-        first = 0
-        for end in net.ends:
-            _begin_layer(net, first, end, h, new)
-            for i in range(first, end):
-                u = _entering(net, i, h, pre)
-                if kind == 0:
-                    u = math.tanh(u)
-                elif kind == 1:
-                    u = 0.5 + 0.5 * math.tanh(0.5 * u)
-                new[i] = (1.0 - net.leak[i]) * new[i] + net.leak[i] * u
-                _move_row(net, i, rule, new[i], h)
-            _copy(new[first:end], h[first:end])
-            first = end
-        _copy(teacher[t], y)
-
-
-@jit(**INLINE)
-def _move_row(net: Weights, i: int, rule: tuple[int, float, bool, bool, float, bool], post: float, h: Array) -> None:
-    """Move the weights that enter unit i: Δw = grow · x − decay · w; they are no other's, and h is as they were multiplied."""
-    _, rate, decays, is_bcm, threshold, normalize = rule
-    grow = rate * post * (post - threshold) if is_bcm else rate * post
-    decay = rate * post * post if decays else 0.0
-    squares, data, start, stop = 0.0, net.data, np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])
-    for place in range(start, stop):
-        data[place] += grow * h[net.indices[place]] - decay * data[place]
-        squares += data[place] * data[place]
-    if normalize and squares > 0.0:
-        length = math.sqrt(squares)
-        for place in range(start, stop):
-            data[place] /= length
 
 
 # ---------------------------------------------------------------- learning row by row
