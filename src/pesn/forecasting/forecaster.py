@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, final, overload
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import as_real, check_not_negative, flag
 from pesn._support.progress import Steps, shown
-from pesn._support.types import Array, Lengths, PathLike, Rng, TableLike, Target
+from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
-from pesn.evaluation.backtest import Backtest
 from pesn.forecasting.alignment import align, run_slices
-from pesn.forecasting.context import FILTERED, Columns, FilteredContext, GivenContext
+from pesn.forecasting.context import FILTERED, Columns
 from pesn.forecasting.dataset import (
     Spread,
     as_columns,
@@ -40,9 +40,7 @@ from pesn.forecasting.dataset import (
     unscaled,
 )
 from pesn.forecasting.design import Design, choose_design, designed
-from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.model import HORIZON, Context, ForecastModel
-from pesn.forecasting.rollout import Rollout
+from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.runs import (
     ArrayRuns,
     Cut,
@@ -58,15 +56,13 @@ from pesn.forecasting.runs import (
     target_spread,
 )
 from pesn.forecasting.training import Task, fit_network
-from pesn.gaussian import Gaussian
-from pesn.readout.ridge import PARTS
-from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.sequences import split
 
 _NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Learned(Generic[T]):
@@ -84,6 +80,16 @@ class _Learned(Generic[T]):
 
     def __set__(self, forecaster: Forecaster, value: object) -> NoReturn:
         raise AttributeError("what was learned is read-only; make another record by dataclasses.replace(forecaster.model_, …)")
+
+
+def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Concatenate[Forecaster, P], T]:
+    """Return a method that calls ``method`` of the fitted model."""
+
+    @wraps(method)
+    def call(self: Forecaster, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._fitted, *args, **kwargs)
+
+    return call
 
 
 @final
@@ -336,121 +342,17 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         return self.model_
 
-    # ---------------------------------------------------------------- forecasting
+    # ---------------------------------------------------------------- forecasts, and dynamics: X are controls, y states
 
-    def forecast(
-        self,
-        horizon: int,
-        context: Context = None,
-        X: TableLike | Gaussian | None = None,
-        *,
-        parts: Collection[str] = PARTS,
-        joint: bool | None = None,
-    ) -> Forecast:
-        """The next ``horizon`` rows after ``context``, or after the last row that ``fit`` or ``update`` has seen.
-
-        Parameters
-        ----------
-        horizon
-            How many rows.
-        context
-            Recent y (n, d), or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is missing: it is conditioned on
-            what is there. y may be a :class:`pesn.Gaussian`, over one row, mean (d,), or a row a step, mean (n, d), with any
-            covariances within a row: the first row is then as uncertain as it says, those after it were measured with noise of
-            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances. Or what
-            :meth:`start` gave for one context, which is not filtered again.
-        X
-            What is known ahead, (horizon, u), its first row acting on the last row of the context. NaN is as uncertain as X was
-            in training; a :class:`pesn.Gaussian` of mean (horizon, u), with variances, as uncertain as it says, each row on its
-            own. Gaussians have no index: their rows go by position.
-        parts
-            The parts of the variance that are wanted, of "state", "noise", "weights". ("state",) is the paper's own, W Σ_b Wᵀ
-            from step to step: of the start, the inputs and the units, without the model's errors. Where some are left out,
-            deviations are not calibrated.
-        joint
-            Whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead. Without
-            it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are futures
-            that the network goes through by itself.
-
-        Returns
-        -------
-        Forecast
-            Its index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
-        """
-        return self._fitted.forecast(horizon, context, X, parts=parts, joint=joint)
-
-    def sample_paths(
-        self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
-        noise: bool = True, calibrate: bool = True, rng: Rng = None,
-    ) -> Array:  # fmt: skip
-        """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
-
-        Each path starts from a draw of the state that the context leaves, and goes through the network's own loop with errors of
-        its own: nothing is taken for Gaussian on the way, whatever form of covariance the network has. Deviations from the mean
-        of the paths are calibrated as those of a forecast. For what no mean and deviation of a row says: when a level is
-        crossed first, the largest value, skewed or two-peaked futures far ahead. :meth:`Forecast.sample` draws from the Gaussian
-        of the forecast instead. For the climate of an attractor, over as many steps as wanted: ``noise=False``, or
-        ``calibrate=False``.
-
-        Parameters
-        ----------
-        n
-            Number of paths.
-        horizon, context, X
-            As in :meth:`forecast`.
-        noise
-            Whether errors of the model, process noise and what the weights leave open move the paths. Without, they are the
-            dynamics that were learnt, from different draws of the start, in a compiled loop; inputs that are not known are as
-            they are on average.
-        calibrate
-            Whether deviations are calibrated, which changes their size in the long run too. Without noise there is nothing to
-            calibrate.
-        rng
-            A seed or a Generator; None: other paths at every call.
-
-        Returns
-        -------
-        array
-            (n, horizon, d), in the units of y.
-        """
-        return self._fitted.sample_paths(n, horizon, context, X, noise=noise, calibrate=calibrate, rng=rng)
-
-    def backtest(
-        self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
-    ) -> Backtest:
-        """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
-
-        Parameters
-        ----------
-        y, X
-            Rows that it was not fitted to; those it was flatter it. X is known ahead, NaN where it is not.
-        horizon
-            Rows that each forecast looks ahead.
-        origins
-            How many forecasts, or a list with the first row of each: the rows before it are known. A number of them is spread
-            evenly over the rows that have a full context before them, at most one for each.
-
-        Returns
-        -------
-        Backtest
-            ``mean``, ``std`` and ``observed`` (origins, horizon, d); ``crps()``, ``mae()``, ``coverage(level)``, ``to_frame()``.
-        """
-        return self._fitted.backtest(y, X, horizon, origins)
-
-    def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
-
-        Parameters
-        ----------
-        y, X
-            Rows (n, d) and (n, u), as in :meth:`fit`.
-
-        Returns
-        -------
-        float
-            0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
-        """
-        return self._fitted.score(y, X)
+    forecast = _delegate(ForecastModel.forecast)
+    sample_paths = _delegate(ForecastModel.sample_paths)
+    backtest = _delegate(ForecastModel.backtest)
+    score = _delegate(ForecastModel.score)
+    start = _delegate(ForecastModel.start)
+    rollout = _delegate(ForecastModel.rollout)
+    step = _delegate(ForecastModel.step)
+    linearize = _delegate(ForecastModel.linearize)
+    loop = _delegate(ForecastModel.loop)
 
     def update(self, y: TableLike, X: TableLike | None = None) -> Self:
         """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
@@ -474,111 +376,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """
         self.model_ = self._fitted.update(y, X)
         return self
-
-    # ---------------------------------------------------------------- a model of dynamics: X are controls, y states
-
-    def start(self, context: GivenContext = None) -> FilteredContext:
-        """The state after ``context``, filtered once, for many calls of :meth:`rollout` and ``forecast``.
-
-        Parameters
-        ----------
-        context
-            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row that
-            ``fit`` or ``update`` has seen. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without gaps.
-
-        Returns
-        -------
-        FilteredContext
-            It serves until the next ``fit`` or ``update``.
-
-        Examples
-        --------
-        >>> import pesn
-        >>> from pesn.systems import cart_pole
-        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
-        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
-        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
-        >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
-        >>> model.rollout(np.zeros((100, 20, 1)), hanging).mean.shape
-        (100, 20, 4)
-        """
-        return self._fitted.start(context)
-
-    def rollout(
-        self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
-    ) -> Rollout:
-        """What B sequences of controls lead to, all at once and in closed form.
-
-        The same model as ``forecast``'s, to the end in closed form: no members take over where the loop is far from linear.
-
-        Parameters
-        ----------
-        controls
-            (B, H, m), or (H, m), one sequence; the first row acts on the last row of the context.
-        start
-            What :meth:`start` gave, for one context or for B of them; None: after the last row seen.
-        covariance
-            "none": means alone, which take a fiftieth of the time; "low-rank": every covariance, to first order in what is
-            uncertain, of columns as ``rank`` says; "full": with the second order, for a few sequences; "diagonal": entries of the
-            network's state taken as independent, which is the cheapest and often far too narrow or too wide.
-        rank
-            Columns that "low-rank" keeps beside those of the rows and of what is read out.
-
-        Returns
-        -------
-        Rollout
-            ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
-        """
-        return self._fitted.rollout(controls, start, covariance, rank=rank)
-
-    def step(self, states: TableLike, controls: TableLike) -> Array:
-        """The next states on average, each from one state alone: for packages that bring their own loop.
-
-        Each state is a context of one row. A network with memory knows more in a :meth:`rollout`, which carries its units on.
-
-        Parameters
-        ----------
-        states, controls
-            (K, d) and (K, m).
-
-        Returns
-        -------
-        array
-            (K, d), in the units of y.
-        """
-        return self._fitted.step(states, controls)
-
-    def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
-        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
-
-        In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
-
-        Parameters
-        ----------
-        state, control
-            (d,) and (m,), or many of them, (K, d) and (K, m).
-
-        Returns
-        -------
-        A, B
-            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
-
-        Examples
-        --------
-        >>> import pesn
-        >>> from pesn.systems import cart_pole
-        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
-        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
-        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
-        >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
-        >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
-        ((4, 4), (4, 1), np.float64(0.02))
-        """
-        return self._fitted.linearize(state, control)
-
-    def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
-        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
-        return self._fitted.loop(parts)
 
     def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
         """y and X in the units that the network works in.

@@ -258,7 +258,7 @@ class ForecastModel:
     # ---------------------------------------------------------------- the closed loop
 
     def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
-        """Return the closed loop that forecasts are made with, in scaled units."""
+        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
         S = np.diag(self.measurement_var) if self.measurement_var.any() else None
         trained = Trained(self.esn.readout_, self.errors, _start_of(self.esn), S)
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
@@ -278,7 +278,36 @@ class ForecastModel:
         parts: Collection[str] = PARTS,
         joint: bool | None = None,
     ) -> Forecast:
-        """Forecast the next rows: see :meth:`pesn.Forecaster.forecast`."""
+        """The next ``horizon`` rows after ``context``, or after the last row that ``fit`` or ``update`` has seen.
+
+        Parameters
+        ----------
+        horizon
+            How many rows.
+        context
+            Recent y (n, d), or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is missing: it is conditioned on
+            what is there. y may be a :class:`pesn.Gaussian`, over one row, mean (d,), or a row a step, mean (n, d), with any
+            covariances within a row: the first row is then as uncertain as it says, those after it were measured with noise of
+            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances. Or what
+            :meth:`start` gave for one context, which is not filtered again.
+        X
+            What is known ahead, (horizon, u), its first row acting on the last row of the context. NaN is as uncertain as X was
+            in training; a :class:`pesn.Gaussian` of mean (horizon, u), with variances, as uncertain as it says, each row on its
+            own. Gaussians have no index: their rows go by position.
+        parts
+            The parts of the variance that are wanted, of "state", "noise", "weights". ("state",) is the paper's own, W Σ_b Wᵀ
+            from step to step: of the start, the inputs and the units, without the model's errors. Where some are left out,
+            deviations are not calibrated.
+        joint
+            Whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead. Without
+            it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are futures
+            that the network goes through by itself.
+
+        Returns
+        -------
+        Forecast
+            Its index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
+        """
         columns = self.columns
         keep = check_size(horizon, joint, columns.n_columns)
         check_parts(parts)
@@ -287,15 +316,42 @@ class ForecastModel:
         history = columns.scale.undo(rows.y[-3 * int(horizon) :])
         # of some parts alone nothing was compared with rows that were held back
         calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
-        mean, covariance, by_part, scale, cov, paths = look_ahead(futures, calibration, keep)
-        names = columns.names
-        return Forecast(mean, covariance, by_part, names, index, history, cov=cov, paths=paths, scale=scale)
+        return look_ahead(futures, calibration, keep, index, history)
 
     def sample_paths(
         self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
         noise: bool = True, calibrate: bool = True, rng: Rng = None,
     ) -> Array:  # fmt: skip
-        """Simulate sample paths (n, horizon, d): see :meth:`pesn.Forecaster.sample_paths`."""
+        """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
+
+        Each path starts from a draw of the state that the context leaves, and goes through the network's own loop with errors of
+        its own: nothing is taken for Gaussian on the way, whatever form of covariance the network has. Deviations from the mean
+        of the paths are calibrated as those of a forecast. For what no mean and deviation of a row says: when a level is
+        crossed first, the largest value, skewed or two-peaked futures far ahead. :meth:`Forecast.sample` draws from the Gaussian
+        of the forecast instead. For the climate of an attractor, over as many steps as wanted: ``noise=False``, or
+        ``calibrate=False``.
+
+        Parameters
+        ----------
+        n
+            Number of paths.
+        horizon, context, X
+            As in :meth:`forecast`.
+        noise
+            Whether errors of the model, process noise and what the weights leave open move the paths. Without, they are the
+            dynamics that were learnt, from different draws of the start, in a compiled loop; inputs that are not known are as
+            they are on average.
+        calibrate
+            Whether deviations are calibrated, which changes their size in the long run too. Without noise there is nothing to
+            calibrate.
+        rng
+            A seed or a Generator; None: other paths at every call.
+
+        Returns
+        -------
+        array
+            (n, horizon, d), in the units of y.
+        """
         count = as_count("n", n)
         check_size(horizon, False, self.columns.n_columns)
         flag("noise", noise)
@@ -328,7 +384,23 @@ class ForecastModel:
     def backtest(
         self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
     ) -> Backtest:
-        """Forecast from rolling origins: see :meth:`pesn.Forecaster.backtest`."""
+        """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
+
+        Parameters
+        ----------
+        y, X
+            Rows that it was not fitted to; those it was flatter it. X is known ahead, NaN where it is not.
+        horizon
+            Rows that each forecast looks ahead.
+        origins
+            How many forecasts, or a list with the first row of each: the rows before it are known. A number of them is spread
+            evenly over the rows that have a full context before them, at most one for each.
+
+        Returns
+        -------
+        Backtest
+            ``mean``, ``std`` and ``observed`` (origins, horizon, d); ``crps()``, ``mae()``, ``coverage(level)``, ``to_frame()``.
+        """
         check_size(horizon, False, self.columns.n_columns)
         return self._backtest(self.columns.again(y, X, self.time), horizon, origins)
 
@@ -349,7 +421,18 @@ class ForecastModel:
         return evaluate(forecast_from, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Return minus the CRPS of a backtest: see :meth:`pesn.Forecaster.score`."""
+        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
+
+        Parameters
+        ----------
+        y, X
+            Rows (n, d) and (n, u), as in :meth:`fit`.
+
+        Returns
+        -------
+        float
+            0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
+        """
         given = self.columns.again(y, X, self.time)
         horizon = min(HORIZON, max(len(given[0].y) // 2, 1))
         crps = self._backtest(given, horizon, 20).crps() / self.columns.scale.y_std
@@ -425,7 +508,30 @@ class ForecastModel:
     # ---------------------------------------------------------------- dynamics: X are controls, y states
 
     def start(self, context: GivenContext = None) -> FilteredContext:
-        """Filter a context once, for many calls: see :meth:`pesn.Forecaster.start`."""
+        """The state after ``context``, filtered once, for many calls of :meth:`rollout` and ``forecast``.
+
+        Parameters
+        ----------
+        context
+            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row that
+            ``fit`` or ``update`` has seen. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without gaps.
+
+        Returns
+        -------
+        FilteredContext
+            It serves until the next ``fit`` or ``update``.
+
+        Examples
+        --------
+        >>> import pesn
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+        >>> hanging = model.start([[0.0, 3.14, 0.0, 0.0]])
+        >>> model.rollout(np.zeros((100, 20, 1)), hanging).mean.shape
+        (100, 20, 4)
+        """
         columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
         if context is None:
             rows = Rows(self.recent, self.recent_known[:-1], self.time)
@@ -479,7 +585,28 @@ class ForecastModel:
     def rollout(
         self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
     ) -> Rollout:
-        """Roll out B sequences of controls: see :meth:`pesn.Forecaster.rollout`."""
+        """What B sequences of controls lead to, all at once and in closed form.
+
+        The same model as ``forecast``'s, to the end in closed form: no members take over where the loop is far from linear.
+
+        Parameters
+        ----------
+        controls
+            (B, H, m), or (H, m), one sequence; the first row acts on the last row of the context.
+        start
+            What :meth:`start` gave, for one context or for B of them; None: after the last row seen.
+        covariance
+            "none": means alone, which take a fiftieth of the time; "low-rank": every covariance, to first order in what is
+            uncertain, of columns as ``rank`` says; "full": with the second order, for a few sequences; "diagonal": entries of the
+            network's state taken as independent, which is the cheapest and often far too narrow or too wide.
+        rank
+            Columns that "low-rank" keeps beside those of the rows and of what is read out.
+
+        Returns
+        -------
+        Rollout
+            ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
+        """
         if covariance not in tuple(COVARIANCES):
             raise ValueError(f"covariance must be one of {', '.join(map(repr, COVARIANCES))}, got {covariance!r}")
         whole_number("rank", rank, 1)
@@ -522,12 +649,49 @@ class ForecastModel:
         return Rollout(mean, controls, cov, lagged, names)
 
     def step(self, states: TableLike, controls: TableLike) -> Array:
-        """Return the next states (K, d): see :meth:`pesn.Forecaster.step`."""
+        """The next states on average, each from one state alone: for packages that bring their own loop.
+
+        Each state is a context of one row. A network with memory knows more in a :meth:`rollout`, which carries its units on.
+
+        Parameters
+        ----------
+        states, controls
+            (K, d) and (K, m).
+
+        Returns
+        -------
+        array
+            (K, d), in the units of y.
+        """
         rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
 
     def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
-        """Return the derivatives of a step: see :meth:`pesn.Forecaster.linearize`."""
+        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
+
+        In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
+
+        Parameters
+        ----------
+        state, control
+            (d,) and (m,), or many of them, (K, d) and (K, m).
+
+        Returns
+        -------
+        A, B
+            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
+
+        Examples
+        --------
+        >>> import pesn
+        >>> from pesn.systems import cart_pole
+        >>> runs = cart_pole.simulate(runs=4, steps=300, rng=0)
+        >>> network = pesn.ProbabilisticESN(30, washout="auto", random_state=0)
+        >>> model = pesn.Forecaster(network).fit(runs.states, runs.inputs, lengths=runs.lengths)
+        >>> A, B = model.linearize([0.0, 3.14, 0.0, 0.0], [0.0])
+        >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
+        ((4, 4), (4, 1), np.float64(0.02))
+        """
         one = _axes(state) == 1
         if one:
             state, control = _one_row("state", state, self.columns.n_columns), _one_row("control", control, self.columns.n_known)
