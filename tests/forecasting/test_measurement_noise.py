@@ -8,7 +8,7 @@ from pesn import Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.evaluation.error_model import of_process, share_of_process
 from pesn.forecasting.dataset import segments_of
 from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.predict import filtered_segments
+from pesn.forecasting.predict import observe_segments
 from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.systems import chaotic
@@ -139,12 +139,13 @@ def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
     scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
     (segment,) = segments_of(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
     segment = segment._replace(targets=segment.targets / forecaster.output_std_)
-    (found,) = filtered_segments(forecaster.loop(), forecaster.model_.context_filter(), [segment])
+    loop, context, short = forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])]
+    (found,) = observe_segments(loop, context, [segment], [segment])
     before, after = (np.std(part[150:900] - truth[150:900], axis=0) for part in (segment.z, found.z))
     assert np.all(after < 0.7 * before)
     np.testing.assert_allclose(found.targets[200:300] * forecaster.output_std_, np.diff(found.z[200:301], axis=0), atol=1e-12)
     np.testing.assert_array_equal(found.y, segment.y)  # what forecasts are compared with stays
-    assert filtered_segments(forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])])
+    assert observe_segments(loop, context, short, short) is short
 
 
 def test_diagonal_covariances_with_products_have_squares_of_their_own():

@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Normal
 from pesn.evaluation.calibration import by_lead
-from pesn.forecasting.context import Begun, Columns, ContextFilter
+from pesn.forecasting.context import Begun, Columns, ContextFilter, Places
 from pesn.forecasting.dataset import Segment
+from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.runs import Segments, SegmentStream
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
@@ -42,6 +43,9 @@ from pesn.statespace import (
     rollout,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 S = TypeVar("S", bound=np.generic)
 _SETTLED = 60  # rows after which a gain is constant
 _GAINS = 8  # places that it is the mean of
@@ -50,47 +54,25 @@ _LOST = 8.0  # deviations of the noise
 _MOST_LAGS = 5  # rows that correct a row after it
 
 
-@dataclass(frozen=True, eq=False)
-class Observer:
-    """A closed loop and the gain (n, d) by which it is corrected, of rows of :data:`_SETTLED` steps or more."""
-
-    loop: ClosedLoop
-    gain: Array
-
-    def __call__(self, segment: Segment) -> Segment:
-        """The segment as the observer has it; a short one as it is."""
-        return _filtered(self.loop, self.gain, segment) if len(segment.z) > _SETTLED else segment
-
-
-def observer_of(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Observer | None:
-    """The observer whose gain is the mean over some of these segments; None where all of them are short.
+def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segment], segments: Segments) -> Segments:
+    """Filter segments with an observer, whose gain is the mean over a sample; short segments stay as they are.
 
     Parameters
     ----------
-    loop
-        Whose ``measurement_cov`` says how noisy rows are.
-    context
+    loop : ClosedLoop
+        The closed loop, with the covariance of the measurement noise.
+    context : ContextFilter
         How contexts are filtered.
-    segments
-        Rows without gaps, scaled.
+    sample : list of Segment
+        Segments from which the gain is computed.
+    segments : list of Segment or SegmentStream
+        Segments to filter: their rows, and the targets between them.
     """
-    long = [s for s in segments if len(s.z) > _SETTLED]
-    return Observer(loop, _gain(loop, context, long)) if long else None
-
-
-def observed(observer: Observer | None, segments: Segments) -> Segments:
-    """The same segments with rows, and the targets between them, as the observer has them, once it has settled."""
-    if observer is None:
+    long = [s for s in sample if len(s.z) > _SETTLED]
+    if not long:
         return segments
-    if isinstance(segments, SegmentStream):
-        return replace(segments, then=observer)
-    return [observer(s) for s in segments]
-
-
-def filtered_segments(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> list[Segment]:
-    """Both at once, of segments in memory."""
-    observer = observer_of(loop, context, segments)
-    return segments if observer is None else [observer(s) for s in segments]
+    observer = Observer(loop, _gain(loop, context, long))
+    return replace(segments, then=observer) if isinstance(segments, SegmentStream) else [observer(s) for s in segments]
 
 
 def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
@@ -106,46 +88,54 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
     return np.asarray(gains.mean(axis=0))
 
 
-def _filtered(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
-    """A segment of which all rows went through the observer."""
-    assert loop.measurement_cov is not None
-    d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
-    settled = min(_BEFORE, n // 4)  # units that start from 0 are lost before
-    size = min(_BEFORE + _WINDOW + lag, n - settled)
-    firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
-    z = loop.dynamics.network_rows(s.z)
-    states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-    at, loop_of_means, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # the first entries of an earlier row
-    oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """A closed loop and the gain (n, d) by which it is corrected, of rows of :data:`_SETTLED` steps or more."""
 
-    def rows_of(now: GaussianState) -> dict[str, Array]:
-        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
+    loop: ClosedLoop
+    gain: Array
 
-    before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
-    start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
-    state = loop_of_means.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
-    model = replace(loop_of_means.model, fast=None, gain=_rearrange_gain(gain, at, loop_of_means.layout), probe=rows_of)
-    places = firsts[:, None] + np.arange(size)
-    found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
-    y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
-    for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # of rows in two windows the later one counts
-        if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has lost the series
-            continue
-        y[first + _BEFORE : first + size] = now[_BEFORE:]
-        y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
-    targets = loop.dynamics.targets(y)
-    return Segment(np.hstack([y[:-1], s.z[:, d:]]), targets, s.y)
+    def __call__(self, s: Segment) -> Segment:
+        """Return the segment as the observer has it; a short one as it is."""
+        loop = self.loop
+        if len(s.z) <= _SETTLED:
+            return s
+        assert loop.measurement_cov is not None
+        d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
+        settled = min(_BEFORE, n // 4)  # units that start from 0 are lost before
+        size = min(_BEFORE + _WINDOW + lag, n - settled)
+        firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
+        z = loop.dynamics.network_rows(s.z)
+        states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
+        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # the first entries of an earlier row
+        oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
+        here, there = _shared_entries(at, certain.layout)
+        gain = np.zeros((certain.layout.size, d))
+        gain[there] = self.gain[here]
+
+        def rows_of(now: GaussianState) -> dict[str, Array]:
+            return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
+
+        before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
+        start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
+        state = certain.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
+        model = replace(certain.model, fast=None, gain=gain, probe=rows_of)
+        places = firsts[:, None] + np.arange(size)
+        found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
+        y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
+        for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # in two windows the later one counts
+            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has lost the series
+                continue
+            y[first + _BEFORE : first + size] = now[_BEFORE:]
+            y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
+        return Segment(np.hstack([y[:-1], s.z[:, d:]]), loop.dynamics.targets(y), s.y)
 
 
-def _rearrange_gain(gain: Array, own: Layout, other: Layout) -> Array:
-    """Return a gain (n, d) over another layout; squares are computed anew, and their number depends on the form."""
-    if own == other:
-        return gain
-    result = np.zeros((other.size, gain.shape[1]))
-    for name in other.blocks:
-        if name != "squares":
-            result[other[name]] = gain[own[name]]
-    return result
+def _shared_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
+    """Return where two layouts have the same entries: all but squares, which every move computes, as many as the form needs."""
+    names = [name for name in own.blocks if name != "squares"]
+    here, there = (np.concatenate([np.arange(at.size)[at[name]] for name in names]) for at in (own, other))
+    return here, there
 
 
 _APART = 0.2  # deviations between the two means
@@ -393,9 +383,8 @@ class Futures:
         loop, own = self.loop.certain, self.loop
         drawn = own.without_errors(self.state).sample(n, rng)
         x = np.zeros((n, loop.layout.size))
-        for name in loop.layout.blocks:
-            if name != "squares":  # made anew, of more where the form is diagonal
-                x[:, loop.layout[name]] = drawn[:, own.layout[name]]
+        here, there = _shared_entries(own.layout, loop.layout)
+        x[:, there] = drawn[:, here]
         d = loop.dynamics.n_columns
         count, parts = max(_NUMBERS_AT_ONCE // max(len(self.inputs) * d * d, loop.layout.size), 1), []
         for first in range(0, n, count):
@@ -444,28 +433,21 @@ class Samples:
 _log = logging.getLogger("pesn.forecasting")
 
 
-class Ahead(NamedTuple):
-    """The next rows as :class:`pesn.Forecast` takes them: mean (h, d), and the joint covariance or that of each row."""
-
-    mean: Array
-    joint: Array | None
-    parts: dict[str, Array]
-    scale: Array
-    cov: Array | None = None
-    paths: Samples | None = None
-
-
-def look_ahead(futures: Futures, calibration: Array, joint: bool) -> Ahead:
-    """Predict the next rows: mean, covariances and parts.
+def look_ahead(futures: Futures, calibration: Array, joint: bool, index: pd.Index | None, history: Array) -> Forecast:
+    """Predict the next rows: mean, covariances and parts of the variance.
 
     Parameters
     ----------
-    futures
-        Where the loop stands, and what is known of the rows ahead.
-    calibration
-        Factors (50,) of the deviations; none makes one larger than three of those in training.
-    joint
+    futures : Futures
+        The state of the loop, and the known inputs ahead.
+    calibration : array of shape (50,)
+        Factors of the standard deviations; none makes one larger than three of those in training.
+    joint : bool
         Whether covariances between all rows are kept; else futures are drawn by the loop itself.
+    index : pandas.Index or None
+        Labels of the rows ahead.
+    history : array of shape (k, d)
+        Observed rows before them.
     """
     u, columns = futures.inputs, futures.columns
     path = path_ahead(futures.loop, futures.state, u, futures.input_var, joint=joint)
@@ -477,16 +459,18 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool) -> Ahead:
     factor = calibration_factors(std, calibration, columns.prior.y_std, futures.own_share(std))
     mean, scale = columns.scale.undo(path.mean), columns.scale.y_std
     parts = {name: part * np.square(factor) for name, part in path.parts.items()}
+    about = (columns.names, index, history)
     if path.joint is None:
         paths = Samples(futures, mean, std * factor * scale)
-        return Ahead(mean, None, parts, scale, path.cov * factor[:, :, None] * factor[:, None], paths)
+        cov = path.cov * factor[:, :, None] * factor[:, None]
+        return Forecast(mean, None, parts, *about, cov=cov, paths=paths, scale=scale)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
     over_time *= joint_factor[:, None]  # in place: it is the largest array of all
     over_time *= joint_factor
     certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
     over_time[certain] = 0.0
     over_time[:, certain] = 0.0
-    return Ahead(mean, over_time, parts, scale)
+    return Forecast(mean, over_time, parts, *about, scale=scale)
 
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
@@ -576,8 +560,7 @@ def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Ga
     Squares are computed anew in every move, and there are more of them in the diagonal form.
     """
     mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
-    names = [name for name in loop.layout.blocks if name != "squares"]
-    here, there = (np.concatenate([np.arange(x.layout.size)[x.layout[name]] for name in names]) for x in (loop, other))
+    here, there = _shared_entries(loop.layout, other.layout)
     mean[..., there] = state.mean[..., here]
     none = np.zeros((*mean.shape, 0))
     if other.form == "none":

@@ -18,7 +18,7 @@ from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, both_sides, of_sides, train_validation_split, with_noise
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
-from pesn.forecasting.predict import Known, filtered_segments, forecast_all, observed, observer_of
+from pesn.forecasting.predict import Known, forecast_all, observe_segments
 from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, sizes_of, streamed_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
@@ -41,15 +41,14 @@ class Driven(NamedTuple):
     features: list[Array]
     sums: Sums
     start: Start | LocalStart
-    input_noise: float
 
 
-def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], input_noise: float = 0.0) -> Driven:
-    """A fitted network's reservoir, driven by these rows alone; its readout takes y in the inputs for uncertain by the noise."""
+def drive(task: Task, segments: list[Segment]) -> Driven:
+    """Drive the reservoir of the fitted network by segments; the readout takes y in the inputs for uncertain by the noise."""
+    esn, dynamics, noise = task.esn, task.dynamics, task.input_noise
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     size = esn.features.size(d, reservoir.n_units), len(dynamics.learned)
-    penalty = esn.features.penalty(esn.ridge_, d, reservoir.n_units)
-    sums = Factor(*size) if input_noise else least_squares(*size, penalty, esn.readout_.groups)
+    sums = Factor(*size) if noise else least_squares(*size, task.penalty(esn.ridge_), esn.readout_.groups)
     kept: list[tuple[Array, Array, int]] = []
     rows = []
     for segment in segments:
@@ -61,38 +60,34 @@ def drive(esn: ProbabilisticESN, dynamics: Dynamics, segments: list[Segment], in
         b = features_of(segment.z)
         washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
         learnt = slice(washed, None)
-        if washed < len(b) and isinstance(sums, Factor) and input_noise:
-            mean, *away = with_noise(features_of, segment.z, dynamics, input_noise, rng)
+        if washed < len(b) and isinstance(sums, Factor) and noise:
+            mean, *away = with_noise(features_of, segment.z, dynamics, noise, rng)
             sums.add(mean[learnt], segment.targets[learnt]).add_covariance(*(part[learnt] for part in away))
         elif washed < len(b):
             sums.add(b[learnt], segment.targets[learnt])
         kept.append((dynamics.network_rows(segment.z), esn.features.remembered(b, d), washed))
         rows.append(b)
-    start = learn_start(kept, esn.local, esn.features, size[1])
-    return Driven(segments, rows, sums, start, input_noise)
+    return Driven(segments, rows, sums, learn_start(kept, esn.local, esn.features, size[1]))
 
 
-def train(esn: ProbabilisticESN, dynamics: Dynamics, driven: Driven, ridge: RidgeValue) -> Trained:
-    """Readout, errors and start of a fitted network's reservoir, from the rows that drove it alone."""
-    penalty = esn.features.penalty(ridge, esn.reservoir_.n_inputs, esn.reservoir_.n_units)
+def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
+    """Fit readout, errors and start to the rows that drove the reservoir."""
+    esn, dynamics, penalty = task.esn, task.dynamics, task.penalty(ridge)
     readout = solve(driven.sums, penalty)
     judged = _Judged(dynamics.n_columns, _left_out(sizes_of(driven.segments), esn, readout.groups))
     for i, (segment, b) in enumerate(zip(driven.segments, driven.features, strict=True)):
-        e = _without_washout(esn, _errors(readout.weights, dynamics, segment, b, slice(0, len(b))))
-        judged.take(i, b[len(b) - len(e) :], e, 0)
-    readout, errors = judged.learn(readout, penalty, dynamics, bool(driven.input_noise))
+        washed = _washed(esn.washout_, esn.features.lags, len(b))
+        judged.take(i, b[washed:], _errors(readout.weights, dynamics, segment, b, slice(0, len(b)))[washed:], 0)
+    readout, errors = judged.learn(readout, penalty, dynamics, bool(task.input_noise))
     return Trained(readout, errors, driven.start, ridge=ridge)
 
 
-def one_step_errors(
-    esn: ProbabilisticESN, readout: Readout, dynamics: Dynamics, segments: Segments, advance: Advance = nothing,
-    noisy: bool = False,
-) -> tuple[Readout, ErrorModel]:  # fmt: skip
-    """From one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet.
+def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: Advance = nothing) -> tuple[Readout, ErrorModel]:
+    """Learn the error model from one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet.
 
-    ``noisy``: the readout was learnt from rows that were taken for uncertain, and its residual covariance is to be that of the
-    rows as they are.
+    The residual covariance of a readout that was fitted with noise on its inputs becomes that of the rows as they are.
     """
+    esn, dynamics = task.esn, task.dynamics
     reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # what workers are sent, and nothing larger
     weights, places = readout.weights, _left_out(sizes_of(segments), esn, readout.groups)
 
@@ -115,21 +110,19 @@ def one_step_errors(
     judged = _Judged(dynamics.n_columns, places)
     for part in map_segments(segments, of_part, advance):
         judged.merge(part)
-    penalty = esn.features.penalty(esn.ridge_, reservoir.n_inputs, reservoir.n_units)
-    return judged.learn(readout, penalty, dynamics, noisy)
+    return judged.learn(readout, task.penalty(esn.ridge_), dynamics, bool(task.input_noise))
 
 
-def noise_aware(
-    esn: ProbabilisticESN, dynamics: Dynamics, segments: Segments, input_noise: float, advance: Advance = nothing
-) -> Readout:  # fmt: skip
-    """The readout of a fitted network that takes y in its inputs for uncertain by the noise, from all rows, block by block."""
+def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> Readout:
+    """Fit the readout that takes y in its inputs for uncertain by the noise, from all rows, block by block."""
+    esn, dynamics = task.esn, task.dynamics
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     sums = Factor(esn.features.size(d, reservoir.n_units), len(dynamics.learned))
     for segment in segments:  # one after the other: each draw of the noise follows the one before it
         carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows on both sides
         washed = max(min(esn.washout_, len(segment.z) // 2), esn.features.lags)
         for block in blocks(slice(0, len(segment.z))):
-            *sides, back = both_sides(segment.z[block], dynamics, input_noise, rng)
+            *sides, back = both_sides(segment.z[block], dynamics, task.input_noise, rng)
             features = []
             for side, z in enumerate(map(dynamics.network_rows, sides)):
                 state, before = carried[side]
@@ -141,7 +134,7 @@ def noise_aware(
             if len(mean[learnt]):
                 sums.add(mean[learnt], segment.targets[block][learnt]).add_covariance(*(part[learnt] for part in away))
         advance(len(segment.z))
-    return solve(sums, esn.features.penalty(esn.ridge_, d, reservoir.n_units))
+    return solve(sums, task.penalty(esn.ridge_))
 
 
 class _Place(NamedTuple):
@@ -240,11 +233,6 @@ def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
     return errors_from(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
 
-def _without_washout(esn: ProbabilisticESN, e: Array) -> Array:
-    """Errors (n, d) of a segment without those before its units have settled."""
-    return e[_washed(esn.washout_, esn.features.lags, len(e)) :]
-
-
 def _washed(washout: int, lags: int, size: int) -> int:
     """Rows of a segment before its units have settled."""
     return max(min(washout, size - 1), lags)
@@ -322,6 +310,10 @@ class Task:
         """By how much y in the inputs that readouts learn from is taken for uncertain."""
         return 0.0 if self.design is None else self.design.candidate.input_noise
 
+    def penalty(self, ridge: RidgeValue) -> Penalty:
+        """Return the penalties of a ridge on the features of the readout."""
+        return self.esn.features.penalty(ridge, self.esn.reservoir_.n_inputs, self.esn.reservoir_.n_units)
+
     def loop_of(self, trained: Trained, noise_scale: float) -> ClosedLoop:
         """Return the closed loop of a readout, with process noise of a scale."""
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
@@ -358,14 +350,6 @@ class Task:
         else:
             self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
 
-    def drive(self, segments: list[Segment]) -> Driven:
-        """The reservoir of the fitted network over rows."""
-        return drive(self.esn, self.dynamics, segments, self.input_noise)
-
-    def train(self, driven: Driven, ridge: RidgeValue) -> Trained:
-        """The readout that the rows which drove the reservoir teach."""
-        return train(self.esn, self.dynamics, driven, ridge)
-
 
 class Validation:
     """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
@@ -383,7 +367,7 @@ class Validation:
         self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
-            self._driven = task.drive(seen)
+            self._driven = drive(task, seen)
             self._context = task.context_of(self._driven.start)
 
     def choose_ridge(self, steps: Steps) -> float:
@@ -466,14 +450,15 @@ class Validation:
     def _loop(self, setting: Setting) -> ClosedLoop:
         task = self._task
         if setting.ridge not in self._trained:
-            self._trained = {setting.ridge: task.train(self._driven, setting.ridge)}
+            self._trained = {setting.ridge: train(task, self._driven, setting.ridge)}
         if setting not in self._loops:
             trained = self._trained[setting.ridge]
             var = task.measurement_var(trained.errors, setting.share)
             loop = task.loop_of(trained.measured_with(var), setting.process_noise)
             if setting.filtered:
-                driven = task.drive(filtered_segments(loop, self._context, self._seen))
-                loop = loop.with_readout(task.train(driven, setting.ridge).readout, loop.errors)
+                filtered = observe_segments(loop, self._context, self._seen, self._seen)
+                assert isinstance(filtered, list)
+                loop = loop.with_readout(train(task, drive(task, filtered), setting.ridge).readout, loop.errors)
             self._loops = {setting: loop}
         return self._loops[setting]
 
@@ -523,8 +508,7 @@ def _fit_filtered(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> N
     esn = task.esn
     assert esn.start_ is not None
     model, scale = Trained(esn.readout_, errors, esn.start_).measured_with(var), esn.process_noise_
-    observer = observer_of(task.loop_of(model, scale), task.context_of(esn.start_), task.sample)
-    learnt = observed(observer, task.segments)
+    learnt = observe_segments(task.loop_of(model, scale), task.context_of(esn.start_), task.sample, task.segments)
     task.fit_esn(learnt, steps)
     esn.process_noise_ = scale
     if task.input_noise:
@@ -546,8 +530,8 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
     with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
         readout = esn.readout_
         if task.input_noise:
-            readout = noise_aware(esn, task.dynamics, segments, task.input_noise, advance)
-        esn.readout_, errors = one_step_errors(esn, readout, task.dynamics, segments, advance, bool(task.input_noise))
+            readout = noise_aware(task, segments, advance)
+        esn.readout_, errors = one_step_errors(task, readout, segments, advance)
     return errors
 
 
