@@ -41,16 +41,6 @@ def to(goal):
     return lambda rollout: rollout.expected_cost({"x": 1.0, "v": 0.1}, {"x": goal}, R=1e-3)
 
 
-def flown(planner, model, steps, rng=None, noise=0.0):
-    """States and forces of ``steps`` steps, each the first of a new plan."""
-    states, forces = [np.zeros(2)], []
-    for _ in range(steps):
-        forces.append(planner.plan(states[-1])[0, 0])
-        push = 0.0 if rng is None else noise * rng.standard_normal()
-        states.append(model.step(states[-1], forces[-1]) + push * np.array([DT, 1.0]))
-    return np.array(states), np.array(forces)
-
-
 def test_a_plan_comes_near_the_best_that_a_slow_search_finds():
     """The quadratic cost of a linear system: its minimum within limits by finite differences."""
     model, cost = Point(), to(0.3)
@@ -150,14 +140,6 @@ def test_where_no_plan_keeps_the_constraint_the_nearest_is_taken():
     assert planner.plan(np.array([0.05, 0.0]))[0, 0] < -0.5  # back, although the goal is ahead
 
 
-def test_the_planner_reaches_the_goal_step_by_step():
-    model = Point(0.01)
-    planner = MPPI(model, 20, (-1.0, 1.0), to(1.0), random_state=0)
-    states, forces = flown(planner, model, 50, np.random.default_rng(0), 0.01)
-    assert np.abs(states[-5:, 0] - 1.0).max() < 0.1
-    assert np.abs(forces).max() <= 1.0
-
-
 class Changed(Point):
     """A point whose roll-outs are not what was asked for."""
 
@@ -181,11 +163,6 @@ def test_a_cost_may_work_in_place():
     wall = [ChanceConstraint("x", above=0.1)]
     plans = [MPPI(Point(0.01), 8, (-1.0, 1.0), cost, constraints=wall, random_state=0).plan() for cost in (in_place, beside)]
     np.testing.assert_array_equal(*plans)
-
-
-def test_constraints_may_come_one_by_one():
-    wall = ChanceConstraint("x", above=0.1)
-    assert MPPI(Point(), 5, (-1.0, 1.0), to(1.0), constraints=(one for one in [wall])).constraints == (wall,)
 
 
 GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
@@ -226,10 +203,10 @@ def test_wrong_arguments_are_named(change, message):
     ("change", "message"),
     [
         ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
-        ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must give finite numbers, got nan"),
-        ({"cost": lambda r: ["dear"] * len(r)}, "cost must give real numbers, got list of dtype <U4"),
-        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must give real numbers, got ndarray of dtype complex128"),
-        ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must give a number a plan, got a ragged sequence"),
+        ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must be finite, got nan"),
+        ({"cost": lambda r: ["dear"] * len(r)}, "cost must be real numbers"),
+        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must be real numbers, got complex"),
+        ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must be an array of numbers, got a ragged"),
         ({"model": Changed(lambda r: r[:1])}, r"model must roll out plans and steps \(300, 5\) from one start, got \(1, 5\)"),
         ({"model": Changed(lambda r: r[:, :2])}, r"model must roll out plans and steps \(1, 5\) .* got \(1, 2\)"),
         ({"model": Changed(lambda r: r.mean)}, "model must roll out to a .*Rollout, got ndarray"),
@@ -250,7 +227,7 @@ def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, mes
         ({"column": "x"}, "above or below must be given"),
         ({"column": 1.5, "above": 1.0}, "column must be a name or a position"),
         ({"column": "x", "above": np.nan}, "above must lie in"),
-        ({"column": "x", "above": 0.0, "below": 1.0}, "below must not exceed above"),
+        ({"column": "x", "above": 0.0, "below": 1.0}, "below must not lie above"),
         ({"column": "x", "above": 1.0, "probability": 1.0}, "probability must lie in"),
         ({"column": "x", "above": 1.0, "probability": 0.0}, "probability must lie in"),
         ({"column": "x", "above": 1.0, "over": "all"}, "over must be 'step' or 'path'"),

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,52 +54,48 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-S = TypeVar("S", bound=np.generic)
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
 
 def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> npt.ArrayLike:
-    """What a mapping, a Series or a frame says of some columns, in the order of ``names``, 0 for the others; else ``values``.
+    """Return the numbers of a mapping, Series or frame in the order of ``names``, 0 for those not named; all else as it is.
 
-    ``paths``: it may say a path (H,) of a column, and the rows of a frame are steps; else they are columns, too, where they have
-    their names.
+    With ``paths``, a name may have a path (H,), and the rows of a frame are steps; else a frame has the names in both axes.
 
     >>> by_name("goal", {"theta": [1.0, 2.0], "x": 3.0}, ("x", "theta"), paths=True)
     array([[3., 1.],
            [3., 2.]])
     """
-    if not isinstance(values, Mapping) and not (hasattr(values, "index") and hasattr(values, "items")):
+    is_frame = getattr(values, "ndim", 1) == 2
+    if not isinstance(values, Mapping) and not hasattr(values, "reindex"):  # nor of pandas
         return values
-    named = {str(name): np.asarray(value) for name, value in values.items()}  # of a frame: its columns
-    _check_known(argument, list(named), names)
-    frame = getattr(values, "ndim", 1) == 2
-    paths_of = [name for name, value in named.items() if value.ndim]
-    if paths_of and not paths and not frame:
-        name = paths_of[0]
-        raise ValueError(f"{argument} must be a number for each name, got shape {named[name].shape} for {name!r}")
-    zero = np.zeros(len(values)) if frame else np.zeros(())
+    for name in [*values.keys(), *(values.index if is_frame and not paths else ())]:
+        if str(name) not in names:
+            raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {str(name)!r}")
+    if is_frame and not paths:
+        return values.rename(index=str, columns=str).reindex(index=names, columns=names, fill_value=0.0).to_numpy()
+    named = {str(name): np.asarray(value) for name, value in values.items()}
+    for name, value in named.items():
+        if value.ndim and not paths:
+            raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
     try:
-        table = np.stack(np.broadcast_arrays(*(named.get(name, zero) for name in names)), axis=-1)
+        return np.stack(np.broadcast_arrays(*(named.get(name, np.zeros(())) for name in names)), axis=-1)
     except ValueError:
         shapes = ", ".join(f"{value.shape} for {name!r}" for name, value in named.items())
         raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
-    return _by_rows(argument, table, [str(label) for label in values.index], names) if frame and not paths else table
 
 
-def _by_rows(argument: str, table: npt.NDArray[S], labels: list[str], names: tuple[str, ...]) -> npt.NDArray[S]:
-    """Rows of a frame in the order of ``names``, 0 for the others, where its ``labels`` are names too."""
-    if not set(labels) & set(names):
-        return table
-    _check_known(argument, labels, names)
-    whole = np.zeros((len(names), len(names)), table.dtype)
-    whole[[names.index(label) for label in labels]] = table
-    return whole
-
-
-def _check_known(argument: str, found: list[str], names: tuple[str, ...]) -> None:
-    unknown = [name for name in found if name not in names]
-    if unknown:
-        raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {unknown[0]!r}")
+def check_levels(above: float | None, below: float | None) -> tuple[float, float]:
+    """Return the lower and upper end of the band between two levels, infinite where there is none; one must be given."""
+    if above is None and below is None:
+        raise ValueError("above or below must be given, got neither")
+    for name, level in (("above", above), ("below", below)):
+        if level is not None:
+            number(name, level, -np.inf, np.inf, "[]")
+    high, low = np.inf if above is None else float(above), -np.inf if below is None else float(below)
+    if low > high:
+        raise ValueError(f"below must not lie above the level of above, got below={below!r} and above={above!r}")
+    return low, high
 
 
 def square(argument: str, values: npt.ArrayLike, size: int) -> Array:
@@ -579,14 +575,7 @@ class Rollout(NormalMarginals[Array]):
 
     def _band(self, column: int | str, above: float | None, below: float | None) -> Band:
         i = column_position("column", column, self._names)
-        if above is None and below is None:
-            raise ValueError("above or below must be given, got neither")
-        for name, level in (("above", above), ("below", below)):
-            if level is not None:
-                number(name, level, -np.inf, np.inf, "[]")
-        high, low = np.inf if above is None else float(above), -np.inf if below is None else float(below)
-        if low > high:
-            raise ValueError(f"below must not lie above the level of above, got below={below!r} and above={above!r}")
+        low, high = check_levels(above, below)
         mean, std = self._moments("a probability")
         return Band(mean[..., i], std[..., i], low, high)
 

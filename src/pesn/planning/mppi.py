@@ -33,7 +33,8 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import Array, RandomState
 from pesn.esn.training import generator
-from pesn.forecasting.rollout import PathMethod, Rollout
+from pesn.forecasting.predict import COVARIANCES
+from pesn.forecasting.rollout import PathMethod, Rollout, check_levels
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,7 @@ class ChanceConstraint:
     def __post_init__(self) -> None:
         if not isinstance(self.column, (str, int, np.integer)) or isinstance(self.column, bool):
             raise TypeError(f"column must be a name or a position, got {self.column!r}")
-        if self.above is None and self.below is None:
-            raise ValueError("above or below must be given, got neither")
-        for name, level in (("above", self.above), ("below", self.below)):
-            if level is not None:
-                number(name, level, -np.inf, np.inf, "()")
-        if self.above is not None and self.below is not None and self.below > self.above:
-            raise ValueError(f"below must not exceed above, got below={self.below!r} and above={self.above!r}")
+        check_levels(self.above, self.below)
         number("probability", self.probability, 0.0, 1.0, "()")
         for name, value, choices in (("over", self.over, ("step", "path")), ("method", self.method, ("bound", "markov"))):
             if value not in choices:
@@ -90,15 +85,11 @@ class ChanceConstraint:
         """
         levels = {"above": self.above, "below": self.below}
         each = rollout.probability(self.column, **levels)
-        excess: Array = np.maximum(each - self.probability, 0.0).sum(
-            axis=1
-        )  # the sum tells how bad plans are whose paths all fail
+        # the sum tells how bad plans are whose paths all fail
+        excess: Array = np.maximum(each - self.probability, 0.0).sum(axis=1)
         if self.over == "path":
             excess += np.maximum(rollout.path_probability(self.column, **levels, method=self.method) - self.probability, 0.0)
         return excess
-
-
-_COVARIANCES = ("none", "diagonal", "low-rank", "full")
 
 
 class Model(Protocol):
@@ -174,15 +165,14 @@ class MPPI:
         covariance: Literal["none", "diagonal", "low-rank", "full"] = "low-rank",
         random_state: RandomState = None,
     ) -> None:
-        whole_number("horizon", horizon, 1)
-        whole_number("n_plans", n_plans, 1)
-        whole_number("n_elite", n_elite, 1)
-        whole_number("iterations", iterations, 1)
+        counts = {"horizon": horizon, "n_plans": n_plans, "n_elite": n_elite, "iterations": iterations}
+        for name, count in counts.items():
+            whole_number(name, count, 1)
         number("smoothness", smoothness, 0.0, math.inf, "[)")
         number("fresh", fresh, 0.0, 1.0, "[]")
         number("temperature", temperature, 0.0, math.inf, "[)")
-        if covariance not in _COVARIANCES:
-            raise ValueError(f"covariance must be one of {', '.join(_COVARIANCES)}, got {covariance!r}")
+        if covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}, got {covariance!r}")
         if not callable(cost):
             raise TypeError(f"cost must be a function of a roll-out, got {cost!r}")
         if not isinstance(constraints, Iterable):
@@ -280,26 +270,18 @@ class MPPI:
         """
         rollout = rollout if rollout.cov is not None else _borrowing(rollout, near)
         excess = np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(rollout))
-        cost = _numbers(self.cost(rollout))
+        cost = np.asarray(as_real("cost", self.cost(rollout)), np.float64)
         if cost.shape != (len(rollout),):
             raise ValueError(f"cost must give a number a plan, shape ({len(rollout)},), got shape {cost.shape}")
-        if not np.isfinite(cost).all():
-            raise ValueError(f"cost must give finite numbers, got {cost[~np.isfinite(cost)][0]}")
         return cost, excess
 
 
 def _borrowing(rollout: Rollout, near: Rollout) -> Rollout:
+    """Return a roll-out of means with the covariances of the plan ``near``."""
     b, h, d = rollout.mean.shape
-    cov, lagged = np.zeros((1, h, d, d)), np.zeros((1, h - 1, d, d))
-    if near.cov is not None:
-        cov, lagged = near.cov, lagged if near.lagged is None else near.lagged
-    return Rollout(
-        rollout.mean,
-        rollout.controls,
-        np.broadcast_to(cov, (b, h, d, d)),
-        np.broadcast_to(lagged, (b, h - 1, d, d)),
-        rollout.names,
-    )
+    cov, lagged = (np.zeros(()) if part is None else part for part in (near.cov, near.lagged))
+    each = np.broadcast_to(cov, (b, h, d, d)), np.broadcast_to(lagged, (b, h - 1, d, d))
+    return Rollout(rollout.mean, rollout.controls, *each, rollout.names)
 
 
 def _best(cost: Array, excess: Array, n: int) -> npt.NDArray[np.intp]:
@@ -319,16 +301,6 @@ def _shares(cost: Array, excess: Array, temperature: float) -> Array:
     weights = np.exp(-above / scale) if scale > 0.0 else (above <= 0.0).astype(np.float64)
     shares[kept] = weights / weights.sum()
     return shares
-
-
-def _numbers(cost: npt.ArrayLike) -> Array:
-    try:
-        given = np.asarray(cost)
-    except ValueError:
-        raise ValueError("cost must give a number a plan, got a ragged sequence") from None
-    if given.dtype.kind not in "biuf":
-        raise TypeError(f"cost must give real numbers, got {type(cost).__name__} of dtype {given.dtype}")
-    return given.astype(np.float64)
 
 
 def _box(limits: tuple[npt.ArrayLike, npt.ArrayLike]) -> tuple[Array, Array]:
