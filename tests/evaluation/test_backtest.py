@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn.evaluation.backtest import Normal, evaluate, observed_after, rolling_origins
+from pesn.evaluation.backtest import Normal, evaluate, rolling_origins
 from pesn.metrics import crps_gaussian
 
 
@@ -23,11 +23,6 @@ def test_origins_are_spread_from_first_to_last():
     assert (found[0], found[-1]) == (100, 200)
     np.testing.assert_array_equal(np.diff(found), 10)
     assert len(rolling_origins(0, 3, 100)) == 4  # no row twice
-
-
-def test_what_was_observed_is_what_comes_from_the_origin_on():
-    y = np.arange(20.0)[:, None]
-    np.testing.assert_array_equal(observed_after(y, [4, 9], 3)[..., 0], [[4.0, 5.0, 6.0], [9.0, 10.0, 11.0]])
 
 
 def test_observations_may_come_from_a_function_of_the_origin(judged):

@@ -75,21 +75,16 @@ def _columns(scaling: Scaling) -> int:
 
 
 def driven_by(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
-    """The reservoir of a network, and X (n, d) as its inputs."""
+    """Return the reservoir of a network and its inputs X (n, d), finite, one column for each input; (n,) of one input."""
     if isinstance(network, Forecaster):
         network_of(network)
         raise ValueError("X must be rows as a network sees them, which a Forecaster scales: give forecaster.esn_, and X scaled")
-    reservoir = reservoir_of(network, 1 if np.ndim(X) < 2 else np.shape(X)[1])
-    return reservoir, check_inputs(X, reservoir)
-
-
-def check_inputs(X: npt.ArrayLike, reservoir: Reservoir) -> Array:
-    """X (n, d), finite, one column for each input; (n,) of one input."""
     rows: Array = as_real("X", X).astype(np.float64, copy=False)
     rows = rows[:, None] if rows.ndim == 1 else rows
+    reservoir = reservoir_of(network, rows.shape[1] if rows.ndim == 2 else 1)
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != reservoir.n_inputs:
         raise ValueError(f"X must have shape (rows, {reservoir.n_inputs}), got {np.shape(X)}")
-    return rows
+    return reservoir, rows
 
 
 def noise(reservoir: Reservoir, n_steps: int, rng: np.random.Generator) -> Array:

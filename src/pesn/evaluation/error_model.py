@@ -58,24 +58,15 @@ class ErrorSums:
         return np.maximum(np.diagonal(self.square) / self.count - np.square(mean), 0.0)
 
 
-def learn_errors(residuals: list[Array], inflation: float = 1.0) -> ErrorModel:
-    """From one-step residuals (n, d) of contiguous sequences; ``inflation`` scales for what the fit itself has used up.
+def errors_from(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
+    """Learn the error model from sums over residuals; ``inflation`` scales for what the fit itself has used up.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> e = np.zeros((5000, 1))
     >>> for k in range(1, 5000): e[k] = 0.8 * e[k - 1] + rng.normal()
-    >>> learn_errors([e]).persistence.round(1)
+    >>> errors_from(ErrorSums(1).add(e)).persistence.round(1)
     array([0.8])
-    """
-    sums = ErrorSums(residuals[0].shape[1])
-    for e in residuals:
-        sums.add(e)
-    return errors_from(sums, inflation)
-
-
-def errors_from(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
-    """The same from sums over the residuals.
 
     What is new in an error is e₁ − ρ e₀, and Σ (e₁ − ρ e₀)(e₁ − ρ e₀)ᵀ is a sum of the sums: as |ρ| is 0.99 at most, no more
     than four digits of sixteen are lost.
