@@ -109,12 +109,6 @@ def test_the_first_rows_alone():
             plotting.plot_run(runs, rows=rows)
 
 
-def test_names_are_no_formulas(tmp_path):
-    axes = plotting.plot_run(Trajectories(np.zeros((3, 1)), np.zeros((3, 0)), 1.0, ("$\\frac",), (3,), ("$",)))
-    plotting.save(axes, tmp_path / "a.png")
-    assert axes[0].get_ylabel() == "$\\frac ($)"
-
-
 def test_a_field_is_an_image_of_columns_over_time():
     states = np.outer(np.ones(6), [1.0, -2.0, 0.5])
     field = Trajectories(states, np.zeros((6, 1)), 0.5, ("a", "b", "c", "u"), (4, 2), ("",) * 4)

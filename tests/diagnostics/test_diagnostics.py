@@ -69,11 +69,6 @@ def test_memory_is_that_of_a_regression_on_the_states():
         assert found.by_delay[k] == pytest.approx(fitted.score(states[20_000:], target[19_900:]), abs=0.03)
 
 
-def test_several_inputs_share_the_units():
-    reservoir = draw(10, 2, 1, topology="ring", activation="identity", leak_rate=1.0, bias_scaling=0.0, rng=0)
-    assert memory_capacity(reservoir, n_delays=60, n_steps=50_000, rng=0).total == pytest.approx(10.0, abs=0.1)
-
-
 # ---------------------------------------------------------------- processing
 
 
@@ -274,12 +269,3 @@ def test_rows_of_a_forecaster_are_not_taken_for_what_its_network_sees():
     for function in (effective_rank, echo_state_index):
         with pytest.raises(ValueError, match=r"X must be rows as a network sees them.*give forecaster\.esn_"):
             function(forecaster, y)
-
-
-def test_an_orthogonal_memory_remembers_longer_than_leaky_units():
-    """The edge-of-stability network (ES²N): near-linear, nearly orthogonal moves."""
-    make = {"n_units": 40, "leak_rate": 0.05, "random_state": 0, "input_scaling": 0.5}
-    leaky, orthogonal = (
-        memory_capacity(EchoStateNetwork(**make, memory=memory), n_delays=100, rng=0).total for memory in ("leaky", "orthogonal")
-    )
-    assert orthogonal > 2.0 * leaky

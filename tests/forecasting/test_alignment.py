@@ -96,14 +96,6 @@ def test_numbers_nobody_chose_and_others_go_by_position():
     np.testing.assert_array_equal(placed(y, series(pd.RangeIndex(8, -1, -1)))[1], np.arange(9.0)[::-1])  # these were reversed
 
 
-def test_the_same_instants_in_another_zone():
-    berlin = pd.date_range("2024-03-25", periods=9, freq="h", tz="Europe/Berlin")
-    X = series(berlin.tz_convert("UTC")[::-1])
-    np.testing.assert_array_equal(placed(series(berlin), X)[1], np.arange(9.0)[::-1])
-    with pytest.raises(ValueError, match="X must have a row for each label of y"):
-        placed(series(berlin), series(berlin.tz_localize(None)))
-
-
 # ---------------------------------------------------------------- y
 
 
@@ -147,19 +139,6 @@ def test_a_date_that_is_missing_or_wrong():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5_000_000
-
-
-def test_days_of_pythons_own_are_dates():
-    y = series(pd.Index(list(DAYS[[0, 1, 3]].date)))
-    rows, inputs, layout = placed(y, series(DAYS[:9][::-1]))
-    np.testing.assert_array_equal(rows, [0, 1, np.nan, 2])
-    np.testing.assert_array_equal(inputs, [8, 7, 6, 5])
-    assert layout.time.ahead(1)[0] == DAYS[4]
-
-
-def test_uneven_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"y must have labels of one step, .* got 2.2 in row 3 and then 9.0; .* with np.interp"):
-        placed(series(pd.Index([0.0, 1.0, 1.7, 2.2, 9.0])), None)
 
 
 ODD = {

@@ -242,15 +242,6 @@ def test_roll_outs_are_forecasts_of_angles_too(features):
                 np.testing.assert_allclose(one.std, whole.std, rtol=0.03)
 
 
-def test_one_step_from_a_state_knows_no_turns(model):
-    states = LATER[20:40]
-    next_states = model.step(states, LATER_U[20:40])
-    np.testing.assert_allclose(
-        model.step(states + np.array([3.0, TURN, 0.0]), LATER_U[20:40]) - next_states - [3.0, TURN, 0.0], 0.0, atol=1e-8
-    )
-    assert np.abs(next_states - LATER[21:41])[:, 1].max() < 0.05
-
-
 # ---------------------------------------------------------------- the rest of a forecaster
 
 
@@ -289,14 +280,10 @@ def test_names_numbers_and_single_columns_are_the_same():
         (["angel"], (), "angles must name columns of y, which are place, angle, speed, got 'angel'"),
         ((), ["where"], "unseen must name columns of y, which are place, angle, speed, got 'where'"),
         ([3], (), r"angles must name columns 0 … 2 of y, got \[3\]"),
-        ([-1], (), r"angles must name columns 0 … 2 of y, got \[-1\]"),
         ((), [0, 0], "unseen must be a list of different columns"),
         (["angle", 1], (), "angles must be a list of different columns"),
         ([True], (), "angles must be a list of different columns"),
-        ([True, 2], (), "angles must be a list of different columns"),
-        (True, (), "angles must be a list of different columns"),
         ([1.0], (), "angles must be a list of different columns"),
-        ([[1]], (), "angles must be a list of different columns"),
         ({"angle": 1}, [1], "angles and unseen must not have a column in common, got 'angle' in both"),
     ],
     ids=repr,

@@ -12,16 +12,13 @@ from pesn.forecasting.dataset import (
     Scale,
     Segment,
     as_columns,
-    as_kinematics,
     as_matrix,
     in_scale,
-    names_of,
     scale_from,
     segments_of,
     shortest_kept,
     spread_of,
     train_validation_split,
-    unscaled,
 )
 
 NAN = np.nan
@@ -53,12 +50,6 @@ def test_one_column_in_any_dress(values):
     np.testing.assert_array_equal(found, [[1.0], [2.0], [NAN]])
 
 
-def test_a_matrix_is_a_copy():
-    given = np.zeros((3, 2))
-    as_matrix("y", given)[:] = 1.0
-    assert not given.any()
-
-
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
@@ -83,37 +74,6 @@ def test_a_matrix_is_a_copy():
 def test_what_is_no_series_is_refused(values, kind, words):
     with pytest.raises(kind, match=words):
         as_matrix("y", values)
-
-
-def test_a_series_of_another_shape_is_refused():
-    with pytest.raises(ValueError, match=r"X must have shape \(5, 2\), got \(4, 2\)"):
-        as_matrix("X", np.zeros((4, 2)), 5, 2)
-    with pytest.raises(ValueError, match=r"X must have shape \(rows, 2\), got \(2,\)"):
-        as_matrix("X", np.zeros(2), None, 2)
-    assert as_matrix("X", np.zeros((0, 2)), 0, 2).shape == (0, 2)  # what comes before a context of one row
-
-
-def test_names_are_those_of_the_columns():
-    assert names_of(pd.DataFrame({"a": [1.0], 3: [2.0]})) == ["a", "3"]
-    assert names_of(pd.Series([1.0], name="load")) == ["load"]
-    assert names_of(pd.Series([1.0])) is None
-    assert names_of(np.zeros((2, 2))) is None
-
-
-def test_columns_to_learn_keep_their_order():
-    learn, rest = as_columns([3, 1], 5)
-    assert learn.tolist() == [3, 1]
-    assert rest.tolist() == [0, 2, 4]
-    learn, rest = as_columns(None, 3)
-    assert learn.tolist() == [0, 1, 2]
-    assert rest.tolist() == []
-    assert as_columns(2, 3)[0].tolist() == [2]
-
-
-@pytest.mark.parametrize("learn", [[0, 0], [3], [-1], [], [0.0], ["a"], [True], [[0, 1]], [[0], [0, 1]]])
-def test_columns_that_are_none_are_refused(learn):
-    with pytest.raises(ValueError, match="learn must"):
-        as_columns(learn, 3)
 
 
 # ---------------------------------------------------------------- scales
@@ -158,19 +118,6 @@ def test_kinematics_between_scaled_columns_are_those_between_columns(learn):
     before, after = ((y - scale.y_mean) / scale.y_std for y in (before, after))
     A, B, c = in_scale((A, B, c), scale, learn, rest)
     np.testing.assert_allclose(after[rest], A @ before + B @ after[learn] + c, atol=1e-12)
-
-
-def test_no_scale_changes_nothing():
-    kinematics = np.eye(2, 4), np.eye(2), np.ones(2)
-    for a, b in zip(in_scale(kinematics, unscaled(4, 1), np.array([2, 3]), np.array([0, 1])), kinematics, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_kinematics_of_nothing_are_empty():
-    A, B, c = as_kinematics(None, 3, 3)
-    assert A.shape == (0, 3)
-    assert B.shape == (0, 3)
-    assert c.shape == (0,)
 
 
 # ---------------------------------------------------------------- segments
@@ -286,10 +233,6 @@ def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
 )
 def test_short_segments_are_left_out_where_they_can_be_spared(sizes, kept):
     assert tuple(n for n in sizes if n >= shortest_kept(sizes, 2)) == kept
-
-
-def test_segments_within_the_washout_are_left_out():
-    assert 30 < shortest_kept([30, 60, 20], 31) <= 60
 
 
 def test_what_varies_by_rounding_alone_is_constant():

@@ -150,17 +150,14 @@ def test_the_reservoir_that_is_compared_is_the_one_that_the_network_draws(kind):
 
 
 def test_on_a_short_noisy_series_it_is_no_worse_than_an_autoregression():
-    rng, ratios = np.random.default_rng(0), []
-    y = np.sin(2.0 * np.pi * np.arange(400) / 12.0)[:, None] + 0.3 * rng.normal(size=(400, 1))
-    for first in (0,):
-        train, after = y[first : first + 120], y[first + 120 : first + 320]
-        errors = []
-        for design in (None, Design(Candidate("none", 9, 0, ridge=(1e-3, 1e-3)))):
-            forecaster = pesn.Forecaster(design=design, calibrate=False).fit(train)
-            ahead = [forecaster.forecast(10, after[k : k + 30]).mean - after[k + 30 : k + 40] for k in range(0, 150, 10)]
-            errors.append(np.abs(ahead).mean())
-        ratios.append(errors[0] / errors[1])
-    assert np.mean(ratios) < 1.1
+    rng, errors = np.random.default_rng(0), []
+    y = np.sin(2.0 * np.pi * np.arange(320) / 12.0)[:, None] + 0.3 * rng.normal(size=(320, 1))
+    train, after = y[:120], y[120:]
+    for design in (None, Design(Candidate("none", 9, 0, ridge=(1e-3, 1e-3)))):
+        forecaster = pesn.Forecaster(design=design, calibrate=False).fit(train)
+        ahead = [forecaster.forecast(10, after[k : k + 30]).mean - after[k + 30 : k + 40] for k in range(0, 150, 10)]
+        errors.append(np.abs(ahead).mean())
+    assert errors[0] < 1.1 * errors[1]
 
 
 def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, forecaster):
@@ -184,13 +181,10 @@ def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, for
     np.testing.assert_allclose(T.T @ T - R.T @ R, cov * (len(b) - 2), atol=1e-9)
 
 
-def test_many_columns_have_fewer_products():
+def test_many_columns_have_fewer_products_and_many_rows_wider_features():
     assert set(maps_for(3, 3_000)) == set(MAPS)
     assert max(products for _, products in maps_for(12, 3_000)) == 1
     assert max(products for _, products in maps_for(30, 100_000)) == 0
-
-
-def test_many_rows_have_wider_features():
     assert set(maps_for(3, 30_000)) == {*MAPS, (9, 2)}
     assert (9, 2) in maps_for(16, 60_000)
     assert max(products for _, products in maps_for(20, 15_000)) == 1

@@ -173,14 +173,3 @@ def test_sample_paths_go_on_after_fit_and_in_pieces(full, monkeypatch):
     std = whole.std(axis=0)
     assert np.all(np.abs(pieces.mean(axis=0) - whole.mean(axis=0)) < 0.25 * std)
     np.testing.assert_allclose(pieces.std(axis=0), std, rtol=0.2)
-
-
-def test_what_sample_paths_refuse(full):
-    u = series()[1]
-    for arguments, message in (
-        ((-1, 5), "n must"), ((2.5, 5), "n must"), ((3, 0), "horizon must"), ((3, 10**8), "horizon must be 2500000 or less"),
-    ):  # fmt: skip
-        with pytest.raises((TypeError, ValueError), match=message):
-            full.sample_paths(*arguments, X=u[:5])
-    with pytest.raises(ValueError, match="X must be given"):
-        full.sample_paths(3, 5)

@@ -2,13 +2,14 @@
 unit, goes on as if rows had come at once, and its intervals hold what they promise on systems that it has learnt."""
 
 import copy
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from pesn import Features, Forecaster, ProbabilisticESN, load
+from pesn import Features, Forecaster, ProbabilisticESN
 from pesn.moments import monte_carlo
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz
@@ -72,23 +73,6 @@ def is_sound(forecast):
     return True
 
 
-def forget(forecaster):
-    """All that is stored, for comparison."""
-    return copy.deepcopy(vars(forecaster))
-
-
-def equal(a, b):
-    if isinstance(a, np.ndarray):
-        return np.array_equal(a, b, equal_nan=True)
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
-    if hasattr(a, "__dict__"):
-        return equal(vars(a), vars(b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
-    return a is b or a == b or hasattr(a, "nnz")
-
-
 # ---------------------------------------------------------------- nothing of the future
 
 
@@ -125,10 +109,10 @@ def test_fitting_and_forecasting_twice_is_the_same_to_the_bit(rows):
 
 
 def test_a_forecast_changes_nothing(known, rows):
-    before = forget(known)
+    before = pickle.dumps(known.model_)
     known.forecast(5, rows[1000:1010])
     known.forecast(5)
-    assert equal(vars(known), before)
+    assert pickle.dumps(known.model_) == before
 
 
 # ---------------------------------------------------------------- contexts
@@ -270,32 +254,10 @@ def test_a_washout_longer_than_some_stretches_leaves_these_out(rows):
         quick(esn=network(washout=900)).fit(gappy)
 
 
-def test_runs_are_learnt_from_apart(carts):
+def test_runs_are_learnt_from_apart(carts, driven):
     """A step from the end of one run to the beginning of the next would be an error of many deviations."""
-    whole = quick(learn=[2, 3], kinematics=KINEMATICS)
-    whole.fit(carts.states, carts.inputs, lengths=carts.lengths)
-    careless = quick(learn=[2, 3], kinematics=KINEMATICS).fit(carts.states, carts.inputs)
-    assert np.trace(careless.errors_.cov) > 10.0 * np.trace(whole.errors_.cov)
-
-
-def test_without_a_context_it_goes_on_from_the_last_run_alone(rows):
-    """The last run is short: rows of the run before it must not pass for its past."""
-    lengths = [790, 10]
-    y = np.vstack([rows[:790], rows[1000:1010]])
-    forecaster = quick().fit(y, lengths=lengths)
-    a, b = forecaster.forecast(5), forecaster.forecast(5, rows[1000:1010])
-    np.testing.assert_allclose(a.mean, b.mean, atol=1e-8)
-    np.testing.assert_allclose(a.std, b.std, atol=1e-8)
-    one = quick().fit(np.vstack([rows[:799], rows[1000:1001]]), lengths=[799, 1]).forecast(5)
-    assert is_sound(one)
-    assert (np.abs(one.mean[0] - rows[1001]) < 3.0 * one.std[0]).all()
-
-
-def test_without_a_context_it_goes_on_from_the_end_of_fit(rows, known, driven, carts):
-    same(known.forecast(8), known.forecast(8, rows[:800]), atol=1e-6)
-    run = carts[2]
-    X = np.linspace(-1.0, 1.0, 8)[:, None]
-    same(driven.forecast(8, X=X), driven.forecast(8, (run.states, run.inputs[:-1]), X), atol=1e-6)
+    careless = quick(learn=[2, 3], kinematics=KINEMATICS).fit(carts[:3].states, carts[:3].inputs)
+    assert np.trace(careless.errors_.cov) > 10.0 * np.trace(driven.errors_.cov)
 
 
 @pytest.mark.parametrize("n", [5, 6, 10, 30, 100])
@@ -304,7 +266,7 @@ def test_short_series(n, d):
     """Ever so short, white noise: finite, and not wrong by many of its deviations."""
     rng = np.random.default_rng(n)
     wrong = []
-    for _ in range(6):
+    for _ in range(3):
         y = 5.0 + rng.normal(size=(n + 5, d))
         forecast = quick(esn=network(50)).fit(y[:n]).forecast(5)
         assert is_sound(forecast)
@@ -345,29 +307,27 @@ def test_a_frame_gives_its_names_and_is_refused_in_another_order(sine):
         quick().fit(frame.set_axis(["a", "a"], axis=1))
 
 
-@pytest.mark.parametrize("size", [1e9, 1e-9, 1e-60])
-@pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_units_of_measure_mean_nothing(rows, size, shift):
-    y = rows[:400]
-    one = quick().fit(y).forecast(10, rows[500:505])
-    other = quick().fit(size * (y + shift)).forecast(10, size * (rows[500:505] + shift))
-    np.testing.assert_allclose(other.mean / size - shift, one.mean, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(other.std / size, one.std, rtol=1e-4)
+@pytest.fixture(scope="module")
+def plain(rows):
+    """Forecasts in the units of y, with and without covariances between rows."""
+    fitted = quick(esn=network(20)).fit(rows[:300])
+    return {joint: fitted.forecast(6, rows[500:505], joint=joint) for joint in (True, False)}
 
 
-@pytest.mark.parametrize("size", [1e-163, 1e-200, 1e-300, 1e90])
-@pytest.mark.parametrize("joint", [True, False])
-def test_numbers_too_small_to_be_squared_are_forecast_all_the_same(rows, size, joint):
-    y = rows[:300]
-    one = quick(esn=network(20)).fit(y).forecast(6, rows[500:505], joint=joint)
-    other = quick(esn=network(20)).fit(size * y).forecast(6, size * rows[500:505], joint=joint)
-    width = y.std(axis=0)
-    np.testing.assert_allclose(other.mean / size / width, one.mean / width, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(other.std / size / width, one.std / width, rtol=0, atol=1e-9)
-    for a, b in zip(other.interval(), one.interval(), strict=True):
-        np.testing.assert_allclose(a / size / width, b / width, rtol=0, atol=1e-8)
-    np.testing.assert_allclose((other.sample(200, rng=0) / size).std(axis=0), one.sample(200, rng=0).std(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(other.to_frame()["y0_std"] / size, one.std[:, 0], rtol=1e-6)
+@pytest.mark.parametrize(("size", "shift"), [(1e9, 3.0), (1e-60, 3.0), (1e-163, 0.0), (1e-300, 0.0), (1e90, 0.0)])
+def test_units_of_measure_mean_nothing(rows, plain, size, shift):
+    """Also where numbers are too small to be squared."""
+    fitted = quick(esn=network(20)).fit(size * (rows[:300] + shift))
+    width, near = rows[:300].std(axis=0), 1e-5 if shift else 1e-9
+    for joint, one in plain.items():
+        other = fitted.forecast(6, size * (rows[500:505] + shift), joint=joint)
+        np.testing.assert_allclose((other.mean / size - shift) / width, one.mean / width, rtol=0, atol=near)
+        np.testing.assert_allclose(other.std / size / width, one.std / width, rtol=0, atol=near)
+        for a, b in zip(other.interval(), one.interval(), strict=True):
+            np.testing.assert_allclose((a / size - shift) / width, b / width, rtol=0, atol=10.0 * near)
+        draws = (other.sample(200, rng=0) / size).std(axis=0)
+        np.testing.assert_allclose(draws, one.sample(200, rng=0).std(axis=0), rtol=1e3 * near)
+        np.testing.assert_allclose(other.to_frame()["y0_std"] / size, one.std[:, 0], rtol=1e3 * near)
 
 
 def test_what_varies_too_little_to_have_digits_is_constant(rows):
@@ -443,20 +403,19 @@ def test_positions_follow_velocities_in_mean_and_covariance(carts):
     np.testing.assert_allclose(rows @ forecast.mean.ravel(), 0.0, atol=1e-12)
 
 
-def test_learnt_columns_may_come_in_any_order(carts):
+def test_learnt_columns_may_come_in_any_order(carts, driven):
     """The cart pole with its columns shuffled, and with the learnt ones named in another order: the same system."""
     order = [3, 0, 2, 1]  # now [θ̇, x, ẋ, θ]
     three = carts[:3]
     A, B, c = KINEMATICS
     shuffled = (A[:, order], B[:, ::-1], c)  # of x and θ, in the order of the columns
-    one = quick(learn=[2, 3], kinematics=KINEMATICS).fit(three.states, three.inputs, three.lengths)
     two = quick(learn=[0, 2], kinematics=shuffled).fit(three.states[:, order], three.inputs, three.lengths)
     again = quick(learn=[2, 0], kinematics=(A[:, order], B, c)).fit(three.states[:, order], three.inputs, three.lengths)
     run = carts[3]
     y, u, X = run.states[100:120], run.inputs[100:119], run.inputs[119:129]
     truth = run.states[120:130]
     width = three.states.std(axis=0)
-    a = one.forecast(10, (y, u), X)
+    a = driven.forecast(10, (y, u), X)
     for other in (two, again):
         b = other.forecast(10, (y[:, order], u), X)
         assert (np.abs(b.mean - truth[:, order]) < 0.05 * width[order]).all()
@@ -480,13 +439,6 @@ def test_rows_may_come_at_once_or_in_turn(rows, driven, carts):
     a.update(run.states[:30], run.inputs[:30])
     b.update(run.states[:7], run.inputs[:7]).update(run.states[7:30], run.inputs[7:30])
     same(a.forecast(6, X=run.inputs[29:35]), b.forecast(6, X=run.inputs[29:35]), atol=1e-10)
-
-
-def test_an_update_moves_the_state_to_where_the_rows_are(known, rows):
-    moved = copy.deepcopy(known).update(rows[800:860])
-    forecast = moved.forecast(5)
-    assert (np.abs(forecast.mean - rows[860:865]) < 4.0 * forecast.std).all()
-    assert (forecast.std < 0.1 * rows.std(axis=0)).all()
 
 
 def test_an_update_learns_a_system_that_has_changed():
@@ -521,28 +473,6 @@ def test_an_update_learns_a_system_that_has_changed():
     assert np.sqrt(np.mean(np.square(scores))) < 3.0
 
 
-def test_gaps_in_an_update_leave_the_readout_as_it_was(known, rows):
-    forecaster = copy.deepcopy(known)
-    before = forecaster.esn_.readout_.weights.copy()
-    new = rows[800:810].copy()
-    new[:, 1] = np.nan
-    forecaster.update(new)
-    np.testing.assert_array_equal(forecaster.esn_.readout_.weights, before)
-    forecast = forecaster.forecast(3)
-    assert is_sound(forecast)
-    assert (np.abs(forecast.mean - rows[810:813]) < 4.0 * forecast.std).all()
-    new[:] = np.nan
-    assert is_sound(forecaster.update(new).forecast(3))
-
-
-def test_what_is_saved_goes_on_where_it_was(known, rows, tmp_path):
-    forecaster = copy.deepcopy(known).update(rows[800:810])
-    forecaster.save(tmp_path / "forecaster.pesn")
-    again = load(tmp_path / "forecaster.pesn")
-    same(again.forecast(5), forecaster.forecast(5))
-    same(again.update(rows[810:820]).forecast(5), forecaster.update(rows[810:820]).forecast(5))
-
-
 # ---------------------------------------------------------------- variances
 
 
@@ -561,33 +491,6 @@ def test_parts_can_be_switched_off(known, rows):
         assert all((part.variance_parts[name] == 0.0).all() for name in others)
     noise = known.forecast(1, context, parts=("noise",))
     np.testing.assert_allclose(noise.var, whole.variance_parts["noise"][:1], rtol=1e-9)
-
-
-def test_sampled_paths_have_the_covariances_of_the_joint(known, rows):
-    forecast = known.forecast(6, rows[1000:1005])
-    paths = forecast.sample(20_000, rng=0)
-    found = np.cov(paths.reshape(20_000, -1).T)
-    std = forecast.std.ravel()
-    np.testing.assert_allclose(found / np.outer(std, std), forecast.joint / np.outer(std, std), atol=0.04)
-
-
-def test_far_ahead_a_bounded_system_is_as_wide_as_its_long_run(known, rows):
-    forecast = known.forecast(120, rows[900:910])
-    std = rows[:800].std(axis=0)
-    assert (forecast.std[-1] < 3.0 * std).all()
-    assert (forecast.std[-1] > std).all()
-    assert (np.abs(forecast.mean[-1] - rows[:800].mean(axis=0)) < 2.0 * std).all()
-
-
-@pytest.mark.parametrize("target", ["change", "level"])
-def test_a_loop_that_diverges_stays_a_number(target):
-    t = np.arange(150.0)
-    y = np.column_stack([np.exp(0.05 * t), np.exp(0.03 * t) * np.sin(0.3 * t)])
-    forecast = quick(esn=network(10, density=0.3), target=target).fit(y).forecast(150)
-    assert np.isfinite(forecast.mean).all()
-    assert np.isfinite(forecast.joint).all()
-    assert (forecast.std >= 0.0).all()
-    assert (forecast.std[-1] >= forecast.std[0]).all()
 
 
 # ---------------------------------------------------------------- calibration
@@ -609,70 +512,82 @@ def test_intervals_hold_what_they_promise_on_lorenz(rows):
     assert (shares >= 0.85).all(), shares
 
 
-def test_intervals_hold_what_they_promise_on_the_cart_pole():
-    train = cart_pole.simulate(runs=10, steps=300, rng=0)
-    forecaster = Forecaster(network(60, process_noise="auto"), learn=[2, 3], kinematics=KINEMATICS)
-    forecaster.fit(train.states, train.inputs, train.lengths)
-    test = cart_pole.simulate(steps=900, rng=9)
-    y, u = test.states, test.inputs
-    cases = [((y[k - 20 : k], u[k - 20 : k - 1]), u[k - 1 : k + 19], y[k : k + 20]) for k in range(40, 860, 20)]
-    shares = covered(forecaster, cases)
-    assert (shares >= 0.85).all(), shares
+@pytest.mark.parametrize("rows", [1, 20])
+def test_intervals_of_a_model_of_three_seconds_hold_forces_that_it_never_saw(rows):
+    """After three seconds of a cart pole, from one row as from twenty, and they are no wider than they need be."""
+    inside, ratio, steps = [], [], 40
+    for seed in (200, 201):
+        runs = cart_pole.simulate(runs=1, steps=150, rng=seed)
+        esn = network(random_state=seed, process_noise="auto")
+        model = Forecaster(esn, learn=[2, 3], kinematics=KINEMATICS).fit(runs.states, runs.inputs)
+        others = cart_pole.simulate(runs=12, steps=100, rng=seed + 1000)
+        forces = np.repeat(np.random.default_rng(seed).normal(0.0, 2.0, (12, 4)), 10, axis=1)
+        for one, force in zip(others, forces, strict=True):
+            truth = cart_pole.simulate(np.append(force, 0.0), steps=steps + 1, initial_state=one.states[-1]).states[1:]
+            found = model.forecast(steps, (one.states[-rows:], one.inputs[-rows:-1]), force[:, None])
+            low, high = found.interval(0.95)
+            inside.append(np.mean((truth >= low) & (truth <= high)))
+            ratio.append([np.mean(np.square(part / model.scale_.y_std)) for part in (found.std, found.mean - truth)])
+    assert np.mean(inside) > 0.8
+    width, wrong = np.sqrt(np.mean(ratio, axis=0))
+    assert width < 5.0 * wrong
+
+
+@pytest.mark.parametrize(("ridge", "seed"), [(0.0372, 667), (0.0, 687)])
+@pytest.mark.filterwarnings("ignore:.*left the range of training")
+def test_units_that_are_all_but_dead_in_training_do_no_harm(ridge, seed):
+    t = np.arange(60.0)
+    model = ProbabilisticESN(
+        20, density=0.6, spectral_radius=0.474, leak_rate=0.6456, covariance="diagonal", activation="relu", ridge=ridge,
+        noise=0.01, process_noise=0.01, initial_state="zero", random_state=seed,
+    )  # fmt: skip
+    forecast = Forecaster(model, measurement_noise="auto", calibrate=False).fit(t + np.sin(t)).forecast(5)
+    assert np.abs(forecast.mean).max() < 1e4
+    assert np.isfinite(forecast.std).all()
 
 
 # ---------------------------------------------------------------- bad input
 
 Y = np.random.default_rng(0).normal(size=(60, 2))
-BAD_FITS = {
-    "esn": ({"esn": "esn"}, (Y,), TypeError, "esn must be a pesn.ProbabilisticESN or 'auto', got 'esn'"),
-    "target": ({"target": "slope"}, (Y,), ValueError, "target must be 'change' or 'level', got 'slope'"),
-    "scale": ({"scale": 1}, (Y,), TypeError, "scale must be True or False, got 1"),
-    "calibrate": ({"calibrate": "no"}, (Y,), TypeError, "calibrate must be True or False, got 'no'"),
-    "learn twice": ({"learn": [0, 0]}, (Y,), ValueError, "learn must be a list of different columns"),
-    "learn outside": ({"learn": [0, 2]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
-    "learn below": ({"learn": [-1]}, (Y,), ValueError, "learn must name columns 0 … 1 of y"),
-    "learn text": ({"learn": ["a"]}, (Y,), ValueError, "learn must be a list of different columns of y, by number"),
-    "learn nothing": ({"learn": []}, (Y,), ValueError, "learn must be a list of different columns"),
-    "learn ragged": ({"learn": [[0], [0, 1]]}, (Y,), ValueError, "learn must be a list of different columns"),
-    "no kinematics": ({"learn": [0]}, (Y,), ValueError, "kinematics must be given for the 1 columns"),
-    "kinematics of two": ({"learn": [0], "kinematics": (1, 2)}, (Y,), ValueError, r"kinematics must be \(A, B, c\)"),
-    "kinematics A": (
-        {"learn": [0], "kinematics": (np.eye(2), [[1.0]], [0.0])},
-        (Y,),
-        ValueError,
-        r"kinematics must have A finite, of shape \(1, 2\), got \(2, 2\)",
-    ),
+HALVES = [[0.0, 1.0]]
+BAD_PARAMETERS = {
+    "esn": ({"esn": "esn"}, "esn must be a pesn.ProbabilisticESN or 'auto', got 'esn'"),
+    "target": ({"target": "slope"}, "target must be 'change' or 'level', got 'slope'"),
+    "scale": ({"scale": 1}, "scale must be True or False, got 1"),
+    "calibrate": ({"calibrate": "no"}, "calibrate must be True or False, got 'no'"),
+    "learn twice": ({"learn": [0, 0]}, "learn must be a list of different columns"),
+    "learn outside": ({"learn": [0, 2]}, "learn must name columns 0 … 1 of y"),
+    "learn below": ({"learn": [-1]}, "learn must name columns 0 … 1 of y"),
+    "learn text": ({"learn": ["a"]}, "learn must be a list of different columns of y, by number"),
+    "learn nothing": ({"learn": []}, "learn must be a list of different columns"),
+    "learn ragged": ({"learn": [[0], [0, 1]]}, "learn must be a list of different columns"),
+    "no kinematics": ({"learn": [0]}, "kinematics must be given for the 1 columns"),
+    "kinematics of two": ({"learn": [0], "kinematics": (1, 2)}, r"kinematics must be \(A, B, c\)"),
+    "kinematics A": ({"learn": [0], "kinematics": (np.eye(2), [[1.0]], [0.0])}, r"A finite, of shape \(1, 2\), got \(2, 2\)"),
     "kinematics B": (
-        {"learn": [0], "kinematics": ([[0.0, 1.0]], [[np.inf]], [0.0])},
-        (Y,),
-        ValueError,
-        r"kinematics must have B finite, of shape \(1, 1\), got \(1, 1\) with NaN or infinity",
+        {"learn": [0], "kinematics": (HALVES, [[np.inf]], [0.0])},
+        r"B finite, .* \(1, 1\) with NaN or infinity",
     ),
+    "kinematics c": ({"learn": [0], "kinematics": (HALVES, [[1.0]], ["a"])}, "kinematics must have c of numbers"),
     "kinematics of no column": (
-        {"kinematics": ([[0.0, 1.0]], [[1.0]], [0.0])},
-        (Y,),
-        ValueError,
-        r"A finite, of shape \(0, 2\), got \(1, 2\), for the 0 columns of y that learn leaves out",
+        {"kinematics": (HALVES, [[1.0]], [0.0])},
+        r"for the 0 columns of y that learn leaves out",
     ),
-    "kinematics c": (
-        {"learn": [0], "kinematics": ([[0.0, 1.0]], [[1.0]], ["a"])},
-        (Y,),
-        TypeError,
-        "kinematics must have c of numbers",
-    ),
-    "y text": ({}, (np.full((60, 2), "1.0"),), TypeError, "y must be an array of numbers"),
-    "y cube": ({}, (np.zeros((5, 2, 2)),), ValueError, r"got an array of shape \(5, 2, 2\); .* and lengths=\[2, 2, 2, 2, 2\]"),
-    "y infinite": ({}, (np.where(Y > 2, np.inf, Y),), ValueError, "y must be NaN or lie within .*, got inf in row"),
-    "y empty": ({}, (np.zeros((0, 2)),), ValueError, "y must have at least one row"),
-    "y short": ({}, (Y[:4],), ValueError, "y must have at least 5 rows in a row"),
-    "washout long": ({"esn": network(10, washout=56)}, (Y,), ValueError, "after the washout of 56, got fewer"),
-    "lags many": ({"esn": network(features=Features(56))}, (Y,), ValueError, "after the 56 lags of its features, got fewer"),
-    "features": ({"esn": network(features={"lags": 1})}, (Y,), TypeError, "features must be a pesn.Features, got {'lags': 1}"),
-    "y all gaps": ({}, (np.full((60, 2), np.nan),), ValueError, "y must have numbers in every column"),
-    "y one gap too many": ({}, (np.where(np.arange(60)[:, None] % 2, np.nan, Y),), ValueError, "at least 5 rows in a row"),
-    "X longer": ({}, (Y, np.zeros((61, 1))), ValueError, r"X must have shape \(60, columns\), got \(61, 1\)"),
-    "X infinite": ({}, (Y, np.full((60, 1), np.inf)), ValueError, "X must be NaN or lie within"),
-    "lengths": ({}, (Y, None, [30, 20]), ValueError, "lengths must add up to the 60 rows"),
+    "washout long": ({"esn": network(10, washout=56)}, "after the washout of 56, got fewer"),
+    "lags many": ({"esn": network(features=Features(56))}, "after the 56 lags of its features, got fewer"),
+    "features": ({"esn": network(features={"lags": 1})}, "features must be a pesn.Features, got {'lags': 1}"),
+}
+BAD_ROWS = {
+    "text": ((np.full((60, 2), "1.0"),), "y must be an array of numbers"),
+    "cube": ((np.zeros((5, 2, 2)),), r"got an array of shape \(5, 2, 2\); .* and lengths=\[2, 2, 2, 2, 2\]"),
+    "infinite": ((np.where(Y > 2, np.inf, Y),), "y must be NaN or lie within .*, got inf in row"),
+    "empty": ((np.zeros((0, 2)),), "y must have at least one row"),
+    "short": ((Y[:4],), "y must have at least 5 rows in a row"),
+    "all gaps": ((np.full((60, 2), np.nan),), "y must have numbers in every column"),
+    "one gap too many": ((np.where(np.arange(60)[:, None] % 2, np.nan, Y),), "at least 5 rows in a row"),
+    "X longer": ((Y, np.zeros((61, 1))), r"X must have shape \(60, columns\), got \(61, 1\)"),
+    "X infinite": ((Y, np.full((60, 1), np.inf)), "X must be NaN or lie within"),
+    "lengths": ((Y, None, [30, 20]), r"lengths must add up to the 60 rows of y, got \[30, 20\], which add up to 50"),
 }
 
 
@@ -682,11 +597,13 @@ def small():
     return quick(esn=network(10)).fit(Y), quick(esn=network(10)).fit(Y, Y[:, :1])
 
 
-@pytest.mark.parametrize("case", BAD_FITS)
+@pytest.mark.parametrize("case", BAD_PARAMETERS | BAD_ROWS)
 def test_a_fit_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
-    arguments, data, kind, words = BAD_FITS[case]
+    (arguments, words), data = BAD_PARAMETERS.get(case, ({}, "")), (Y,)
+    if case in BAD_ROWS:
+        data, words = BAD_ROWS[case]
     forecaster = copy.copy(small[0]).set_params(**arguments)
-    with pytest.raises(kind, match=words):
+    with pytest.raises((TypeError, ValueError), match=words):
         forecaster.fit(*data)
     assert forecaster.model_ is small[0].model_
 
@@ -748,10 +665,6 @@ def test_a_call_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
     with pytest.raises((TypeError, ValueError), match=words):
         call(forecaster)
     assert forecaster.model_ is before
-
-
-def test_one_row_needs_no_input_before_it(small):
-    assert is_sound(small[1].forecast(3, Y[:1], np.zeros((3, 1))))
 
 
 def test_an_unfitted_forecaster_says_so():

@@ -7,9 +7,12 @@ import pytest
 from sklearn.base import clone
 
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
+from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
 from pesn.forecasting.model import close_loop
 from pesn.forecasting.training import Trained
+from pesn.series.table.dates import time_of
+from pesn.series.table.reading import read
 from pesn.statespace import rollout
 
 T = np.arange(400.0)
@@ -43,23 +46,15 @@ def same(one, other):
 # ---------------------------------------------------------------- when
 
 
-def test_forecasts_go_on_from_the_last_row_of_fit(dated):
+def test_forecasts_continue_the_dates_of_fit_or_of_the_context(dated):
     f = dated.forecast(7)
     pd.testing.assert_index_equal(f.index, DAYS[300:307])
-    pd.testing.assert_index_equal(f.to_frame().index, DAYS[300:307])
     assert repr(f).startswith("Forecast of 7 steps, 2024-02-26 … 2024-03-05, 2 columns (a, b), parts state, noise, weights")
-    axes = f.plot()
-    dates = axes[0].lines[-1].get_xdata()
-    span = (DAYS[306] - pd.Timestamp("1970-01-01")).days
-    assert dates[-1] == span
-
-
-def test_forecasts_go_on_from_the_context(dated):
+    assert f.plot()[0].lines[-1].get_xdata()[-1] == (DAYS[306] - pd.Timestamp("1970-01-01")).days
     for length in (1, 2, 40):
         pd.testing.assert_index_equal(dated.forecast(3, FRAME.iloc[350 - length : 350]).index, DAYS[350:353])
-    assert list(dated.forecast(3, ROWS[:5]).index) == [1, 2, 3]  # of an array nobody knows when it was
-    assert dated.forecast(3, ROWS[:5]).to_frame().index.name == "step"
-    assert list(dated.forecast(3, pd.DataFrame(ROWS[:5], columns=["a", "b"])).index) == [1, 2, 3]
+    for undated in (ROWS[:5], pd.DataFrame(ROWS[:5], columns=["a", "b"])):
+        assert list(dated.forecast(3, undated).index) == [1, 2, 3]
 
 
 def test_a_context_has_dates_where_fit_had_none():
@@ -86,34 +81,64 @@ def test_an_update_moves_the_dates_on(tmp_path):
     assert again.model_.time == before
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.date_range("1990-01-01", periods=304, freq="MS", tz="Europe/Paris"),
-        pd.period_range("1990-01", periods=304, freq="M"),
-        pd.RangeIndex(10, 3050, 10, name="k"),
-        pd.Index(0.25 * np.arange(304), name="t"),
-    ],
-    ids=["months", "periods", "range", "seconds"],
-)
-def test_other_labels(index, tmp_path):
-    forecaster = quick().fit(pd.Series(ROWS[:300, 0], index=index[:300], name="a"))
-    forecaster.save(tmp_path / "a")
-    for one in (forecaster, load(tmp_path / "a")):
-        f = one.forecast(4)
-        pd.testing.assert_index_equal(f.index, index[300:], exact="equiv")
-        pd.testing.assert_index_equal(f.to_frame().index, index[300:], exact="equiv")
-    (ax,) = f.plot()
-    x = ax.lines[-1].get_xdata()
-    if index.name in ("k", "t"):
-        assert ax.get_xlabel() == index.name
-        np.testing.assert_allclose(x, index[299:], rtol=1e-12)  # from the last row observed
+def test_contexts_and_inputs_of_other_days_are_refused(driven):
+    recent, earlier = FRAME.iloc[100:130], INPUTS.iloc[100:129]
+    for ahead in (INPUTS.iloc[130:135], INPUTS.iloc[:5], INPUTS.iloc[129:134].set_axis(DAYS[129:134] - pd.Timedelta(days=12400))):
+        with pytest.raises(
+            ValueError, match=f"X must have the labels of the rows it acts on, 5 from {DAYS[129].date()} on, the last"
+        ):
+            driven.forecast(5, (recent, earlier), ahead)
+    with pytest.raises(ValueError, match="X of context must have a row for each label of context, got none at 2023-05-22"):
+        driven.forecast(5, (recent, INPUTS.iloc[101:130]), INPUTS)
+    with pytest.raises(ValueError, match="context must have labels that increase"):
+        driven.forecast(5, (recent[::-1], earlier), INPUTS)
+    hours = pd.date_range("2024-01-01", periods=30, freq="h")
+    with pytest.raises(ValueError, match="context must keep the step of the other rows, a business day: row 1, at 2024-01-01"):
+        driven.forecast(5, (recent.set_axis(hours), KNOWN[:29]), KNOWN[:5])
 
 
-def test_the_last_of_several_runs_says_when():
-    index = DAYS[:200].append(DAYS[300:302])
-    forecaster = quick().fit(FRAME.iloc[:202].set_index(index), lengths=[200, 2])
-    pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[302:304].rename("day"))
+@pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
+def test_networks_refuse_rows_in_another_order(network):
+    esn = network(10, random_state=0)
+    ahead = esn.fit(FRAME.iloc[:-1], FRAME.iloc[1:]).predict(FRAME)  # the next row: as many rows apart throughout
+    np.testing.assert_array_equal(ahead, network(10, random_state=0).fit(ROWS[:-1], ROWS[1:]).predict(ROWS))
+    for call in (esn.fit, esn.partial_fit):
+        with pytest.raises(ValueError, match="X and y must have their rows in the same order, got 2023-01-02 in row 0 of X"):
+            call(FRAME, FRAME[::-1])
+
+
+def monthly(day, business=False):
+    months = [pd.Timestamp(2021, 1, day) + pd.DateOffset(months=k) for k in range(60)]
+    return pd.DatetimeIndex([day + pd.offsets.BDay(0) for day in months] if business else months, name="when")
+
+
+INDICES = {
+    **{freq: pd.date_range("2021-01-06 06:30", periods=60, freq=freq, name="when") for freq in ("15min", "B", "W-WED")},
+    **{freq: pd.date_range("2021-01-01", periods=60, freq=freq, name="when") for freq in ("ME", "QS")},
+    "15th": monthly(15),
+    "30th": monthly(30),
+    "about the 15th": monthly(15, business=True),
+    "t": pd.Index(0.25 * np.arange(60), name="t"),
+    "step": pd.Index(1900 + 5 * np.arange(60), name="step"),
+}
+
+
+@pytest.mark.parametrize("kind", INDICES)
+def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
+    """The same gaps and the same labels ahead, from a file and from a frame."""
+    index, kept = INDICES[kind], np.delete(np.arange(57), [20, 21, 40])
+    frame = pd.DataFrame({"x": ROWS[kept, 0]}, index=index[kept])
+    frame.to_csv(tmp_path / "table.csv")
+    table = read(tmp_path / "table.csv", time=index.name)
+    layout = align(frame, None, [slice(0, len(kept))])
+    np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
+    found, expected = time_of(table.frame.index, table.freq).ahead(3), layout.time.ahead(3)
+    if index.dtype.kind == "M":
+        assert [str(label) for label in found] == [str(label) for label in expected]
+    else:
+        np.testing.assert_allclose(found, expected)
+    if layout.time.step != "M":
+        np.testing.assert_array_equal(layout.time.positions(index[57:], 9), [1, 2, 3])
 
 
 # ---------------------------------------------------------------- which
@@ -152,11 +177,6 @@ def test_columns_to_learn_by_name():
         quick(learn="v", kinematics=kinematics).fit(frame.to_numpy())
     with pytest.raises(ValueError, match="different columns of y, by number or name, got \\['v', 1\\]"):
         quick(learn=["v", 1], kinematics=kinematics).fit(frame)
-
-
-def test_lengths_are_of_y():
-    with pytest.raises(ValueError, match=r"lengths must add up to the 400 rows of y, got \[1, 2\], which add up to 3"):
-        quick().fit(ROWS, KNOWN, lengths=[1, 2])
 
 
 # ---------------------------------------------------------------- what was fitted
@@ -226,13 +246,6 @@ def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, filtered, monkeypatc
     assert max(filtered) == 399
     np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=0.05 * slow.std.min())
     np.testing.assert_allclose(fast.std, slow.std, rtol=0.02)
-
-
-def test_gaps_everywhere_are_all_looked_at(dated, filtered):
-    context = ROWS[:90].copy()
-    context[::20, 0] = np.nan
-    dated.forecast(1, context)
-    assert max(filtered) == 89  # all but the first, from which it starts
 
 
 # ---------------------------------------------------------------- in a notebook

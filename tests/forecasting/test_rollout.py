@@ -191,13 +191,6 @@ def test_what_is_certain_is_in_or_out():
         assert rollout.path_probability(0, above=3.0, method=method) == 0.0
 
 
-def test_interval_holds_as_many_as_it_says(case):
-    rollout, paths = case
-    low, high = rollout.interval(0.9)
-    inside = (paths >= low[:, None]) & (paths <= high[:, None])
-    assert abs(inside.mean() - 0.9) < 0.002
-
-
 # ---------------------------------------------------------------- parts of it, and pictures
 
 

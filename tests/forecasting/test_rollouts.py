@@ -150,13 +150,6 @@ def test_a_step_is_a_forecast_of_one_row_from_one_row(name):
     assert np.abs(after - RUNS.states[51:61]).max() < 0.05
 
 
-def test_names_of_columns_are_those_of_y():
-    names = list(cart_pole.NAMES[:4])
-    frame = pd.DataFrame(RUNS.states, columns=names)
-    model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(frame, RUNS.inputs)
-    assert model.rollout(controls()).names == tuple(names)
-
-
 def test_a_system_without_controls_is_rolled_out_too():
     y = np.sin(0.2 * np.arange(400.0))[:, None]
     model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(y)
@@ -165,52 +158,40 @@ def test_a_system_without_controls_is_rolled_out_too():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (lambda m: m.rollout(np.zeros((3, 5, 2))), ValueError, r"controls must have shape \(sequences, steps, 1\)"),
-        (lambda m: m.rollout(np.zeros((3, 0, 1))), ValueError, r"controls must have shape .* got \(3, 0, 1\)"),
-        (lambda m: m.rollout(np.zeros(5)), ValueError, r"controls must have shape .* got \(5,\)"),
-        (lambda m: m.rollout(np.full((3, 5, 1), np.nan)), ValueError, "controls must be finite"),
-        (lambda m: m.rollout(np.full((3, 5, 1), 1e200)), ValueError, "controls must lie within"),
-        (lambda m: m.rollout([["a"]]), TypeError, "controls must be"),
-        (lambda m: m.rollout(controls(), covariance="dense"), ValueError, "covariance must be one of .* got 'dense'"),
-        (lambda m: m.rollout(controls(), rank=0), ValueError, "rank must be 1 or more, got 0"),
-        (lambda m: m.rollout(controls(), RUNS.states[:3]), TypeError, r"start must be what start\(context\) gave, .* ndarray"),
-        (
-            lambda m: m.rollout(controls(), made("fast").start()),
-            ValueError,
-            r"start must be what start\(\) of this forecaster",
-        ),
-        (lambda m: m.forecast(5, made("fast").start(), np.zeros((5, 1))), ValueError, r"start must be what start\(\) of this"),
-        (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), ValueError, "controls must be as many as start has"),
-        (
-            lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))),
-            ValueError,
-            "context must be one, got a start of 3",
-        ),
-        (lambda m: m.start(np.zeros((3, 1, 5))), ValueError, r"context must have shape \(contexts, rows, 4\), got"),
-        (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), ValueError, r"X of context must have shape \(3, 3, 1\)"),
-        (lambda m: m.start(np.full((3, 1, 4), np.nan)), ValueError, "context must be finite"),
-        (lambda m: m.start(np.zeros((3, 0, 4))), ValueError, r"context must have shape .* got \(3, 0, 4\)"),
-        (
-            lambda m: m.start(np.zeros((3, 2, 4))),
-            ValueError,
-            r"context must be \(y, X\) with X of shape \(3, 1, 1\), got y alone",
-        ),
-        (lambda m: m.start(()), ValueError, r"context must be y or \(y, X\), got a tuple of 0"),
-        (lambda m: m.start((np.zeros((3, 1, 4)), None, None)), ValueError, r"context must be y or \(y, X\), got a tuple of 3"),
-        (lambda m: m.start([[0.0, 1.0], [0.0]]), (TypeError, ValueError), "context must be"),
-        (lambda m: m.rollout(controls(), covariance=["none"]), ValueError, "covariance must be one of"),
-        (lambda m: m.linearize([[0.0, 1.0], [0.0]], [[0.0]]), ValueError, "state must be an array of numbers, got a ragged"),
-        (lambda m: m.linearize(np.zeros(4), 0.0), ValueError, r"control must have shape \(1,\), got \(\)"),
-        (lambda m: m.linearize(np.zeros(3), [0.0]), ValueError, r"state must have shape \(4,\), got \(3,\)"),
-        (lambda m: m.step(np.zeros(4), np.zeros(1)), ValueError, r"states must have shape \(states, 4\), got \(4,\)"),
-        (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), ValueError, r"controls must have shape \(3, 1\)"),
-        (lambda m: m.step(np.full((1, 4), np.inf), np.zeros((1, 1))), ValueError, "states must be finite"),
+        (lambda m: m.rollout(np.zeros((3, 5, 2))), r"controls must have shape \(sequences, steps, 1\)"),
+        (lambda m: m.rollout(np.zeros((3, 0, 1))), r"controls must have shape .* got \(3, 0, 1\)"),
+        (lambda m: m.rollout(np.zeros(5)), r"controls must have shape .* got \(5,\)"),
+        (lambda m: m.rollout(np.full((3, 5, 1), np.nan)), "controls must be finite"),
+        (lambda m: m.rollout(np.full((3, 5, 1), 1e200)), "controls must lie within"),
+        (lambda m: m.rollout([["a"]]), "controls must be"),
+        (lambda m: m.rollout(controls(), covariance="dense"), "covariance must be one of .* got 'dense'"),
+        (lambda m: m.rollout(controls(), rank=0), "rank must be 1 or more, got 0"),
+        (lambda m: m.rollout(controls(), RUNS.states[:3]), r"start must be what start\(context\) gave, .* ndarray"),
+        (lambda m: m.rollout(controls(), made("fast").start()), r"start must be what start\(\) of this forecaster"),
+        (lambda m: m.forecast(5, made("fast").start(), np.zeros((5, 1))), r"start must be what start\(\) of this"),
+        (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), "controls must be as many as start has"),
+        (lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))), "context must be one, got a start of 3"),
+        (lambda m: m.start(np.zeros((3, 1, 5))), r"context must have shape \(contexts, rows, 4\), got"),
+        (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), r"X of context must have shape \(3, 3, 1\)"),
+        (lambda m: m.start(np.full((3, 1, 4), np.nan)), "context must be finite"),
+        (lambda m: m.start(np.zeros((3, 0, 4))), r"context must have shape .* got \(3, 0, 4\)"),
+        (lambda m: m.start(np.zeros((3, 2, 4))), r"context must be \(y, X\) with X of shape \(3, 1, 1\), got y alone"),
+        (lambda m: m.start(()), r"context must be y or \(y, X\), got a tuple of 0"),
+        (lambda m: m.start((np.zeros((3, 1, 4)), None, None)), r"context must be y or \(y, X\), got a tuple of 3"),
+        (lambda m: m.start([[0.0, 1.0], [0.0]]), "context must be"),
+        (lambda m: m.rollout(controls(), covariance=["none"]), "covariance must be one of"),
+        (lambda m: m.linearize([[0.0, 1.0], [0.0]], [[0.0]]), "state must be an array of numbers, got a ragged"),
+        (lambda m: m.linearize(np.zeros(4), 0.0), r"control must have shape \(1,\), got \(\)"),
+        (lambda m: m.linearize(np.zeros(3), [0.0]), r"state must have shape \(4,\), got \(3,\)"),
+        (lambda m: m.step(np.zeros(4), np.zeros(1)), r"states must have shape \(states, 4\), got \(4,\)"),
+        (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), r"controls must have shape \(3, 1\)"),
+        (lambda m: m.step(np.full((1, 4), np.inf), np.zeros((1, 1))), "states must be finite"),
     ],
 )
-def test_what_cannot_be_rolled_out_is_named(call, error, message):
-    with pytest.raises(error, match=message):
+def test_what_cannot_be_rolled_out_is_named(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         call(made("given"))
 
 
@@ -219,6 +200,7 @@ def test_frames_in_another_order_are_refused_by_name():
     X = pd.DataFrame({"force": RUNS.inputs[:, 0], "wind": np.roll(RUNS.inputs[:, 0], 5)})
     model = Forecaster(ProbabilisticESN(15, washout="auto", random_state=0)).fit(y, X, lengths=RUNS.lengths)
     state, control = y.iloc[3:5], X.iloc[3:5]
+    assert model.rollout(X.iloc[:4]).names == ("x", "theta", "v", "omega")
     np.testing.assert_array_equal(model.step(state, control), model.step(state.values, control.values))
     for one, many in zip(model.linearize(state.iloc[0], control.iloc[0]), model.linearize(state, control), strict=True):
         np.testing.assert_allclose(one, many[0])
@@ -264,8 +246,3 @@ def test_a_start_does_not_outlive_an_update():
     model.update(RUNS.states[:3], RUNS.inputs[:3])
     with pytest.raises(ValueError, match="since its last fit or update"):
         model.rollout(controls(), start)
-
-
-def test_errors_of_the_weights_stay_along_a_roll_out():
-    model = made("given")
-    assert model.loop().ahead.staying_root is not None

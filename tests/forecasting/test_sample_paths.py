@@ -59,14 +59,6 @@ def test_every_form_has_the_same_dynamics(covariance):
     np.testing.assert_allclose(paths, np.broadcast_to(mean, paths.shape), atol=0.05)
 
 
-def test_calibration_is_what_makes_the_difference(learnt):
-    context = henon(700)[-1:]
-    plain = learnt.sample_paths(100, 5, context, calibrate=False, rng=0)
-    calibrated = learnt.sample_paths(100, 5, context, rng=0)
-    ratio = calibrated.std(axis=0) / plain.std(axis=0)
-    np.testing.assert_allclose(ratio, np.broadcast_to(learnt.calibration_[:5, None], ratio.shape), rtol=1e-3)
-
-
 def test_what_is_refused(learnt):
     for name in ("noise", "calibrate"):
         with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pesn.forecasting.time_index import CalendarStep, TimeIndex, kind_of, shown, step_name, time_index
+from pesn.forecasting.time_index import CalendarStep, TimeIndex, shown, time_index
 
 FREQUENCIES = [
     "D", "2D", "B", "W-WED", "2W-FRI", "MS", "ME", "2MS", "BME", "QS-JAN", "QE-NOV", "YE-DEC", "YS-MAR", "h", "3h", "15min",
@@ -176,10 +176,3 @@ def test_a_label_far_away_costs_nothing(step):
 def test_no_steps(text):
     with pytest.raises(ValueError, match=r"step|frequency"):
         CalendarStep(text)
-
-
-def test_words():
-    assert [step_name(step) for step in ("YS-JAN", "W-SUN", "2h", "D", "3MS", 5)] == [
-        "year", "week", "2 hours", "day", "quarter", "step of 5",
-    ]  # fmt: skip
-    assert kind_of(pd.Index([1.5])) == "numbers"
