@@ -170,9 +170,9 @@ ODD = {
 def test_an_odd_index_is_at_most_refused(one):
     for other in ODD:
         y, X = series(ODD[one]), series(ODD[other])
-        for shorter in (0, 1):
+        for is_context in (False, True):
             try:
-                layout = align(y, X, [slice(0, 4)], shorter=shorter)
+                layout = align(y, X, [slice(0, 4)], is_context=is_context)
             except ValueError as error:
                 assert "must" in str(error)  # noqa: PT017
                 continue
@@ -194,14 +194,14 @@ def test_a_context_needs_no_inputs_of_its_last_row():
     learnt = time_index(DAYS[:20])
     y = series(DAYS[[20, 21, 24]])
     for X in (series(DAYS[20:24]), series(DAYS[20:30])):
-        rows, inputs, layout = placed(y, X, learnt=learnt, shorter=1)
+        rows, inputs, layout = placed(y, X, learnt=learnt, is_context=True)
         np.testing.assert_array_equal(rows, [0, 1, np.nan, np.nan, 2])
         np.testing.assert_array_equal(inputs, [0, 1, 2, 3])
         assert layout.time.ahead(1)[0] == DAYS[25]
-    np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), learnt=learnt, shorter=1)[1], [0, 1, np.nan, np.nan])
-    np.testing.assert_array_equal(placed(y, np.arange(2.0), learnt=learnt, shorter=1)[1], [0, 1, np.nan, np.nan])
-    with pytest.raises(ValueError, match="got none at 2024-01-22, which is row 1 of y"):
-        placed(y, series(DAYS[20:21]), learnt=learnt, shorter=1)
+    np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), learnt=learnt, is_context=True)[1], [0, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(placed(y, np.arange(2.0), learnt=learnt, is_context=True)[1], [0, 1, np.nan, np.nan])
+    with pytest.raises(ValueError, match="got none at 2024-01-22, which is row 1 of context"):
+        placed(y, series(DAYS[20:21]), learnt=learnt, is_context=True)
 
 
 def test_a_context_keeps_the_step():

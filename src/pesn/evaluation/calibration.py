@@ -32,6 +32,7 @@ SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, 20, 32, LEADS])
 _PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
+_SETTLED = 1e-3  # of the targets' deviation
 _FARTHEST = 10.0  # deviations: an error beyond is as bad as any
 
 
@@ -171,10 +172,10 @@ def search_open_loop(
 
 
 def find_washout(
-    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty, tolerance: float = 1e-3,
+    reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty,
     features: Features = Features(), groups: Groups | None = None,
 ) -> int:  # fmt: skip
-    """Rows until the start moves the outputs by less than ``tolerance`` of the targets' deviation.
+    """Rows until the start moves the outputs by less than a thousandth of the targets' deviation.
 
     Or by less than a tenth of what the readout leaves unexplained: more could not be seen in noisy data.
 
@@ -188,7 +189,7 @@ def find_washout(
     b = features(z, states)[half:]
     gram = least_squares(b.shape[1], targets.shape[1], ridge, groups).add(b, targets[half:])
     readout = solve(gram, ridge)
-    small = np.maximum(tolerance * np.std(targets[half:], axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
+    small = np.maximum(_SETTLED * np.std(targets[half:], axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
     weights = np.asarray(readout.weights, float) / np.where(small > 0.0, small, 1.0)[:, None]
     mean = states[half:].mean(axis=0)
     root = (states[half:] - mean) / np.sqrt(max(len(z) - half - 1, 1))

@@ -263,17 +263,17 @@ def align(
     *,
     learnt: TimeIndex | None = None,
     after: TimeIndex | None = None,
-    names: tuple[str, str] = ("y", "X"),
-    shorter: int = 0,
+    is_context: bool = False,
     named: bool = False,
 ) -> Layout:
     """Where the rows of y and X belong by their labels, each run by itself; a ValueError names the first that does not fit.
 
     The labels of y must increase; steps that are missing among them are rows of NaN. X may have its rows in any order and more of
-    them, but must have one for each of y's labels, without the last ``shorter`` of a run. ``learnt`` is the rule that the labels
+    them, but must have one for each of y's labels, of a context without the last. ``learnt`` is the rule that the labels
     must keep; ``after`` is the rule at the last row before them, from which rows are counted too. With ``named``, y and X may
     have a MultiIndex, whose runs (:func:`run_slices`) must be ``runs``.
     """
+    names, shorter = (("context", "X of context"), 1) if is_context else (("y", "X"), 0)
     labels, groups = _labels(y, names[0], named)
     known_labels, known_groups = _labels(X, names[1], named)
     if groups is None and known_groups is None:
@@ -530,12 +530,12 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     """The d names, all different; None: "y0", "y1", ..."""
     if names is None:
         return tuple(f"y{i}" for i in range(d))
-    given = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
-    if not given or not all(isinstance(name, str) for name in given):
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
+    if not given or any(not isinstance(name, str) for name in given):
         raise TypeError(f"names must be a sequence of {counted(d, 'string')}, got {names!r}")
-    if len(given) != d or len(set(given)) != d:
+    if {len(given), len(set(given))} != {d}:
         raise ValueError(f"names must be {counted(d, 'different string')}, one for each column of mean, got {list(given)!r}")
-    return tuple(str(name) for name in given)
+    return tuple(map(str, given))
 
 
 def column_position(argument: str, column: object, names: tuple[str, ...]) -> int:

@@ -174,7 +174,7 @@ class Columns(NamedTuple):
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
         y = self.unwrapped(as_matrix("context", mean, None, d))
-        layout = align(mean, given[1], [slice(0, len(y))], learnt=time, names=("context", "X of context"), shorter=1)
+        layout = align(mean, given[1], [slice(0, len(y))], learnt=time, is_context=True)
         if given[1] is None:
             if self.n_known and len(y) > 1:
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known)}, got y alone")

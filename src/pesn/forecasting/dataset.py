@@ -174,16 +174,22 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
     array = _as_floats(name, values)
     if array.ndim == 1 and width in (None, 1):
         array = array[:, None]
-    rows, columns = "rows" if n_rows is None else n_rows, "columns" if width is None else width
     if array.ndim != 2 or n_rows not in (None, len(array)) or width not in (None, array.shape[1]):
-        none = "; fit had no X" if width == 0 else ""
-        raise ValueError(f"{name} must have shape ({rows}, {columns}), got {array.shape}{none}")
-    if (len(array) == 0 and n_rows != 0) or (width is None and array.shape[1] == 0):
+        raise ValueError(f"{name} must have shape {_expected_shape(n_rows, width)}, got {array.shape}{_no_input(width)}")
+    if 0 in array.shape and n_rows != 0 and width != 0:
         raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
     if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
         (row, column), value = wrong[0], array[tuple(wrong[0])]
         raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
     return array
+
+
+def _expected_shape(n_rows: int | None, width: int | None) -> str:
+    return f"({'rows' if n_rows is None else n_rows}, {'columns' if width is None else width})"
+
+
+def _no_input(width: int | None) -> str:
+    return "; fit had no X" if width == 0 else ""
 
 
 def _as_floats(name: str, values: TableLike) -> Array:
@@ -214,13 +220,10 @@ def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None
     if hasattr(values, "numpy"):  # of tensors
         raise TypeError(f"{name} must be a pesn.Gaussian of arrays, got a {type(values).__name__}")
     shape, may_be_one = np.shape(values.mean), n_rows in (None, 1)
-    whole = len(shape) == 2 and shape[1] == width and n_rows in (None, shape[0])
-    one = may_be_one and (shape == (width,) or (width == 1 and shape == ()))
-    if not whole and not one:
-        rows = "rows" if n_rows is None else n_rows
-        expected = f"{f'({width},) for one row or ' if may_be_one else ''}({rows}, {width}), a row a step"
-        none = "; fit had no X" if width == 0 else ""
-        raise ValueError(f"{name} must be a Gaussian with a mean of shape {expected}, got {shape}{none}")
+    is_one = may_be_one and shape in ([(width,), ()] if width == 1 else [(width,)])
+    if not is_one and (shape[1:] != (width,) or n_rows not in (None, shape[0])):
+        expected = f"{f'({width},) for one row or ' if may_be_one else ''}{_expected_shape(n_rows, width)}, a row a step"
+        raise ValueError(f"{name} must be a Gaussian with a mean of shape {expected}, got {shape}{_no_input(width)}")
     mean = np.asarray(values.mean, dtype=np.float64).reshape(-1 if width else shape[0], width)
     return mean, np.asarray(values.cov, dtype=np.float64).reshape(*mean.shape, width)
 

@@ -7,6 +7,7 @@ one more fold. All loops of a design (each ridge, each origin) are one batch of 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -607,15 +608,14 @@ def search(problem: Problem, steps: Steps) -> Design:
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
     """Every kind of reservoir with every map, and few penalties."""
     few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
-    for kind in KINDS:
-        for lags, products in problem.maps:
-            candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
-            if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
-                continue  # the best features are tried with all kinds later
-            size = candidate.features.size(problem.n_inputs, candidate.n_units)
-            if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
-                yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
-            advance(1)
+    for kind, (lags, products) in itertools.product(KINDS, problem.maps):
+        candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
+        if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
+            continue  # the best features are tried with all kinds later
+        size = candidate.features.size(problem.n_inputs, candidate.n_units)
+        if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
+            yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
+        advance(1)
 
 
 def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:

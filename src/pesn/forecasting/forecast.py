@@ -55,20 +55,19 @@ def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str
 def as_html(forecast: Forecast, index: pd.Index | None) -> str:
     """A table of means and 95 % intervals, a row a step."""
     h, d = forecast.mean.shape
-    half = _ROWS // 2
-    rows = [*range(h)] if h <= _ROWS else [*range(half), None, *range(h - half, h)]
     shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
     lower, upper = forecast.interval(0.95)
 
-    def cell(k: int, i: int) -> str:
-        mean, low, high = (_rounded(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
-        return f"<td>{mean}</td><td>{low} … {high}</td>"
+    def row(k: int) -> str:
+        cells = []
+        for i in shown:
+            mean, low, high = (_rounded(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
+            cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
+        return f"<tr><th>{escape(_label(forecast, index, k))}</th>{''.join(cells)}{more}</tr>"
 
-    body = []
-    for k in rows:
-        label = "…" if k is None else escape(_label(forecast, index, k))
-        cells = ["<td>…</td><td></td>" if k is None else cell(k, i) for i in shown]
-        body.append(f"<tr><th>{label}</th>{''.join(cells)}{more}</tr>")
+    body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
+    if h > _ROWS:
+        body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
     name = getattr(index, "name", None)
     first = "step" if index is None else "" if name is None else escape(str(name))
     head = "".join(f"<th>{escape(forecast.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")

@@ -34,7 +34,7 @@ array([0.023, 0.079, 0.124, 0.159])
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,13 +66,11 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     array([[3., 1.],
            [3., 2.]])
     """
-    is_frame = getattr(values, "ndim", 1) == 2
     if not isinstance(values, Mapping) and not hasattr(values, "reindex"):  # nor of pandas
         return values
-    for name in [*values.keys(), *(values.index if is_frame and not paths else ())]:
-        if str(name) not in names:
-            raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {str(name)!r}")
-    if is_frame and not paths:
+    _check_known(argument, values.keys(), names)
+    if getattr(values, "ndim", 1) == 2 and not paths:
+        _check_known(argument, values.index, names)
         return values.rename(index=str, columns=str).reindex(index=names, columns=names, fill_value=0.0).to_numpy()
     named = {str(name): np.asarray(value) for name, value in values.items()}
     for name, value in named.items():
@@ -83,6 +81,12 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     except ValueError:
         shapes = ", ".join(f"{value.shape} for {name!r}" for name, value in named.items())
         raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
+
+
+def _check_known(argument: str, found: Iterable[object], names: tuple[str, ...]) -> None:
+    unknown = [str(name) for name in found if str(name) not in names]
+    if unknown:
+        raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {unknown[0]!r}")
 
 
 def check_levels(above: float | None, below: float | None) -> tuple[float, float]:
