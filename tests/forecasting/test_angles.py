@@ -250,7 +250,7 @@ def test_saved_loaded_and_updated(remembering, tmp_path):
     model.save(tmp_path / "a")
     again = load(tmp_path / "a")
     assert again.get_params()["angles"] == (1,)
-    np.testing.assert_array_equal(again.unseen_columns_, [0])
+    np.testing.assert_array_equal(again.model_.columns.unseen, [0])
     for each in (model, again):
         each.update(LATER[:30], LATER_U[:30])
     one, other = (each.forecast(5, X=U[:5]) for each in (model, again))
@@ -258,7 +258,7 @@ def test_saved_loaded_and_updated(remembering, tmp_path):
     np.testing.assert_array_equal(one.cov, other.cov)
     fresh = clone(again)
     assert (fresh.angles, fresh.unseen) == ((1,), (0,))
-    assert not hasattr(fresh, "angle_columns_")
+    assert not hasattr(fresh, "model_")
     again.model_ = replace(again.model_, columns=again.model_.columns._replace(angles=np.array([0])))
     with pytest.raises(ValueError, match="angles and unseen are not different"):
         again.save(tmp_path / "b")
@@ -271,7 +271,7 @@ def test_names_numbers_and_single_columns_are_the_same():
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
     for nothing in ((), [], None, np.zeros(0, int)):
-        assert not len(forecaster(angles=nothing, unseen=nothing, n_units=10).fit(frame, U).angle_columns_)
+        assert not len(forecaster(angles=nothing, unseen=nothing, n_units=10).fit(frame, U).model_.columns.angles)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_bad_columns_are_refused_by_name(angles, unseen, words):
     model = forecaster(angles=angles, unseen=unseen)
     with pytest.raises(ValueError, match=words):
         model.fit(pd.DataFrame(Y, columns=NAMES), U)
-    assert not hasattr(model, "angle_columns_")
+    assert not hasattr(model, "model_")
 
 
 def test_a_network_must_see_something():

@@ -55,7 +55,7 @@ def test_intervals_hold(fitted):
 def test_a_field_that_is_moved_on_by_a_patch_is_forecast_moved_on():
     """What was learnt of errors is of each column: with the same of all of them nothing tells one patch from another."""
     forecaster = a_forecaster().fit(Y[:200])
-    model, (low, high) = forecaster.model_, forecaster.range_
+    model, (low, high) = forecaster.model_, forecaster.model_.columns.range
     errors = model.errors._replace(cov=np.eye(P), innovation=np.eye(P), persistence=np.zeros(P), weights=np.ones(P))
     prior = forecaster.prior_scale_._replace(y_mean=np.zeros(P), y_std=np.ones(P))
     columns = model.columns._replace(range=(np.full(P, low.min()), np.full(P, high.max())), prior=prior)

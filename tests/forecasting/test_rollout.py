@@ -218,14 +218,11 @@ def test_parts_of_a_rollout_are_its_plans_and_steps(case):
 
 def test_a_plan_as_a_table_and_as_a_picture(case):
     rollout, paths = case
-    frame = rollout.to_frame(1, level=0.9)
-    np.testing.assert_allclose(frame["x"], rollout.mean[1, :, 0])
-    np.testing.assert_allclose(frame["theta_upper"], rollout.interval(0.9)[1][1, :, 1])
-    [ax] = rollout.plot(1, columns="x", truth=paths[1, 0])
-    band = ax.collections[0].get_paths()[0].vertices[:, 1]
-    np.testing.assert_allclose(band.max(), (rollout.mean + 2 * rollout.std)[1, :, 0].max())
-    assert len(rollout.plot(history=paths[1, 1])) == D
-    assert Rollout(rollout.mean, rollout.controls).to_frame()["y0_std"].max() == 0.0
+    forecast = rollout.forecast(1, history=paths[1, 1])
+    np.testing.assert_array_equal(forecast.mean, rollout.mean[1])
+    np.testing.assert_allclose(forecast.to_frame(level=0.9)["theta_upper"], rollout.interval(0.9)[1][1, :, 1])
+    assert len(forecast.plot(truth=paths[1, 0])) == D
+    assert Rollout(rollout.mean, rollout.controls).forecast().std.max() == 0.0
 
 
 # ---------------------------------------------------------------- refusals

@@ -205,7 +205,7 @@ def test_wrong_arguments_are_named(change, message):
         ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
         ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must be finite, got nan"),
         ({"cost": lambda r: ["dear"] * len(r)}, "cost must be real numbers"),
-        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must be real numbers, got complex"),
+        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must be real numbers, got dtype complex"),
         ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must be an array of numbers, got a ragged"),
         ({"model": Changed(lambda r: r[:1])}, r"model must roll out plans and steps \(300, 5\) from one start, got \(1, 5\)"),
         ({"model": Changed(lambda r: r[:, :2])}, r"model must roll out plans and steps \(1, 5\) .* got \(1, 2\)"),

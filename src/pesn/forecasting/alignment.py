@@ -319,12 +319,12 @@ def _place_runs(
     return [_run(labels[run], rule, name, run.start) for run in runs]
 
 
-def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: str = "X") -> Places | None:
+def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int) -> Places | None:
     """The rows of X that act on the last row known, and on those to come but the last; None where they go by position.
 
     X may have more rows, in any order; a ValueError says which of these is not there.
     """
-    labels = index_of(X, name)
+    labels = index_of(X, "X")
     if labels is None or is_default(labels) or time is None or time.kind == "counted":
         return None
     positions = time.positions(labels, horizon - 1)
@@ -335,7 +335,7 @@ def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int, name: 
         wanted = None if expected is None else [time.label(), *expected][int(np.argmax(rows < 0))]
         what = f"got no row at {shown(wanted)}" if (rows < 0).any() else "got two rows at one of them"
         raise ValueError(
-            f"{name} must have the labels of the rows it acts on, {horizon} from {shown(time.label())} on, the last row of y; "
+            f"X must have the labels of the rows it acts on, {horizon} from {shown(time.label())} on, the last row of y; "
             f"{what}, but rows from {shown(labels[0])} to {shown(labels[-1])}; {_OR_ELSE}"
         )
     return rows

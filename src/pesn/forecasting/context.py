@@ -328,10 +328,9 @@ class ContextFilter(NamedTuple):
     washout: int
     prior: Scale
 
-    def moved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
+    def moved(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected what came before."""
-        uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
-        return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], uncertain), u[..., -1, :], uncertain.u_var[-1])
+        return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], Uncertainty.none(y, u)), u[..., -1, :])
 
     def begin(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
         """What the rows y (…, T, d) with u (…, T − 1, m) say, before the input that acts on the last of them is known.

@@ -25,38 +25,32 @@ from pesn._support.progress import Steps, shown
 from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
-from pesn.forecasting.alignment import align, run_slices
 from pesn.forecasting.context import FILTERED, Columns
 from pesn.forecasting.dataset import (
     Spread,
     as_columns,
     as_encoded,
     as_kinematics,
-    as_matrix,
     by_names,
     in_scale,
-    names_of,
     scale_from,
     unscaled,
 )
 from pesn.forecasting.design import Design, choose_design, designed
 from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.runs import (
-    ArrayRuns,
     Cut,
     RunColumns,
     Runs,
     in_units_of,
     least_steps,
     output_scale,
-    runs_of,
+    read_runs,
     sizes_of,
-    stream,
     survey,
     target_spread,
 )
 from pesn.forecasting.training import Task, fit_network
-from pesn.reservoir.sequences import split
 
 _NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
 
@@ -160,7 +154,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     design_ = _Learned(lambda model: model.design)
     errors_ = _Learned(lambda model: model.errors)
     calibration_ = _Learned(lambda model: model.calibration)
-    measurement_var_ = _Learned(lambda model: model.measurement_var)
     measurement_std_ = _Learned(lambda model: np.sqrt(model.measurement_var) * model.columns.scale.y_std)
     names_ = _Learned(lambda model: model.columns.names)
     known_names_ = _Learned(lambda model: model.columns.known_names)
@@ -168,14 +161,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     n_known_ = _Learned(lambda model: model.columns.n_known)
     learned_columns_ = _Learned(lambda model: model.columns.learned)
     kinematic_columns_ = _Learned(lambda model: model.columns.kinematic)
-    angle_columns_ = _Learned(lambda model: model.columns.angles)
-    unseen_columns_ = _Learned(lambda model: model.columns.unseen)
     kinematics_ = _Learned(lambda model: model.columns.kinematics)
     target_ = _Learned(lambda model: model.columns.target)
     output_std_ = _Learned(lambda model: model.columns.output_std)
     scale_ = _Learned(lambda model: model.columns.scale)
     prior_scale_ = _Learned(lambda model: model.columns.prior)
-    range_ = _Learned(lambda model: model.columns.range)
 
     def __init__(
         self,
@@ -251,7 +241,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
         if network is not None:
             check_probabilistic(network)
-        runs, given = _runs(y, X, lengths)
+        runs, given = read_runs(y, X, lengths)
         if network is not None and runs.streamed:
             network.check_streamable()
         return self._learn(network, runs, self._roles(given, network), steps)
@@ -403,28 +393,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     def check_stored(self) -> None:
         """Raise a ValueError where the model from a file is damaged or does not fit together."""
         self.model_.check("model_")
-
-
-def _runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
-    """The runs, in memory or in a stream, and the columns of all of them."""
-    streamed = runs_of(y)
-    if streamed is not None:
-        for name, value in (("X", X), ("lengths", lengths)):
-            if value is not None:
-                raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
-        return stream(streamed)
-    rows = as_matrix("y", y)
-    runs, named = split(lengths, len(rows), "y"), run_slices(y, "y")
-    if named is not None:
-        if lengths is not None and [*named.values()] != runs:
-            sizes = [run.stop - run.start for run in named.values()]
-            raise ValueError(f"lengths must be None, or those of the runs in the index of y, {sizes}, got {lengths}")
-        runs = [*named.values()]
-    layout = align(y, X, runs, named=True)
-    known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
-    rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
-    columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))
-    return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
 def _given(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:

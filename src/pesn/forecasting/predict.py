@@ -401,10 +401,14 @@ class Futures:
         """
         if not noise or calibration is None:
             return np.asarray(self.columns.scale.undo(self.simulate(n, rng) if noise else self.dynamics(n, rng)))
-        all_of_them = self.simulate(max(n, _FEWEST), rng)
-        center, std = all_of_them.mean(axis=0), all_of_them.std(axis=0)
+        paths, center, std = self.simulate_enough(n, rng)
         factor = calibration_factors(std, calibration, self.columns.prior.y_std, self.own_share(std))
-        return np.asarray(self.columns.scale.undo(center + (all_of_them[:n] - center) * factor))
+        return np.asarray(self.columns.scale.undo(center + (paths - center) * factor))
+
+    def simulate_enough(self, n: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """Simulate ``n`` futures, with the mean and the standard deviation (h, d) of a hundred at least."""
+        paths = self.simulate(max(n, _FEWEST), rng)
+        return paths[:n], paths.mean(axis=0), paths.std(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,12 +426,8 @@ class Samples:
         deviations of the forecast, in which the bounds and the calibration of a forecast are. How rows follow each other, and
         how columns go together, is the loop's own.
         """
-        result = self.futures.simulate(max(n, _FEWEST), rng)
-        center, spread = result.mean(axis=0), result.std(axis=0)
-        result = result[:n] - center
-        result *= np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
-        result += self.mean
-        return np.asarray(result)
+        paths, center, spread = self.futures.simulate_enough(n, rng)
+        return self.mean + (paths - center) * np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
 
 
 _log = logging.getLogger("pesn.forecasting")

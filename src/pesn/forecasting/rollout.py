@@ -12,7 +12,7 @@ array([ 5.75, 77.75])
 array([[0.02, 0.5 , 0.98],
        [0.  , 0.  , 0.  ]])
 >>> best = rollout[0]                                             # one plan, or several: rollout[[1, 0]], rollout[:, -2:]
->>> best.to_frame().round(2)
+>>> best.forecast().to_frame().round(2)
         x  x_std  x_lower  x_upper
 step
 1     1.0    0.5     0.02     1.98
@@ -34,7 +34,7 @@ array([0.023, 0.079, 0.124, 0.159])
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,8 +51,7 @@ from pesn.gaussian import NormalMarginals
 from pesn.linalg import root_of, symmetric
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+    pass
 
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
@@ -223,7 +222,6 @@ def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
 
 
 PathMethod = Literal["bound", "markov"]
-_TWO_DEVIATIONS = 0.9544997361036416  # the probability within 2σ
 _ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may fall below 0 by
 
 
@@ -519,56 +517,6 @@ class Rollout(NormalMarginals[Array]):
         h, d = self.mean.shape[1:]
         cov = np.zeros((h, d, d)) if one.cov is None else one.cov[0]
         return Forecast(one.mean[0], None, {"all": np.einsum("hii->hi", cov)}, one.names, history=history, cov=cov)
-
-    def to_frame(self, plan: int = 0, level: float | Sequence[float] = 0.95) -> pd.DataFrame:
-        """A row a step of one plan: see :meth:`pesn.Forecast.to_frame`.
-
-        Parameters
-        ----------
-        plan
-            Which of the B.
-        level
-            Of the intervals, one or several.
-
-        Returns
-        -------
-        DataFrame
-            For each name the columns name, name_std, name_lower, name_upper.
-        """
-        return self.forecast(plan).to_frame(level)
-
-    def plot(
-        self,
-        plan: int = 0,
-        ax: Axes | Sequence[Axes] | None = None,
-        columns: int | str | Sequence[int | str] | None = None,
-        level: float | Sequence[float] = _TWO_DEVIATIONS,
-        truth: npt.ArrayLike | None = None,
-        history: npt.ArrayLike | None = None,
-    ) -> list[Axes]:
-        """The tube of one plan, a panel a column: see :func:`pesn.plotting.plot_forecast`.
-
-        Parameters
-        ----------
-        plan
-            Which of the B.
-        ax
-            As many axes as there are panels; None makes a new figure.
-        columns
-            Names or positions; None is all.
-        level
-            Probabilities of the bands; two deviations unless told.
-        truth
-            What came, (H, d); NaN is a missing value.
-        history
-            (k, d), the last rows that were observed.
-
-        Returns
-        -------
-        list of Axes
-            A panel a column.
-        """
-        return self.forecast(plan, history).plot(ax, columns, level, truth)
 
     # ---------------------------------------------------------------- what is given, by name
 

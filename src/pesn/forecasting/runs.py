@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, groupby
 from numbers import Integral
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -45,7 +46,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
 from pesn._support.progress import Advance, nothing
-from pesn._support.types import Array, Washout
+from pesn._support.types import Array, Lengths, TableLike, Washout
 from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
 from pesn.forecasting.alignment import align, read_labels, run_slices
@@ -65,7 +66,7 @@ from pesn.forecasting.dataset import (
 )
 from pesn.forecasting.time_index import TimeIndex
 from pesn.reservoir.closed_loop import Dynamics
-from pesn.reservoir.sequences import Rows
+from pesn.reservoir.sequences import Rows, split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,6 +242,11 @@ def item_of(where: str, run: object) -> Item:
         return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
 
 
+def _number(runs: Iterable[object], where: str = "") -> Numbered:
+    """Return each run with its name in messages."""
+    return ((name, item_of(name, run)) for k, run in enumerate(runs) for name in [f"run {k}{where}"])
+
+
 def _labels(values: object, argument: str) -> tuple[pd.DataFrame | None, Hashable]:
     """Return a frame with the labels and nothing else, and the name of the run in a MultiIndex; None if there are none."""
     index = None if values is None else pandas_index(values)
@@ -408,21 +414,19 @@ class Reader(NamedTuple):
     """
 
     columns: RunColumns
-    names: list[str] | None
-    known_names: list[str] | None
     rule: TimeIndex | None = None
 
     def __call__(self, where: str, item: Item) -> Run:
         """The run, its rows where their labels belong."""
         with in_run(where):
-            y = _by_name("y", item.y, item.names, self.names, self.columns.n_columns)
+            y = _by_name("y", item.y, item.names, self.columns.names, self.columns.n_columns)
             if (item.X is None) != (self.columns.n_known == 0):
                 one, other = ("none", "some") if item.X is None else ("some", "none")
                 raise ValueError(f"X must be given in every run or in none, got {one} here and {other} in run 0")
             layout = align(item.labels, item.known_labels, [slice(0, len(y))], learnt=self.rule)
             known = np.zeros((len(y), 0))
             if item.X is not None:
-                known = _by_name("X", item.X, item.known_names, self.known_names, self.columns.n_known)
+                known = _by_name("X", item.X, item.known_names, self.columns.known_names, self.columns.n_known)
                 if len(known) != layout.n_inputs:
                     raise ValueError(f"X must have a row for each of the {layout.n_inputs} rows of y, got {len(known)}")
             # in one layout, so that sums are the same to the bit wherever rows come from
@@ -449,7 +453,10 @@ class StreamedRuns(Runs):
 
     def items(self) -> Numbered:
         """All runs as they are given, in order."""
-        return ((where, item_of(where, run)) for k, run in enumerate(self.given) for where in [f"run {k}"])
+        if isinstance(self.given, ParquetRuns):
+            names, known_names = list(self.given.y), list(self.given.X) or None
+            return ((where, item._replace(names=names, known_names=known_names)) for where, item in _number(self.given))
+        return _number(self.given)
 
     def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
         """``work(part, items, advance)`` of each part."""
@@ -479,7 +486,7 @@ class BagRuns(StreamedRuns):
             part.compute(scheduler="synchronous") if client is None else client.compute(part).result()
             for part in self.given.to_delayed()
         )
-        return ((where, item_of(where, run)) for k, run in enumerate(chain.from_iterable(parts)) for where in [f"run {k}"])
+        return _number(chain.from_iterable(parts))
 
     def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
         client = _client()
@@ -503,8 +510,7 @@ class BagRuns(StreamedRuns):
 def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[object]) -> tuple[T, int]:
     """What is found in a partition, and of how many rows."""
     rows: list[int] = []
-    numbered = ((where, item_of(where, run)) for k, run in enumerate(runs) for where in [f"run {k} of partition {part}"])
-    return work(part, numbered, rows.append), sum(rows)
+    return work(part, _number(runs, f" of partition {part}"), rows.append), sum(rows)
 
 
 def _client() -> Any:
@@ -526,22 +532,37 @@ def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
     _, first = next(iter(runs.items()), (None, None))
     if first is None:
         raise ValueError("y must hold at least one run, got none")
-    names, known_names = first.names, first.known_names
-    if isinstance(runs.given, ParquetRuns):
-        names, known_names = list(runs.given.y), list(runs.given.X) or None
-    columns = RunColumns(first.y.shape[1], 0 if first.X is None else first.X.shape[1], names, known_names)
-    reader = Reader(columns, first.names, first.known_names)
+    columns = RunColumns(first.y.shape[1], 0 if first.X is None else first.X.shape[1], first.names, first.known_names)
+    reader = Reader(columns)
     if first.labels is not None:
         parts = runs.map_items(
-            lambda part, some, advance: max(((len(i.y), i.labels) for _, i in some), key=_size, default=(0, None))
+            lambda part, some, advance: max(((len(i.y), i.labels) for _, i in some), key=itemgetter(0), default=(0, None))
         )
-        size, labels = max(parts, key=_size)
+        size, labels = max(parts, key=itemgetter(0))
         reader = reader._replace(rule=align(labels, None, [slice(0, size)]).time)
     return replace(runs, reader=reader), columns
 
 
-def _size(found: tuple[int, object]) -> int:
-    return found[0]
+def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
+    """Return the runs of ``fit``, in memory or in a stream, and the columns of all of them."""
+    streamed = runs_of(y)
+    if streamed is not None:
+        for name, value in (("X", X), ("lengths", lengths)):
+            if value is not None:
+                raise ValueError(f"{name} must be None where y holds runs, each of them y or (y, X), got {type(value).__name__}")
+        return stream(streamed)
+    rows = as_matrix("y", y)
+    runs, named = split(lengths, len(rows), "y"), run_slices(y, "y")
+    if named is not None:
+        if lengths is not None and [*named.values()] != runs:
+            sizes = [run.stop - run.start for run in named.values()]
+            raise ValueError(f"lengths must be None, or those of the runs in the index of y, {sizes}, got {lengths}")
+        runs = [*named.values()]
+    layout = align(y, X, runs, named=True)
+    known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
+    rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
+    columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))
+    return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
@@ -692,13 +713,6 @@ def sample_of(sizes: Sizes) -> dict[int, list[slice]]:
     return found
 
 
-class _Seen(NamedTuple):
-    """Of targets how wide they are; of segments those that are looked at, each with its place."""
-
-    spread: Spread
-    sample: list[Segment]
-
-
 def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Spread, list[Segment]]:
     """How wide targets are, in one pass over all segments, and the sample of them.
 
@@ -718,7 +732,7 @@ def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Sprea
     """
     wanted = sample_of(sizes_of(segments))
 
-    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Seen | None:
+    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> tuple[Spread, list[Segment]] | None:
         found, sample = None, []
         for i, s in enumerate(some, first):
             one = spread_of_whole(s.targets)
@@ -728,11 +742,10 @@ def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Sprea
                 # a copy, so that a piece does not hold all rows of its run
                 sample.append(s if whole else Segment(*(part.copy() for part in rows_of(s, rows.start, rows.stop))))
             advance(len(s.z))
-        return None if found is None else _Seen(found, sample)
+        return None if found is None else (found, sample)
 
     parts = [part for part in map_segments(segments, of_part, advance) if part is not None]
-    spread = reduce(Spread.merge, (part.spread for part in parts))
-    return spread, [s for part in parts for s in part.sample]
+    return reduce(Spread.merge, (spread for spread, _ in parts)), [s for _, sample in parts for s in sample]
 
 
 def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
