@@ -62,5 +62,5 @@ def tube(rollout: Any, came: Array, history: Array, path: Path) -> Path:
     truth = np.full(rollout.mean.shape[1:], np.nan)
     truth[: len(came)] = came
     path.parent.mkdir(parents=True, exist_ok=True)
-    save(rollout.forecast(history=history).plot(level=0.95, truth=truth), path)
+    save(rollout.forecast(history=history).plot(level=0.954, truth=truth), path)
     return path

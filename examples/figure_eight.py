@@ -147,7 +147,8 @@ def draw(model: pesn.Forecaster, flight: Any, plans: list[Any], out: Path) -> li
     truth[: len(came)] = came
     before = flight.states[max(first - 10 * EVERY, 0) : first + 1 : EVERY]
     start, plan = plans[which]
-    axes = model.rollout(plan, start).plot(columns=["x", "y", "vx", "roll"], truth=truth, history=before)
+    forecast = model.rollout(plan, start).forecast(history=before)
+    axes = forecast.plot(columns=["x", "y", "vx", "roll"], level=0.954, truth=truth)
     save(axes, out / "figure-eight-plan.png")
     return [out / "figure-eight.png", out / "figure-eight-plan.png"]
 

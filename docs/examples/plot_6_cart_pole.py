@@ -32,7 +32,7 @@ lower, upper = rollout.interval(0.95)
 print("inside the 95 % interval:", np.mean((lower <= truth) & (truth <= upper)).round(3))
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 4.5), sharex=True, layout="constrained")
-rollout.forecast().plot(ax=list(axes.ravel()), level=0.95, truth=truth)
+rollout.plot(ax=list(axes.ravel()), truth=truth)
 handles, labels = axes[0, 0].get_legend_handles_labels()
 axes[0, 0].get_legend().remove()
 figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
