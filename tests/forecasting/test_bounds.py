@@ -112,11 +112,11 @@ def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
     jump = np.vstack([y[150:189], 1e4 * y[189:190]])
-    for (lags, products), context in zip(MAPS[list(KINDS).index(kind) % 2 :: 2], (far, jump, jump), strict=True):
+    for (lags, products), context in zip(MAPS[list(KINDS).index(kind) % 3 :: 3], (far, jump), strict=True):
         design = Design(Candidate(kind, lags, products, 0 if kind == "none" else 12, (1e-15, 1e-15)))
         forecaster = Forecaster(design=design, calibrate=False).fit(y[:150])
         caplog.clear()
-        forecast = forecaster.forecast(80, context, joint=False)
+        forecast = forecaster.forecast(50, context, joint=False)
         assert stays_or_returns(forecast, y[:150], context[-1])
         if context is jump:  # nothing that was learnt leads back from there
             assert "left the range of training" in caplog.text
