@@ -128,7 +128,7 @@ def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fa
     (array([0.5, 2. ]), array([0., 2.]))
     """
     flag("fair", fair)
-    values, dtype = _observed(y)
+    values, dtype = _as_observations(y)
     x = as_real("samples", samples)
     whole_number("axis", axis, -x.ndim)
     if axis >= x.ndim or np.delete(x.shape, axis).tolist() != list(values.shape):
@@ -187,7 +187,7 @@ def log_score(
     y, mean, std, dtype = _forecast(y, mean, std)
     with np.errstate(all="ignore"):
         away = np.abs(y - mean)
-        z = _standardised(away, std)
+        z = _standardize(away, std)
         score = _LOG_ROOT_2PI + np.log(std) + 0.5 * z * z
         point = np.where(np.isnan(y), np.nan, np.where(away > 0.0, np.inf, -np.inf))
         return np.where(std > 0.0, score, point).astype(dtype)[()]
@@ -218,7 +218,7 @@ def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray
     y, mean, std, dtype = _forecast(y, mean, std)
     with np.errstate(all="ignore"):
         away = y - mean
-        z = np.where(std > 0.0, _standardised(away, std), np.where(away == 0.0, 0.0, away * np.inf))
+        z = np.where(std > 0.0, _standardize(away, std), np.where(away == 0.0, 0.0, away * np.inf))
         return np.asarray(ndtr(z)).astype(dtype)[()]
 
 
@@ -283,8 +283,8 @@ def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int,
         raise ValueError(f"y must vary, to be what errors are measured by, got {smallest[smallest == largest][0]} everywhere")
     with np.errstate(all="ignore"):
         # Halves, as no difference of theirs overflows; and less the smallest, as the mean of what lies far from 0 is rounded.
-        scaled, power = _scaled(0.5 * y - 0.5 * smallest, axis)
-        error, error_power = _scaled(0.5 * y - 0.5 * prediction, axis)
+        scaled, power = _scale_by_power(0.5 * y - 0.5 * smallest, axis)
+        error, error_power = _scale_by_power(0.5 * y - 0.5 * prediction, axis)
         ratio = np.sqrt(np.nanmean(error * error, axis=axis)) / np.nanstd(scaled, axis=axis)
         return _plain(np.ldexp(ratio, np.squeeze(error_power - power, axis)))
 
@@ -323,7 +323,7 @@ def valid_time(y: npt.ArrayLike, prediction: npt.ArrayLike, *, dt: float = 1.0, 
     if (np.nanmin(y, axis=0) == np.nanmax(y, axis=0)).all():
         raise ValueError("y must vary, to be what errors are measured by, got the same row everywhere")
     with np.errstate(all="ignore"):
-        y, power = _scaled(y, None)
+        y, power = _scale_by_power(y, None)
         away = y - np.ldexp(prediction, -power)
         spread = np.mean(np.nanvar(y - np.nanmin(y, axis=0), axis=0))
         missing = np.isnan(y)
@@ -372,7 +372,7 @@ def entropy(values: npt.ArrayLike, bins: int = 64, range: tuple[float, float] = 
 
 def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -> FloatArray:
     """−log N(y; mean, cov), by Cholesky of the correlations: large and small variances side by side lose nothing."""
-    values, dtype = _observed(y)
+    values, dtype = _as_observations(y)
     if values.ndim == 0:
         raise ValueError("y must have at least one axis where cov is given, got a single number")
     mean = _like("mean", as_real("mean", mean), values.shape)
@@ -399,7 +399,7 @@ def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -
         return np.where(missing.any(axis=-1), np.nan, score).astype(dtype)[()]
 
 
-def _observed(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
+def _as_observations(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
     """``y`` in float64, NaN where it is missing, and the precision it came in; infinity and the like are refused."""
     try:
         missing = np.isnan(np.asarray(y)) if not isinstance(y, np.ma.MaskedArray) else None
@@ -414,7 +414,7 @@ def _observed(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
 
 def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Array, Array, Array, np.dtype[np.floating]]:
     """All three in float64 and in the shape of ``y``; float32 as the last only where all came so."""
-    values, dtype = _observed(y)
+    values, dtype = _as_observations(y)
     mean, std = as_real("mean", mean), as_real("std", std)
     check_not_negative("std", std)
     dtype = np.result_type(
@@ -425,7 +425,7 @@ def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tupl
 
 
 def _pair(y: npt.ArrayLike, prediction: npt.ArrayLike) -> tuple[Array, Array]:
-    values, _ = _observed(y)
+    values, _ = _as_observations(y)
     prediction = as_real("prediction", prediction)
     if prediction.shape != values.shape:
         raise ValueError(f"prediction must have the shape of y, {values.shape}, got {prediction.shape}")
@@ -439,7 +439,7 @@ def _like(argument: str, array: FloatArray, shape: tuple[int, ...]) -> FloatArra
         raise ValueError(f"{argument} must have shape {shape} or broadcast to it, got {array.shape}") from None
 
 
-def _standardised(away: Array, std: Array) -> Array:
+def _standardize(away: Array, std: Array) -> Array:
     return np.asarray(away / np.where(std > 0.0, std, 1.0))
 
 
@@ -452,7 +452,7 @@ def _count(y: Array, axis: int | tuple[int, ...] | None) -> FloatArray:
     return count
 
 
-def _scaled(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, FloatArray]:
+def _scale_by_power(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, FloatArray]:
     """``x`` over the power of 2 above its largest, so that no square overflows and no digit is lost; and the power."""
     power = np.frexp(np.nanmax(np.abs(x), axis=axis, keepdims=True))[1]
     return np.ldexp(x, -power), power

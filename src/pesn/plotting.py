@@ -188,14 +188,14 @@ def plot_forecast(
     chosen = _positions(forecast.names, columns)
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
-    observed = _observed(truth, forecast.mean.shape)
+    observed = _check_truth(truth, forecast.mean.shape)
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
     time = _times(forecast, len(history))
     own = axes is None
     axes, labelled = _panels(axes, len(chosen))
     entries: list[Artist] = []
     for ax, i in zip(axes, chosen, strict=True):
-        entries = _draw_observed(ax, time, history[:, i], None if observed is None else observed[:, i])
+        entries = _draw_observations(ax, time, history[:, i], None if observed is None else observed[:, i])
         column = [(value, lower[:, i], upper[:, i]) for value, lower, upper in bands]
         entries += _draw_forecast(ax, time, history[-1:, i], forecast.mean[:, i], column)
         name = forecast.names[i]
@@ -224,7 +224,7 @@ class _Times(NamedTuple):
     name: str
 
 
-def _observed(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+def _check_truth(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     """What was observed, checked, in the forecast's shape."""
     if truth is None:
         return None
@@ -237,7 +237,7 @@ def _observed(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | No
     return observed
 
 
-def _draw_observed(ax: Axes, time: _Times, history: Array, truth: Array | None) -> list[Artist]:
+def _draw_observations(ax: Axes, time: _Times, history: Array, truth: Array | None) -> list[Artist]:
     """Draw the rows before the forecast, and what came; return what the legend shows of them."""
     entries: list[Artist] = []
     if len(time.before):

@@ -93,7 +93,7 @@ def test_products_that_units_compute_are_found():
     u = np.random.default_rng(0).uniform(-1.0, 1.0, 5001)
     states = np.column_stack([u[1:] ** 2, u[1:] * u[:-1], u[1:]])
     signals = np.column_stack([1.5 * u[1:] ** 2 - 0.5, u[1:] * u[:-1], u[:-1], 1.5 * u[:-1] ** 2 - 0.5])
-    np.testing.assert_allclose(Projection.of(states).capacities(signals), [1.0, 1.0, 0.0, 0.0], atol=1e-9)
+    np.testing.assert_allclose(Projection.from_states(states).capacities(signals), [1.0, 1.0, 0.0, 0.0], atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -5,7 +5,7 @@ import pytest
 
 import pesn
 from pesn.diagnostics import lyapunov_exponents
-from pesn.diagnostics.driven import reservoir_of
+from pesn.diagnostics.driven import get_reservoir
 
 HENON = 0.419, -1.623  # a = 1.4, b = 0.3; they add up to ln 0.3
 
@@ -39,7 +39,7 @@ def by_differences(esn, X):
 @pytest.mark.parametrize("leak", [1.0, 0.5])
 def test_of_linear_units_they_are_logarithms_of_eigenvalues(leak):
     esn = pesn.EchoStateNetwork(8, activation="identity", leak_rate=leak, density=0.6, random_state=0)
-    reservoir = reservoir_of(esn)
+    reservoir = get_reservoir(esn)
     moved = (1.0 - leak) * np.eye(8) + leak * reservoir.W.toarray()
     expected = np.sort(np.log(np.abs(np.linalg.eigvals(moved))))[::-1]
     found = lyapunov_exponents(esn, np.random.default_rng(0).normal(size=4000), n_exponents=8, rng=0)
@@ -127,7 +127,7 @@ def test_what_is_refused():
     with pytest.raises(Exception, match="not fitted"):
         lyapunov_exponents(esn)
     with pytest.raises(ValueError, match=r"X must hold the inputs \(rows, d\) that drive a reservoir, got None"):
-        lyapunov_exponents(reservoir_of(esn))
+        lyapunov_exponents(get_reservoir(esn))
     with pytest.raises(ValueError, match="n_exponents must be at most the 10 numbers of the state, got 11"):
         lyapunov_exponents(esn, np.zeros(300), n_exponents=11)
     with pytest.raises(ValueError, match="washout must be smaller than the number of rows of X, got washout=100 and 50"):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pesn.evaluation.error_model import ErrorSums, errors_from, update_errors, weight_inflation
+from pesn.evaluation.error_model import ErrorSums, fit_error_model, update_errors, weight_inflation
 from pesn.reservoir.closed_loop import ErrorModel
 
 
@@ -13,7 +13,7 @@ def learn_errors(runs, inflation=1.0):
     sums = ErrorSums(runs[0].shape[1])
     for e in runs:
         sums.add(e)
-    return errors_from(sums, inflation)
+    return fit_error_model(sums, inflation)
 
 
 def test_errors_are_learnt_from_residuals_that_go_on():

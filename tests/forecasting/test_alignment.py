@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pesn.esn.validation import check_same_order
-from pesn.forecasting.alignment import align, read_labels, rows_ahead
+from pesn.forecasting.alignment import align, match_future_inputs, read_labels
 from pesn.forecasting.time_index import time_index
 
 DAYS = pd.date_range("2024-01-01", periods=40, name="day")
@@ -182,7 +182,7 @@ def test_an_odd_index_is_at_most_refused(one):
                 with suppress(ValueError):
                     align(X, None, [slice(0, 4)], after=layout.time)
                 with suppress(ValueError):
-                    rows_ahead(X, layout.time, 3)
+                    match_future_inputs(X, layout.time, 3)
         with suppress(ValueError):
             check_same_order(X, y)
 
@@ -234,24 +234,24 @@ def test_numbering_that_nobody_chose_goes_on_by_count():
     counted = placed(series(pd.RangeIndex(100)), None)[2].time
     assert placed(series(pd.RangeIndex(5)), None, after=counted)[2].time.last == 104
     assert placed(series(pd.RangeIndex(110, 115)), None, after=counted)[2].time.last == 114
-    assert rows_ahead(series(pd.RangeIndex(110, 115)), counted, 5) is None
+    assert match_future_inputs(series(pd.RangeIndex(110, 115)), counted, 5) is None
 
 
 @pytest.mark.parametrize("kind", TIMES)
 def test_what_is_known_ahead_begins_at_the_last_row(kind):
     index = INDICES[kind]
     time = time_index(read_labels(index[:20], "y"))
-    np.testing.assert_array_equal(rows_ahead(series(index[19:23]), time, 4), range(4))
-    np.testing.assert_array_equal(rows_ahead(series(index[::-1]), time, 4), [20, 19, 18, 17])
+    np.testing.assert_array_equal(match_future_inputs(series(index[19:23]), time, 4), range(4))
+    np.testing.assert_array_equal(match_future_inputs(series(index[::-1]), time, 4), [20, 19, 18, 17])
     with pytest.raises(ValueError, match=r"4 from .* on, the last row of y; got no row at"):
-        rows_ahead(series(index[20:24]), time, 4)
+        match_future_inputs(series(index[20:24]), time, 4)
     with pytest.raises(ValueError, match="got no row at"):
-        rows_ahead(series(index[[19, 20, 22, 23]]), time, 4)
+        match_future_inputs(series(index[[19, 20, 22, 23]]), time, 4)
     with pytest.raises(ValueError, match=r"got no row at .*, but rows from 1990-01-01 to 1990-01-04"):
-        rows_ahead(series(pd.date_range("1990-01-01", periods=4)), time, 4)
-    assert rows_ahead(np.zeros(4), time, 4) is None
-    assert rows_ahead(series(pd.RangeIndex(4)), time, 4) is None
-    assert rows_ahead(series(index[20:24]), None, 4) is None
+        match_future_inputs(series(pd.date_range("1990-01-01", periods=4)), time, 4)
+    assert match_future_inputs(np.zeros(4), time, 4) is None
+    assert match_future_inputs(series(pd.RangeIndex(4)), time, 4) is None
+    assert match_future_inputs(series(index[20:24]), None, 4) is None
 
 
 # ---------------------------------------------------------------- networks

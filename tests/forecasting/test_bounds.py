@@ -163,7 +163,7 @@ def test_rows_observed_outside_the_range_correct_as_if_there_were_no_bounds():
     loop, nothing = forecaster.loop(), np.zeros((30, 0))
     rows, _ = forecaster.scaled(y[400:430] + 30.0 * y.std(axis=0), nothing)
     bound, free = (
-        forecaster.model_.context_filter().filtered(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None))
+        forecaster.model_.context_filter().filter_rows(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None))
     )
     np.testing.assert_allclose(bound.mean, free.mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(bound.variances(), free.variances(), rtol=0, atol=1e-9)
@@ -220,7 +220,7 @@ def test_the_compiled_loop_holds_positions_as_the_steps_do():
     loop = grown(forecaster, 1e5).loop().certain
     rows, known = forecaster.scaled(run.states[400:440], run.inputs[400:440])
     context = forecaster.model_.context_filter()
-    state = loop.as_certain(context.moved(forecaster.loop(), rows, known))
+    state = loop.as_certain(context.advance(forecaster.loop(), rows, known))
     state = Certain(state.mean, state.carried, np.zeros((*state.mean.shape, 0)))
     ahead = np.repeat(known[-1:], 60, axis=0)
     quick, slow = (rollout(model, state, ahead, moved=True) for model in (loop.model, replace(loop.model, fast=None)))

@@ -112,7 +112,7 @@ def test_rows_long_ago_drive_the_units_as_filtered_ones_do(rows, change):
     model = fitted(rows[:400], washout=60, feedback_scaling=0.3, target="change" if change else "level", leak_rate=0.9)
     loop, context, y = model.loop(), model.model_.context_filter(), model.scaled(rows[:300], np.zeros((300, 0)))[0]
     short = context._replace(washout=1000)  # nothing is long enough ago
-    one, other = (way.moved(loop, y, np.zeros((300, 0))) for way in (context, short))
+    one, other = (way.advance(loop, y, np.zeros((300, 0))) for way in (context, short))
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
     np.testing.assert_allclose(one.variances(), other.variances(), atol=1e-9)
 

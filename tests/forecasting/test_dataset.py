@@ -13,11 +13,11 @@ from pesn.forecasting.dataset import (
     Segment,
     as_columns,
     as_matrix,
+    compute_statistics,
+    find_segments,
+    fit_scale,
     in_scale,
-    scale_from,
-    segments_of,
-    shortest_kept,
-    spread_of,
+    shortest_segment,
     train_validation_split,
 )
 
@@ -25,7 +25,7 @@ NAN = np.nan
 
 
 def scale_of(y, X):
-    return scale_from(spread_of(y), spread_of(X))
+    return fit_scale(compute_statistics(y), compute_statistics(X))
 
 
 # ---------------------------------------------------------------- what is given
@@ -148,7 +148,7 @@ def test_segments_are_all_the_steps_without_a_gap(seed, change):
     edges = np.cumsum([0, *lengths])
     runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
     learn = np.array([2, 0])
-    found, expected = segments_of(y, u, runs, learn, change), slow_steps(y, u, lengths)
+    found, expected = find_segments(y, u, runs, learn, change), slow_steps(y, u, lengths)
     assert len(found) == len(expected) > 3
     for segment, steps in zip(found, expected, strict=True):
         np.testing.assert_array_equal(segment.z, np.hstack([y[steps], u[steps]]))
@@ -159,7 +159,7 @@ def test_segments_are_all_the_steps_without_a_gap(seed, change):
 
 def test_the_last_known_input_of_a_run_may_be_missing():
     u = np.array([[1.0], [2.0], [NAN]])
-    (segment,) = segments_of(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
+    (segment,) = find_segments(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
     assert len(segment.z) == 2
 
 
@@ -232,7 +232,7 @@ def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
     ],
 )
 def test_short_segments_are_left_out_where_they_can_be_spared(sizes, kept):
-    assert tuple(n for n in sizes if n >= shortest_kept(sizes, 2)) == kept
+    assert tuple(n for n in sizes if n >= shortest_segment(sizes, 2)) == kept
 
 
 def test_what_varies_by_rounding_alone_is_constant():

@@ -14,9 +14,9 @@ from pesn.forecasting.design import (
     Network,
     Place,
     Problem,
-    designed,
+    build_network,
+    feature_maps,
     finalists,
-    maps_for,
     shortlist,
 )
 from pesn.forecasting.training import with_noise
@@ -143,7 +143,7 @@ def test_units_at_an_origin_are_those_of_the_segment_driven_whole(lorenz, foreca
 def test_the_reservoir_that_is_compared_is_the_one_that_the_network_draws(kind):
     candidate = Candidate(kind, 0, 0, 30)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    network = designed(Design(candidate, seed=4), 2).fit(X, X[:, :1])
+    network = build_network(Design(candidate, seed=4), 2).fit(X, X[:, :1])
     compared = candidate.reservoir(2, 1, 4)
     for name in ("data", "W_in", "bias", "leak_rate"):
         np.testing.assert_allclose(getattr(compared, name), getattr(network.reservoir_, name), rtol=1e-12)
@@ -182,12 +182,12 @@ def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, for
 
 
 def test_many_columns_have_fewer_products_and_many_rows_wider_features():
-    assert set(maps_for(3, 3_000)) == set(MAPS)
-    assert max(products for _, products in maps_for(12, 3_000)) == 1
-    assert max(products for _, products in maps_for(30, 100_000)) == 0
-    assert set(maps_for(3, 30_000)) == {*MAPS, (9, 2)}
-    assert (9, 2) in maps_for(16, 60_000)
-    assert max(products for _, products in maps_for(20, 15_000)) == 1
+    assert set(feature_maps(3, 3_000)) == set(MAPS)
+    assert max(products for _, products in feature_maps(12, 3_000)) == 1
+    assert max(products for _, products in feature_maps(30, 100_000)) == 0
+    assert set(feature_maps(3, 30_000)) == {*MAPS, (9, 2)}
+    assert (9, 2) in feature_maps(16, 60_000)
+    assert max(products for _, products in feature_maps(20, 15_000)) == 1
 
 
 def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():

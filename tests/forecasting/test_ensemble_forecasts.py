@@ -109,7 +109,7 @@ def test_online_it_learns_as_the_full_covariance(full):
     y, u = series(300, seed=2)
     one, other = as_ensemble(full), copy.deepcopy(full)
     model = one.model_
-    state = model.context_filter().filtered(one.loop(), model.recent, model.recent_known[:-1])  # in members
+    state = model.context_filter().filter_rows(one.loop(), model.recent, model.recent_known[:-1])  # in members
     one.model_ = replace(model, state=state)
     for forecaster in (one, other):
         forecaster.update(y[:15], u[:15])

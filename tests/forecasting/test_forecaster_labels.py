@@ -241,7 +241,7 @@ def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, filtered, monkeypatc
     context[gap, -1] = np.nan
     fast = dated.forecast(5, context)
     assert max(filtered) <= 400 - min([379, *(k for k in gap if 330 <= k <= 379)]) + 1
-    monkeypatch.setattr(ContextFilter, "_settled", lambda self, complete: (0, 0))
+    monkeypatch.setattr(ContextFilter, "_find_settled_rows", lambda self, complete: (0, 0))
     slow = dated.forecast(5, context)
     assert max(filtered) == 399
     np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=0.05 * slow.std.min())

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN, load
-from pesn.evaluation.error_model import of_process, share_of_process
-from pesn.forecasting.dataset import segments_of
+from pesn.evaluation.error_model import process_errors, process_share
+from pesn.forecasting.dataset import find_segments
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.predict import observe_segments
 from pesn.readout.features import Features
@@ -126,18 +126,18 @@ def test_a_column_that_follows_from_others_does_not_widen_them():
 
 def test_what_the_process_keeps():
     errors = ErrorModel(np.diag([4.0, 1.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.diag([3.0, 1.0, 0.0]))
-    kept = of_process(errors, np.array([3.0, 5.0, 0.0]))
+    kept = process_errors(errors, np.array([3.0, 5.0, 0.0]))
     np.testing.assert_allclose(np.diagonal(kept.cov), [1.0, 0.01, 0.0])
     np.testing.assert_allclose(np.diagonal(kept.innovation), [0.75, 0.01, 0.0])
-    np.testing.assert_allclose(share_of_process(kept, np.diag([3.0, 0.99, 0.0])), [0.25, 0.01, 1.0])
-    np.testing.assert_array_equal(share_of_process(errors, None), 1.0)
+    np.testing.assert_allclose(process_share(kept, np.diag([3.0, 0.99, 0.0])), [0.25, 0.01, 1.0])
+    np.testing.assert_array_equal(process_share(errors, None), 1.0)
 
 
 def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
     """With four earlier rows in its register, which the rows after them correct."""
     clean, y = series
     scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
-    (segment,) = segments_of(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
+    (segment,) = find_segments(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
     segment = segment._replace(targets=segment.targets / forecaster.output_std_)
     loop, context, short = forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])]
     (found,) = observe_segments(loop, context, [segment], [segment])

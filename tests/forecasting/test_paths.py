@@ -5,7 +5,7 @@ import pytest
 
 from pesn import Forecaster
 from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.predict import along_the_mean, path_ahead
+from pesn.forecasting.predict import follow_mean, predict_path
 from pesn.statespace import Ensemble, MirroredDraws, rollout
 from pesn.systems import chaotic
 
@@ -21,7 +21,7 @@ def case(request):
     y = y + 0.01 * y.std(axis=0) * np.random.default_rng(0).standard_normal(y.shape)
     forecaster = Forecaster(design=Design(DESIGNS[request.param]), calibrate=False, measurement_noise=0.0).fit(y[:300])
     loop, rows = forecaster.loop(), forecaster.scaled(y[300:340], np.zeros((40, 0)))[0]
-    return loop, forecaster.model_.context_filter().moved(loop, rows, np.zeros((40, 0))), forecaster, y
+    return loop, forecaster.model_.context_filter().advance(loop, rows, np.zeros((40, 0))), forecaster, y
 
 
 def std_of(path):
@@ -45,7 +45,7 @@ def test_directions_have_the_leverage_of_each_step(case):
 
 def test_the_first_steps_do_not_depend_on_the_last(case):
     loop, state, _, _ = case
-    short, long = (path_ahead(loop, state, np.zeros((steps, 0))) for steps in (8, 12))
+    short, long = (predict_path(loop, state, np.zeros((steps, 0))) for steps in (8, 12))
     np.testing.assert_allclose(short.cov, long.cov[:8], rtol=1e-9)
 
 
@@ -53,7 +53,7 @@ def test_weights_that_stay_are_those_of_members(case):
     """Closed form against 4,000 members, each with one draw of the weights for all steps."""
     loop, state, _, _ = case
     inputs = np.zeros((12, 0))
-    _, along = along_the_mean(loop, state, inputs)
+    _, along = follow_mean(loop, state, inputs)
     closed = rollout(loop.ahead, state, inputs, moved=True, along=along, joint=True)
     away = state.sample(2000, np.random.default_rng(1)) - state.mean
     start = Ensemble(state.mean + np.concatenate([away, -away]), state.carried, MirroredDraws(1, sobol=True))
@@ -71,7 +71,7 @@ def test_weights_that_stay_are_those_of_members(case):
 def test_staying_errors_are_wider_than_errors_that_are_new_at_each_step(case):
     loop, state, _, _ = case
     inputs = np.zeros((15, 0))
-    staying, fresh = path_ahead(loop, state, inputs), rollout(loop.model, state, inputs, moved=True)
+    staying, fresh = predict_path(loop, state, inputs), rollout(loop.model, state, inputs, moved=True)
     assert staying.parts["weights"][-1].sum() > fresh.parts["weights"][-1].sum()
 
 
@@ -98,9 +98,9 @@ def test_a_batch_is_its_members_one_by_one(case):
     """In closed form; members of a batch are fewer."""
     loop, state, forecaster, y = case
     rows = np.stack([forecaster.scaled(y[k : k + 40], np.zeros((40, 0)))[0] for k in (300, 350)])
-    batch = forecaster.model_.context_filter().moved(loop, rows, np.zeros((2, 40, 0)))
-    both = path_ahead(loop, batch, np.zeros((2, 6, 0)))
-    one = path_ahead(loop, state, np.zeros((6, 0)))
+    batch = forecaster.model_.context_filter().advance(loop, rows, np.zeros((2, 40, 0)))
+    both = predict_path(loop, batch, np.zeros((2, 6, 0)))
+    one = predict_path(loop, state, np.zeros((6, 0)))
     np.testing.assert_allclose(both.mean[0], one.mean, atol=0.02 * std_of(one).max())
     np.testing.assert_allclose(std_of(both)[0], std_of(one), rtol=0.25)
 

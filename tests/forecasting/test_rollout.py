@@ -151,17 +151,15 @@ def test_markov_is_exact_of_two_steps_near_on_smooth_paths_and_too_high_on_rough
     t = np.arange(1.0, 21.0)
     walk = np.cumsum(rng.standard_normal((N, 20)), axis=1)
     two = Band(np.zeros(2), np.sqrt(t[:2]), -1.5, 2.0)
-    near(two.ever_left_markov(t[:1]), ((walk[:, :2] > 2.0) | (walk[:, :2] < -1.5)).any(axis=1))
+    near(two.path_markov(t[:1]), ((walk[:, :2] > 2.0) | (walk[:, :2] < -1.5)).any(axis=1))
     rough = Band(np.zeros(20), np.sqrt(t), -np.inf, 8.0)
     truth = (walk > 8.0).any(axis=1).mean()
-    assert truth < float(rough.ever_left_markov(t[:-1])) < 1.4 * truth < 0.4 * float(rough.ever_left_bound())
+    assert truth < float(rough.path_markov(t[:-1])) < 1.4 * truth < 0.4 * float(rough.path_bound())
     position = np.cumsum(walk, axis=1)  # of a velocity that walks: smooth, as positions are
     cov = np.cov(position.T)
     smooth = Band(np.zeros(20), np.sqrt(np.diag(cov)), -np.inf, 60.0)
     truth = (position > 60.0).any(axis=1).mean()
-    assert (
-        abs(float(smooth.ever_left_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.ever_left_bound()) / truth - 1.0
-    )
+    assert abs(float(smooth.path_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.path_bound()) / truth - 1.0
 
 
 def test_bivariate_cdf_beside_quadrature():

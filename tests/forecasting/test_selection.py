@@ -5,7 +5,7 @@ import pytest
 
 from pesn import Forecaster, ProbabilisticESN
 from pesn.forecasting.dataset import Held, Segment
-from pesn.forecasting.training import origins_in
+from pesn.forecasting.training import validation_origins
 from pesn.systems.chaotic import lorenz
 
 
@@ -60,10 +60,10 @@ def test_few_rows_are_judged_fewer_steps_ahead():
 
 def test_origins_leave_room_on_both_sides():
     held = [Held(Segment(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n + 1, 1)))) for n in (200, 30, 21)]
-    found = origins_in(held, 20)
+    found = validation_origins(held, 20)
     assert 30 < len(found) <= 36
     for segment, last in found:
         assert last + 20 <= len(segment.z)
         assert last >= 1
-    assert not origins_in(held[2:], 40)
-    assert min(last for _, last in origins_in([held[0]._replace(first=150)], 20)) == 150
+    assert not validation_origins(held[2:], 40)
+    assert min(last for _, last in validation_origins([held[0]._replace(first=150)], 20)) == 150

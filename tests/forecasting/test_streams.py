@@ -10,10 +10,10 @@ import pytest
 
 import pesn
 from pesn._support.progress import shown
-from pesn.evaluation.error_model import ErrorSums, errors_from
+from pesn.evaluation.error_model import ErrorSums, fit_error_model
 from pesn.forecasting import runs as segments_module
-from pesn.forecasting.dataset import spread_of
-from pesn.forecasting.runs import MOST_SAMPLED, ArrayRuns, ParquetRuns, sample_of, survey
+from pesn.forecasting.dataset import compute_statistics
+from pesn.forecasting.runs import MOST_SAMPLED, ArrayRuns, ParquetRuns, choose_sample, survey
 
 NAN = np.nan
 
@@ -238,7 +238,7 @@ def test_the_spread_of_parts_is_that_of_all():
     rows[rng.random(rows.shape) < 0.2] = NAN
     rows[:50, 0] = NAN  # a part may have nothing of a column
     found = survey(ArrayRuns(rows, rows[:, :0], [slice(0, 50), slice(50, 51), slice(51, 400)])).y
-    whole = spread_of(rows)
+    whole = compute_statistics(rows)
     np.testing.assert_array_equal(found.n, whole.n)
     for name in ("mean", "std", "low", "high"):
         np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-15 if name == "mean" else 0)
@@ -249,9 +249,8 @@ def test_errors_in_blocks_and_parts_are_those_of_all():
     rng = np.random.default_rng(0)
     e = [np.cumsum(rng.normal(size=(n, 3)), axis=0) for n in (300, 1, 80)]
     first = ErrorSums(3).add(e[0][:120]).add(e[0][120:], e[0][119])
-    found, whole = (
-        errors_from(sums) for sums in (first.merge(ErrorSums(3).add(e[1]).add(e[2])), ErrorSums(3).add(e[0]).add(e[1]).add(e[2]))
-    )
+    once, rest = ErrorSums(3).add(e[0]), ErrorSums(3).add(e[1]).add(e[2])
+    found, whole = (fit_error_model(sums.merge(rest)) for sums in (first, once))
     old, new = (np.vstack([part[rows] for part in e]) for rows in (slice(None, -1), slice(1, None)))
     fresh = new - found.persistence * old
     for one in (found, whole):
@@ -261,7 +260,7 @@ def test_errors_in_blocks_and_parts_are_those_of_all():
 
 @pytest.mark.parametrize("sizes", [[10], [40_000, 3_000], [60_000], [1_000] * 300, [7, 90_000, 3, 4_000] * 5])
 def test_the_sample_is_bounded_and_spread_over_all(sizes):
-    found = sample_of(np.array(sizes))
+    found = choose_sample(np.array(sizes))
     rows = sum(part.stop - part.start for parts in found.values() for part in parts)
     assert rows == sum(sizes) if sum(sizes) <= MOST_SAMPLED else 0.8 * MOST_SAMPLED <= rows <= MOST_SAMPLED
     for i, parts in found.items():

@@ -14,7 +14,7 @@ from scipy import special
 
 from pesn._support.arguments import as_real, flag, generator, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import Network, driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import Network, compute_states, get_reservoir, noise, prepare_axes, read_inputs
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class EffectiveRank:
         -------
         Axes
         """
-        ax = labelled(ax, "direction", "singular value / largest")
+        ax = prepare_axes(ax, "direction", "singular value / largest")
         kept = self.singular_values[: self.rank]
         ax.semilogy(np.arange(1, len(kept) + 1), kept / kept[0], color=COLOURS[0], marker=".", linewidth=1.0)
         label = f"effective rank {self.effective_rank:.1f}"
@@ -89,7 +89,7 @@ def effective_rank(states: npt.ArrayLike | Network, X: npt.ArrayLike | None = No
     if X is None and isinstance(states, Network):
         raise ValueError("X must hold the inputs (rows, d) that drive the network, got None")
     if isinstance(states, Network) or X is not None:
-        rows = states_of(*driven_by(states, X))  # type: ignore[arg-type]  # which says what it should be
+        rows = compute_states(*read_inputs(states, X))  # type: ignore[arg-type]  # which says what it should be
     else:
         rows = as_real("states", states).astype(np.float64, copy=False)
         if rows.ndim != 2 or 0 in rows.shape:
@@ -118,7 +118,7 @@ class Projection:
     basis: Array
 
     @classmethod
-    def of(cls, states: Array) -> Projection:
+    def from_states(cls, states: Array) -> Projection:
         """Onto states (T, N)."""
         left, singular, _ = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)
         return cls(left[:, : numerical_rank(singular, states.shape)])
@@ -182,7 +182,7 @@ class MemoryCapacity:
         -------
         Axes
         """
-        ax = labelled(ax, "delay k (steps)", "R² of the input k steps ago")
+        ax = prepare_axes(ax, "delay k (steps)", "R² of the input k steps ago")
         told = np.flatnonzero(self.by_delay)
         shown = self.by_delay[: int(1.2 * (told[-1] if len(told) else 0)) + 3]  # what is forgotten is not shown
         delays = np.arange(len(shown))
@@ -230,7 +230,7 @@ def memory_capacity(
     >>> round(memory_capacity(line, rng=0).total, 6)
     20.0
     """
-    reservoir = reservoir_of(network)
+    reservoir = get_reservoir(network)
     n = reservoir.n_units
     if n_delays is not None:
         whole_number("n_delays", n_delays, 0)
@@ -238,7 +238,7 @@ def memory_capacity(
     rows = check_steps(n_steps, washout, n)
     first = int(washout) + delays
     inputs = noise(reservoir, first + rows, generator(rng))
-    projection = Projection.of(states_of(reservoir, inputs)[first:])
+    projection = Projection.from_states(compute_states(reservoir, inputs)[first:])
     by_delay = np.array([projection.capacities(inputs[first - k : first - k + rows]).sum() for k in range(delays + 1)])
     return MemoryCapacity(by_delay, projection.rank, projection.threshold)
 
@@ -310,7 +310,7 @@ class ProcessingCapacity:
         -------
         Axes
         """
-        ax = labelled(ax, "degree of the polynomial", "capacity")
+        ax = prepare_axes(ax, "degree of the polynomial", "capacity")
         degrees = np.arange(1, len(self.by_degree) + 1)
         bars = ax.bar(degrees, self.by_degree, color=COLOURS[0], width=0.6)
         ax.bar_label(bars, fmt="%.1f")
@@ -364,14 +364,14 @@ def information_processing_capacity(
     >>> found.rank, bool((found.by_degree > 1.0).all()), bool(found.total < 20.5)      # linear memory, squares, cubes
     (20, True, True)
     """
-    reservoir = reservoir_of(network)
+    reservoir = get_reservoir(network)
     whole_number("degree", degree, 1)
     n, d = reservoir.n_units, reservoir.n_inputs
     longest = _longest(n_delays, int(degree), n, d)
     rows = check_steps(n_steps, washout, n)
     first = int(washout) + max(longest)
     inputs = noise(reservoir, first + rows, generator(rng))
-    projection = Projection.of(states_of(reservoir, inputs)[first:])
+    projection = Projection.from_states(compute_states(reservoir, inputs)[first:])
     polynomials = [special.eval_legendre(power, inputs) for power in range(degree + 1)]
     found: list[tuple[float, Term]] = []
     by_delay = np.zeros((degree, max(longest) + 1))
@@ -397,7 +397,7 @@ def _signal(term: Term, polynomials: list[Array], first: int, rows: int) -> Arra
 def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: int) -> list[int]:
     """The longest delay of each degree."""
     if given is None:
-        return [_delay_of(order, longest_delay(n_units), n_inputs) for order in range(1, degree + 1)]
+        return [_longest_delay_with_few_terms(order, longest_delay(n_units), n_inputs) for order in range(1, degree + 1)]
     delays = list(given) if isinstance(given, (Sequence, np.ndarray)) else [given]
     if len(delays) != degree:
         raise ValueError(f"n_delays must hold a longest delay for each of the {degree} degrees, got {given!r}")
@@ -406,7 +406,7 @@ def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: i
     return [int(delay) for delay in delays]
 
 
-def _delay_of(order: int, most: int, n_inputs: int) -> int:
+def _longest_delay_with_few_terms(order: int, most: int, n_inputs: int) -> int:
     """The longest delay with which there are few enough terms of this order: n + order − 1 over order, of n variables."""
     delay = 0
     while delay < most and math.comb((delay + 2) * n_inputs + order - 1, order) <= _MOST:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Network: TypeAlias = ReservoirEstimator | ReservoirClassifier | Forecaster | Reservoir
 
 
-def labelled(ax: Axes | None, x: str, y: str) -> Axes:
+def prepare_axes(ax: Axes | None, x: str, y: str) -> Axes:
     """These axes, or new ones, with labels and without a frame."""
     ax = new_axes() if ax is None else ax
     ax.set_xlabel(x)
@@ -33,7 +33,7 @@ def labelled(ax: Axes | None, x: str, y: str) -> Axes:
     return ax
 
 
-def network_of(network: Network) -> Network:
+def get_network(network: Network) -> Network:
     """The network of a fitted forecaster; anything else as it is."""
     if isinstance(network, Forecaster):
         if not hasattr(network, "esn_"):
@@ -42,12 +42,12 @@ def network_of(network: Network) -> Network:
     return network
 
 
-def reservoir_of(network: Network, n_inputs: int | None = None) -> Reservoir:
+def get_reservoir(network: Network, n_inputs: int | None = None) -> Reservoir:
     """The reservoir of a network, as it is after ``fit`` or as it would be drawn for so many inputs; or one that is given.
 
     None: for as many inputs as ``input_scaling`` has columns, one where it is a number; outputs likewise.
     """
-    network = network_of(network)
+    network = get_network(network)
     if isinstance(network, Reservoir):
         network.check()
         reservoir = network
@@ -74,14 +74,14 @@ def _columns(scaling: Scaling) -> int:
     return int(np.shape(scaling)[-1]) if np.ndim(scaling) else 1
 
 
-def driven_by(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
+def read_inputs(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
     """Return the reservoir of a network and its inputs X (n, d), finite, one column for each input; (n,) of one input."""
     if isinstance(network, Forecaster):
-        network_of(network)
+        get_network(network)
         raise ValueError("X must be rows as a network sees them, which a Forecaster scales: give forecaster.esn_, and X scaled")
     rows: Array = as_real("X", X).astype(np.float64, copy=False)
     rows = rows[:, None] if rows.ndim == 1 else rows
-    reservoir = reservoir_of(network, rows.shape[1] if rows.ndim == 2 else 1)
+    reservoir = get_reservoir(network, rows.shape[1] if rows.ndim == 2 else 1)
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != reservoir.n_inputs:
         raise ValueError(f"X must have shape (rows, {reservoir.n_inputs}), got {np.shape(X)}")
     return reservoir, rows
@@ -92,6 +92,6 @@ def noise(reservoir: Reservoir, n_steps: int, rng: np.random.Generator) -> Array
     return 2.0 * rng.random((n_steps, reservoir.n_inputs)) - 1.0
 
 
-def states_of(reservoir: Reservoir, inputs: Array, start: Array | None = None) -> Array:
+def compute_states(reservoir: Reservoir, inputs: Array, start: Array | None = None) -> Array:
     """The units (n, N) behind each row, from zero or from ``start`` (N,); no outputs are fed back."""
     return run(reservoir, inputs, None if start is None else State(start))[0]

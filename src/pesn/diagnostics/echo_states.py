@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.diagnostics.driven import Network, driven_by, labelled, noise, reservoir_of, states_of
+from pesn.diagnostics.driven import Network, compute_states, get_reservoir, noise, prepare_axes, read_inputs
 from pesn.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EchoStateIndex:
         -------
         Axes
         """
-        ax = labelled(ax, "steps from the start", "largest distance\nbetween states")
+        ax = prepare_axes(ax, "steps from the start", "largest distance\nbetween states")
         shown = np.maximum(self.distances, np.finfo(float).eps)  # where they have met
         label = f"echo state index {self.index}"
         ax.semilogy(np.arange(1, len(shown) + 1), shown, color=COLOURS[0], linewidth=1.2, label=label)
@@ -100,22 +100,22 @@ def echo_state_index(
     number("tolerance", tolerance, 0.0, np.inf, "()")
     draws = generator(rng)
     if X is None:
-        reservoir = reservoir_of(network)
+        reservoir = get_reservoir(network)
         inputs = noise(reservoir, int(n_steps), draws)
     else:
-        reservoir, inputs = driven_by(network, X)
+        reservoir, inputs = read_inputs(network, X)
     starts = 2.0 * draws.random((int(n_starts), reservoir.n_units)) - 1.0
     starts[0] = 0.0 if np.any(inputs) else starts[0]  # without an input zero may be a solution that nothing else leads to
-    paths = np.stack([states_of(reservoir, inputs, start) for start in starts])
+    paths = np.stack([compute_states(reservoir, inputs, start) for start in starts])
     last = max(len(inputs) // 10, 1)
-    which = _classes(paths[:, -last:], float(tolerance))
+    which = _classify(paths[:, -last:], float(tolerance))
     order = np.argsort(-np.bincount(which), kind="stable")
     counts = tuple(int(count) for count in np.bincount(which)[order])
     ends = np.stack([paths[np.flatnonzero(which == one)[0], -1] for one in order])
-    return EchoStateIndex(len(order), counts, _widest(paths), ends)
+    return EchoStateIndex(len(order), counts, _largest_distance(paths), ends)
 
 
-def _classes(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
+def _classify(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
     """Which response each start leads to: the first of the earlier ones that it has come near to over the last rows."""
     which, firsts = np.empty(len(ends), np.intp), list[int]()
     for k, end in enumerate(ends):
@@ -126,7 +126,7 @@ def _classes(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
     return which
 
 
-def _widest(paths: Array) -> Array:
+def _largest_distance(paths: Array) -> Array:
     """The largest distance (T,) between any two of paths (S, T, N)."""
     return np.max([_distance(paths[k:] - paths[: len(paths) - k]).max(axis=0) for k in range(1, len(paths))], axis=0)
 

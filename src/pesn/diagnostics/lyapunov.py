@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.activations import get
-from pesn.diagnostics.driven import Network, driven_by, labelled, network_of, reservoir_of
+from pesn.diagnostics.driven import Network, get_network, get_reservoir, prepare_axes, read_inputs
 from pesn.esn.base import ReservoirEstimator, feeds_back, free_loop, loop_state, own_inputs
 from pesn.esn.validation import check_fitted
 from pesn.forecasting.forecaster import Forecaster
@@ -91,7 +91,8 @@ class LyapunovExponents:
         -------
         Axes
         """
-        ax = labelled(ax, "steps" if self.dt == 1.0 else "time", ("conditional" if self.conditional else "free") + " exponent")
+        kind = "conditional" if self.conditional else "free"
+        ax = prepare_axes(ax, "steps" if self.dt == 1.0 else "time", f"{kind} exponent")
         steps = np.arange(1, len(self.growth) + 1)
         running = np.cumsum(self.growth, axis=0) / steps[:, None]
         shown = slice(min(20, len(steps) // 10), None)  # the first averages are of few steps
@@ -160,20 +161,20 @@ def lyapunov_exponents(
     number("dt", dt, 0.0, np.inf, "()")
     if n_exponents is not None:
         whole_number("n_exponents", n_exponents, 1)
-    loop = loop_of(network, X, int(washout) + int(n_steps))
+    loop = build_loop(network, X, int(washout) + int(n_steps))
     if len(loop.inputs) <= washout:
         raise ValueError(f"washout must be smaller than the number of rows of X, got washout={washout} and {len(loop.inputs)}")
     most = len(loop.entries)
     count = (min(_FEW, most) if loop.conditional else loop.n_outputs) if n_exponents is None else int(n_exponents)
     if count > most:
         raise ValueError(f"n_exponents must be at most the {most} numbers of the state, got {n_exponents}")
-    growth = _growth(loop, count, generator(rng))[int(washout) :] / float(dt)
+    growth = _compute_growth(loop, count, generator(rng))[int(washout) :] / float(dt)
     means = growth.mean(axis=0)
     order = np.argsort(-means, kind="stable")
     return LyapunovExponents(means[order], growth[:, order], float(dt), loop.conditional)
 
 
-def _growth(loop: Loop, count: int, rng: np.random.Generator) -> Array:
+def _compute_growth(loop: Loop, count: int, rng: np.random.Generator) -> Array:
     """Logarithms (T, k) of how much longer each step makes each of k orthonormal directions."""
     x = loop.start.copy()
     directions = np.zeros((len(x), count))
@@ -241,30 +242,30 @@ class Loop:
             )
 
 
-def loop_of(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
+def build_loop(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
     """A network that X drives; or, where X is None, and of a forecaster, one that runs free for so many steps."""
     if isinstance(network, Forecaster):
-        return _forecaster(network, X, n_steps)
+        return _read_forecaster(network, X, n_steps)
     if X is not None:
-        reservoir, inputs = driven_by(network, X)
+        reservoir, inputs = read_inputs(network, X)
         if isinstance(network, ReservoirEstimator) and network.__sklearn_is_fitted__() and feeds_back(network):
-            return _fed_back(network, inputs, None, conditional=True)
-        return _driven(reservoir, inputs)
+            return _read_feedback_network(network, inputs, None, conditional=True)
+        return _read_reservoir(reservoir, inputs)
     if not isinstance(network, ReservoirEstimator):
-        reservoir_of(network)  # what it should be
+        get_reservoir(network)  # what it should be
         raise ValueError("X must hold the inputs (rows, d) that drive a reservoir, got None; a fitted network can run free")
     check_fitted(network)
     if feeds_back(network):
-        return _fed_back(network, own_inputs(network, n_steps, None), network.state_, conditional=False)
+        return _read_feedback_network(network, own_inputs(network, n_steps, None), network.state_, conditional=False)
     loop = free_loop(network)
     others = network.n_features_in_ - network.n_outputs_
     if others:
         raise ValueError(f"network must have no inputs but its outputs to run free, got {others} more")
     start = loop_state(loop, network.state_, np.zeros(0)).mean
-    return _closed(loop, start, np.zeros((n_steps, 0)), _anywhere(loop.layout))
+    return _read_closed_loop(loop, start, np.zeros((n_steps, 0)), _wide_edges(loop.layout))
 
 
-def _driven(reservoir: Reservoir, inputs: Array) -> Loop:
+def _read_reservoir(reservoir: Reservoir, inputs: Array) -> Loop:
     d, n = reservoir.n_inputs, reservoir.n_units
     units = slice(d, d + n)
     cells = with_units((), reservoir, reservoir.W_in, units, ActivationMoments(get(reservoir.activation)), None)
@@ -272,7 +273,7 @@ def _driven(reservoir: Reservoir, inputs: Array) -> Loop:
     return Loop(cells, None, np.zeros(0), slice(0, d), inputs, np.zeros(d + n), np.arange(d, d + n), 0, True, nowhere)
 
 
-def _fed_back(esn: ReservoirEstimator, inputs: Array, state: State | None, conditional: bool) -> Loop:
+def _read_feedback_network(esn: ReservoirEstimator, inputs: Array, state: State | None, conditional: bool) -> Loop:
     r = esn.reservoir_
     open_loop = OpenLoop(r, np.asarray(esn.readout_.weights, float), ActivationMoments(get(r.activation)), features=esn.features)
     at, model, x = open_loop.layout, open_loop.model, np.zeros(open_loop.layout.size)
@@ -280,13 +281,13 @@ def _fed_back(esn: ReservoirEstimator, inputs: Array, state: State | None, condi
         x[at["output"]], x[at["units"]] = state.output, state.mean
         x[at["earlier"]] = 0.0 if state.past is None else state.past
     return Loop(
-        open_loop.cells, model.K, model.k, at["inputs"], inputs, x, _places(at, "output", "earlier", "units"),
-        esn.n_outputs_, conditional, _anywhere(at),
+        open_loop.cells, model.K, model.k, at["inputs"], inputs, x, _positions(at, "output", "earlier", "units"),
+        esn.n_outputs_, conditional, _wide_edges(at),
     )  # fmt: skip
 
 
-def _forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: int) -> Loop:
-    network_of(forecaster)  # where it is fitted
+def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: int) -> Loop:
+    get_network(forecaster)  # where it is fitted
     u = np.zeros((n_steps, 0)) if X is None else np.asarray(as_real("X", X), np.float64)
     if u.ndim != 2 or u.shape[1] != forecaster.n_known_:
         raise ValueError(
@@ -298,22 +299,22 @@ def _forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: int) -
     if state is None:
         raise ValueError("network must have been fitted to more rows than its start looks back on")
     known = (u - forecaster.scale_.x_mean) / forecaster.scale_.x_std
-    edges = _anywhere(loop.layout)
+    edges = _wide_edges(loop.layout)
     if loop.guard is not None:
         edges[:, loop.layout["y"]] = loop.guard.edges_of_means()[:2]
-    return _closed(loop, state.mean, known, edges)
+    return _read_closed_loop(loop, state.mean, known, edges)
 
 
-def _closed(loop: ClosedLoop, start: Array, inputs: Array, edges: Array) -> Loop:
+def _read_closed_loop(loop: ClosedLoop, start: Array, inputs: Array, edges: Array) -> Loop:
     at, (K, k, _) = loop.layout, loop.step
-    entries = _places(at, "y", "output", "earlier", "units")  # errors die away by themselves, and are no dynamics
+    entries = _positions(at, "y", "output", "earlier", "units")  # errors die away by themselves, and are no dynamics
     return Loop(loop.cells, K, k, at["inputs"], inputs, start, entries, loop.dynamics.n_columns, False, edges)
 
 
-def _places(at: Layout, *names: str) -> npt.NDArray[np.intp]:
+def _positions(at: Layout, *names: str) -> npt.NDArray[np.intp]:
     return np.concatenate([np.arange(at[name].start, at[name].stop) for name in names])
 
 
-def _anywhere(at: Layout) -> Array:
+def _wide_edges(at: Layout) -> Array:
     """Edges of a loop without bounds: far beyond any number that was learnt."""
     return np.repeat([[-_FARTHEST], [_FARTHEST]], at.size, axis=1)

@@ -162,11 +162,11 @@ def search_open_loop(
         noisy = process_noise(start, scale, noise, loop.reservoir.n_units)
         free = replace(loop, weights=np.asarray(readout.weights, float), process_noise=noisy, readout=None)
 
-        def forecast_from(_: Places) -> Normal:
+        def predict_origins(_: Places) -> Normal:
             path = rollout(free.model, free.init(known, output=targets[origins]), ahead)
             return Normal(path.mean, np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1) + residual_var))
 
-        return evaluate(forecast_from, origins + 1, LEADS, targets).scores
+        return evaluate(predict_origins, origins + 1, LEADS, targets).scores
 
     return search(score, SCALES)
 

@@ -14,7 +14,7 @@ SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the one-step errors' variance that ar
 
 
 class ErrorSums:
-    """Sums over one-step residuals, from which :func:`errors_from` learns; sequences come block by block.
+    """Sums over one-step residuals, from which :func:`fit_error_model` learns; sequences come block by block.
 
     Parameters
     ----------
@@ -58,14 +58,14 @@ class ErrorSums:
         return np.maximum(np.diagonal(self.square) / self.count - np.square(mean), 0.0)
 
 
-def errors_from(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
+def fit_error_model(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
     """Learn the error model from sums over residuals; ``inflation`` scales for what the fit itself has used up.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> e = np.zeros((5000, 1))
     >>> for k in range(1, 5000): e[k] = 0.8 * e[k - 1] + rng.normal()
-    >>> errors_from(ErrorSums(1).add(e)).persistence.round(1)
+    >>> fit_error_model(ErrorSums(1).add(e)).persistence.round(1)
     array([0.8])
 
     What is new in an error is e₁ − ρ e₀, and Σ (e₁ − ρ e₀)(e₁ − ρ e₀)ᵀ is a sum of the sums: as |ρ| is 0.99 at most, no more
@@ -120,7 +120,7 @@ def measurement_var(errors: ErrorModel, share: float) -> Array:
     return (1.0 - share) * np.diagonal(errors.cov)
 
 
-def of_process(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
+def process_errors(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
     """What goes on from step to step of one-step errors, where y is measured with noise of variances (d,).
 
     A one-step error is the process's own and the noise that the next row was measured with. If all of it went on, a forecast
@@ -128,7 +128,7 @@ def of_process(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
 
     >>> import numpy as np
     >>> errors = ErrorModel(np.diag([4.0, 1.0]), np.zeros(2), np.diag([4.0, 1.0]))
-    >>> np.diagonal(of_process(errors, np.array([3.0, 2.0])).cov)
+    >>> np.diagonal(process_errors(errors, np.array([3.0, 2.0])).cov)
     array([1.  , 0.01])
     """
     total = np.diagonal(errors.cov)
@@ -138,7 +138,7 @@ def of_process(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
     return errors._replace(cov=both * errors.cov, innovation=both * errors.innovation)
 
 
-def share_of_process(errors: ErrorModel, measurement_cov: Array | None) -> Array:
+def process_share(errors: ErrorModel, measurement_cov: Array | None) -> Array:
     """The share (d,) that errors of the process have in the variances of one-step errors."""
     own = np.diagonal(errors.cov)
     if measurement_cov is None:

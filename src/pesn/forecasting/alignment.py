@@ -241,11 +241,11 @@ class Layout(NamedTuple):
 
     def place(self, y: Array) -> Array:
         """y (n, d) where its rows belong, NaN where none does."""
-        return _taken(y, self.rows)
+        return _take_rows(y, self.rows)
 
     def place_inputs(self, X: Array) -> Array:
         """X (n_inputs, u) where its rows belong, NaN where none does."""
-        return _taken(X, self.inputs)
+        return _take_rows(X, self.inputs)
 
 
 class _Run(NamedTuple):
@@ -277,7 +277,7 @@ def align(
     labels, groups = _labels(y, names[0], named)
     known_labels, known_groups = _labels(X, names[1], named)
     if groups is None and known_groups is None:
-        inputs = _to_match(labels, known_labels, runs, shorter, names[1])
+        inputs = _match_labels(labels, known_labels, runs, shorter, names[1])
     else:
         inputs = _match_groups(groups, known_labels, known_groups, names)
     found = _place_runs(labels, runs, learnt, after, names[0])
@@ -288,7 +288,7 @@ def align(
         given[one.places] = np.arange(run.start, run.stop)
         rows.append(given)
         if inputs is not None:
-            given = _inputs_of(labels[run], inputs[run.start], one, shorter, names, run.start)
+            given = _match_inputs(labels[run], inputs[run.start], one, shorter, names, run.start)
         known.append(given[: size - shorter])
     time = found[-1].time
     if time is None and after is not None:
@@ -319,7 +319,7 @@ def _place_runs(
     return [_run(labels[run], rule, name, run.start) for run in runs]
 
 
-def rows_ahead(X: TableLike | None, time: TimeIndex | None, horizon: int) -> Places | None:
+def match_future_inputs(X: TableLike | None, time: TimeIndex | None, horizon: int) -> Places | None:
     """The rows of X that act on the last row known, and on those to come but the last; None where they go by position.
 
     X may have more rows, in any order; a ValueError says which of these is not there.
@@ -359,7 +359,7 @@ def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
 def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Run:
     """Of labels that begin anew; ``rule`` is the one to keep."""
     kind = kind_of(labels)
-    if _is_uncounted(labels, rule, name, start):
+    if _is_position(labels, rule, name, start):
         return _Run(np.arange(len(labels)))
     _check_order(labels, name, start)
     own = rule if rule is not None and rule.kind == kind else None
@@ -387,7 +387,7 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
         if labels.dtype.kind not in "iu":
             return own
         return own._replace(time=after.at(labels[-1]) if labels[0] > after.last else None)
-    if _is_uncounted(labels, after, name, 0):
+    if _is_position(labels, after, name, 0):
         return _Run(np.arange(len(labels)))
     _check_order(labels, name, 0)
     positions = after.positions(labels, most_steps(len(labels)))
@@ -401,7 +401,7 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
     return _Run(positions - 1, first, after.at(labels[-1]))
 
 
-def _is_uncounted(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> bool:
+def _is_position(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> bool:
     """Return whether labels are no times: a slice of a default index, after dates. Times of another kind are refused."""
     if rule is None or rule.kind in ("counted", kind_of(labels)):
         return False
@@ -444,7 +444,7 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
 # ---------------------------------------------------------------- rows of X
 
 
-def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[pd.Index, int]] | None:
+def _match_labels(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[pd.Index, int]] | None:
     """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
@@ -462,7 +462,7 @@ def _to_match(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: s
 def _match_groups(
     y: dict[Hashable, slice] | None, X: pd.Index, groups: dict[Hashable, slice] | None, names: tuple[str, str]
 ) -> dict[int, tuple[pd.Index, int]] | None:
-    """As :func:`_to_match`, of runs that a MultiIndex names."""
+    """As :func:`_match_labels`, of runs that a MultiIndex names."""
     if y is not None and groups is None and (X is None or is_default(X)):
         return None
     if y is None or groups is None:
@@ -482,7 +482,7 @@ def _match_groups(
     return found
 
 
-def _inputs_of(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, names: tuple[str, str], start: int) -> Places:
+def _match_inputs(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, names: tuple[str, str], start: int) -> Places:
     """The row of X for each place of a run; each of y's rows needs one, and gaps may have one."""
     (labels, offset), places, first = X, run.places, run.first
     rows = np.full(int(places[-1]) + 1, -1)
@@ -517,7 +517,7 @@ def _name(index: pd.Index) -> str | None:
     return index.name if isinstance(index.name, str) else None
 
 
-def _taken(values: Array, rows: Places) -> Array:
+def _take_rows(values: Array, rows: Places) -> Array:
     if len(rows) == len(values) and (rows == np.arange(len(rows))).all():
         return values
     result = np.full((len(rows), values.shape[1]), np.nan)
@@ -532,9 +532,9 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
         return tuple(f"y{i}" for i in range(d))
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
     if not given or any(not isinstance(name, str) for name in given):
-        raise TypeError(f"names must be a sequence of {counted(d, 'string')}, got {names!r}")
+        raise TypeError(f"names must be a sequence of {pluralize(d, 'string')}, got {names!r}")
     if {len(given), len(set(given))} != {d}:
-        raise ValueError(f"names must be {counted(d, 'different string')}, one for each column of mean, got {list(given)!r}")
+        raise ValueError(f"names must be {pluralize(d, 'different string')}, one for each column of mean, got {list(given)!r}")
     return tuple(map(str, given))
 
 
@@ -560,7 +560,7 @@ def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
     else:
         labels = _array("index", index)
     if labels.shape != (horizon,):
-        raise ValueError(f"index must have {counted(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
+        raise ValueError(f"index must have {pluralize(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
     return labels
 
 
@@ -588,6 +588,6 @@ def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
         raise ValueError(f"{argument} must be an array, got a ragged sequence") from error
 
 
-def counted(n: int, noun: str) -> str:
+def pluralize(n: int, noun: str) -> str:
     """How many there are: "1 step", "2 steps"."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -2,7 +2,7 @@
 
 >>> import numpy as np, pesn
 >>> model = pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0)).fit(np.tile([8.0, 12.0], 20)).model_
->>> model.columns.context([12.0, np.nan, 8.0], None)[0].y.ravel()
+>>> model.columns.read_context([12.0, np.nan, 8.0], None)[0].y.ravel()
 array([ 1., nan, -1.])
 """
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from pesn._support.arguments import flag, whole_number
 from pesn._support.records import check_array, check_arrays, check_field_types, check_names
 from pesn._support.types import Array, TableLike
-from pesn.forecasting.alignment import align, index_of, rows_ahead
-from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of, unwrapped
+from pesn.forecasting.alignment import align, index_of, match_future_inputs
+from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of, unwrap_angles
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
 from pesn.linalg import condition_root, root_of
@@ -144,20 +144,20 @@ class Columns(NamedTuple):
         check_names(f"{name}.names", self.names, d)
         check_names(f"{name}.known_names", self.known_names, u)
 
-    def again(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
+    def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
-        rows = self.more(y, X, None, learnt=time)
+        rows = self.read_new_rows(y, X, None, learnt=time)
         labels = index_of(y, "y")
         return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
 
-    def more(
+    def read_new_rows(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
         seen: Array | None = None,
     ) -> Rows:  # fmt: skip
         """Rows that go on ``after`` those seen, with X (T, u); None: anywhere. ``seen`` (n, d): the last of those, scaled."""
         self.check_names("y", y)
         self.check_names("X", X, "X")
-        rows = self.unwrapped(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
+        rows = self.unwrap_angles(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
         layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
@@ -165,7 +165,7 @@ class Columns(NamedTuple):
         rows, known = self.scale_rows("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
         """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
@@ -173,7 +173,7 @@ class Columns(NamedTuple):
         self.check_names("context", given[0])
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
-        y = self.unwrapped(as_matrix("context", mean, None, d))
+        y = self.unwrap_angles(as_matrix("context", mean, None, d))
         layout = align(mean, given[1], [slice(0, len(y))], learnt=time, is_context=True)
         if given[1] is None:
             if self.n_known and len(y) > 1:
@@ -190,7 +190,7 @@ class Columns(NamedTuple):
         rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
         return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # what is missing is not measured with noise
 
-    def ahead(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
+    def read_future_inputs(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
         """Scaled X (horizon, u), NaN where it is missing, after a row at ``time``, and its variances, 0 where it is known."""
         if X is None:
             if self.n_known:
@@ -198,7 +198,7 @@ class Columns(NamedTuple):
                 raise ValueError(f"X must be given, {expected}")
             return np.zeros((horizon, 0)), np.zeros((horizon, 0))
         self.check_names("X", X, "X")
-        rows = rows_ahead(X, time, horizon)
+        rows = match_future_inputs(X, time, horizon)
         mean, cov = as_gaussian_rows("X", X, horizon, self.n_known)
         known = as_matrix("X", mean, horizon if rows is None else None, self.n_known)
         known = ((known if rows is None else known[rows]) - self.scale.x_mean) / self.scale.x_std
@@ -221,7 +221,7 @@ class Columns(NamedTuple):
         check_within_reach(f"std of {name}", np.sqrt(np.diagonal(scaled, axis1=-2, axis2=-1)), np.zeros(rows.shape[1]), prior_std)
         return scaled
 
-    def unwrapped(self, rows: Array, seen: Array | None = None) -> Array:
+    def unwrap_angles(self, rows: Array, seen: Array | None = None) -> Array:
         """Rows (n, d) whose angles go on from one to the next, and from the last that was ``seen`` (k, d), scaled."""
         if not len(self.angles):
             return rows
@@ -229,7 +229,7 @@ class Columns(NamedTuple):
         if seen is not None:
             there = len(seen) - 1 - np.argmax(~np.isnan(seen[::-1]), axis=0)  # of each column the last that is no gap
             last = self.scale.undo(seen[there, np.arange(seen.shape[1])])
-        return unwrapped(rows, self.angles, last)
+        return unwrap_angles(rows, self.angles, last)
 
     def scale_rows(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
         """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""
@@ -328,7 +328,7 @@ class ContextFilter(NamedTuple):
     washout: int
     prior: Scale
 
-    def moved(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
+    def advance(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected what came before."""
         return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], Uncertainty.none(y, u)), u[..., -1, :])
 
@@ -342,16 +342,16 @@ class ContextFilter(NamedTuple):
         """
         rows = y.shape[-2]
         if not self.few(rows):
-            return Begun(self.filtered(loop, y, u, uncertainty))
+            return Begun(self.filter_rows(loop, y, u, uncertainty))
         complete = not (np.isnan(y).any() or np.isnan(u).any() or uncertainty.exists)
         at_once = min(rows, self.given.lags) if complete else 1
-        starts = [self._begin_with(n, loop, y, u, uncertainty) for n in sorted({1, max(at_once, 1)})]
+        starts = [self._start_candidate(n, loop, y, u, uncertainty) for n in sorted({1, max(at_once, 1)})]
         if len(starts) == 1:
             return starts[0]
         usual = np.broadcast_to(self.prior.x_mean, (*y.shape[:-2], len(self.prior.x_mean)))
         return min(starts, key=lambda start: _state_variance(loop, self.with_input(loop, start, usual)))
 
-    def _begin_with(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
+    def _start_candidate(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
         """From the first ``n`` rows at once, the others having corrected them."""
         if n == y.shape[-2]:
             return Begun(None, y, u, uncertainty)
@@ -379,7 +379,7 @@ class ContextFilter(NamedTuple):
             return stack([self.with_input(loop, Begun(None, rows, inputs, uncertain), one) for rows, inputs, one in each])
         return self._first(loop, y, np.concatenate([before, u[..., None, :]], axis=-2), uncertain._replace(u_var=last))
 
-    def filtered(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
+    def filter_rows(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
         """The last row of y (…, T, d) known and the units before it, each row having corrected what came before; u (…, T − 1, m).
 
         Rows before the last 20 only drive the units, up to the last of them that has as many rows before it as the units
@@ -394,12 +394,12 @@ class ContextFilter(NamedTuple):
             mean, root = mean[before], root[:, before]
             return model.update(loop.init(mean, root, self.prior.y_mean, nothing, y_root=np.diag(self.prior.y_std)), y[0])
         if self.few(rows):
-            state = self.moved(loop, y[:-1], u)
+            state = self.advance(loop, y[:-1], u)
             return model.update(model.emit(state, observed=True)[0], y[-1])
         uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
         complete = ~(np.isnan(y[..., :-1, :]).any(axis=-1) | np.isnan(u).any(axis=-1))
         complete &= ~(uncertain.y_cov[: rows - 1].any(axis=(-2, -1)) | uncertain.u_var[: rows - 1].any(axis=-1))
-        first, last = self._settled(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
+        first, last = self._find_settled_rows(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
         if last > first:
             state = self._drive(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
         else:
@@ -428,7 +428,7 @@ class ContextFilter(NamedTuple):
 
         Only one row may be uncertain.
         """
-        y, uncertainty = self._impute_encoded(loop, y, uncertainty)
+        y, uncertainty = self._impute_angles(loop, y, uncertainty)
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
         rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
@@ -474,7 +474,7 @@ class ContextFilter(NamedTuple):
         """Whether units are learnt from the first rows; else ``initial_state`` says what they are before these."""
         return isinstance(self.initial_state, str) and self.initial_state == "learned"
 
-    def _impute_encoded(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
+    def _impute_angles(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
         """A last row of which no angle and no unseen column is missing: they are as they were in training.
 
         No regression on the network's rows says what they are.
@@ -523,7 +523,7 @@ class ContextFilter(NamedTuple):
         earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
         rows = loop.dynamics.network_rows(earlier).reshape(*batch, -1)
         mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
-        root = _measured_root(loop, earlier, mean.shape[-1])
+        root = _measurement_root(loop, earlier, mean.shape[-1])
         return loop.init(mean, root, y[..., -1, :], u[..., -1, :], moved=True)
 
     def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
@@ -535,7 +535,7 @@ class ContextFilter(NamedTuple):
             _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
         return np.asarray(state.mean)
 
-    def _settled(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    def _find_settled_rows(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
         """The last stretch of rows without a gap, first and last row, that is longer than the units remember; (0, 0): none."""
         gaps = np.flatnonzero(np.concatenate([[True], ~complete, [True]])) - 1
         lengths = np.diff(gaps) - 1
@@ -545,7 +545,7 @@ class ContextFilter(NamedTuple):
         return int(gaps[enough[-1]] + 1), int(gaps[enough[-1] + 1] - 1)
 
 
-def _measured_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
+def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
     """A root (…, r, size) of what measurement leaves open in [earlier rows, units], of earlier rows [y, u] (…, lags, d + m)."""
     *batch, lags, _ = earlier.shape
     if loop.measurement_cov is None or not lags:
@@ -582,7 +582,7 @@ class FilteredContext:
         What they say, before the input that acts on the last of them is known.
     plain
         The same as if they were certain, where they are not: what is given is not calibrated.
-    made_by
+    fingerprint
         What tells the forecaster that has filtered them from others, and from itself after an update.
     """
 
@@ -590,22 +590,22 @@ class FilteredContext:
     uncertainty: Uncertainty
     begun: Begun
     plain: Begun | None
-    made_by: Array
+    fingerprint: Array
 
     @property
     def batch(self) -> tuple[int, ...]:
         """(), or (B,) of a batch of contexts."""
         return self.rows.y.shape[:-2]
 
-    def check(self, name: str, made_by: Array) -> None:
+    def check(self, name: str, fingerprint: Array) -> None:
         """A ValueError unless this forecaster has filtered it.
 
         Parameters
         ----------
         name
             What an error calls it.
-        made_by
+        fingerprint
             Of the forecaster that is to go on from here.
         """
-        if not np.array_equal(self.made_by, made_by):
+        if not np.array_equal(self.fingerprint, fingerprint):
             raise ValueError(f"{name} must be what start() of this forecaster gave since its last fit or update, got another's")

@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> rows = np.array([[1.0, 5.0], [2.0, np.nan], [6.0, 5.0]])
->>> both = spread_of(rows[:1]).merge(spread_of(rows[1:]))
+>>> both = compute_statistics(rows[:1]).merge(compute_statistics(rows[1:]))
 >>> both.n.tolist(), both.mean.tolist(), both.low.tolist()
 ([3, 2], [3.0, 5.0], [1.0, 5.0])
 >>> bool(np.allclose(both.std, [np.std([1.0, 2.0, 6.0]), 0.0]))
@@ -10,7 +10,7 @@ True
 
 >>> import numpy as np
 >>> rows = as_matrix("y", [1.0, 2.0, np.nan, 4.0, 5.0, 7.0])
->>> found = segments_of(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
+>>> found = find_segments(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
 >>> [segment.targets.ravel().tolist() for segment in found]     # two segments; the first has one change
 [[1.0], [1.0, 2.0]]
 """
@@ -36,7 +36,7 @@ from pesn.reservoir.sequences import check_stacked
 _SMALLEST = 1e-305  # below it numbers lose their digits
 
 
-class Spread(NamedTuple):
+class ColumnStatistics(NamedTuple):
     """Of each of k columns how many numbers there are, their mean, deviation, lowest and highest: (k,) each, NaN left out."""
 
     n: npt.NDArray[np.intp]
@@ -45,7 +45,7 @@ class Spread(NamedTuple):
     low: Array
     high: Array
 
-    def merge(self, other: Spread) -> Spread:
+    def merge(self, other: ColumnStatistics) -> ColumnStatistics:
         """Of the rows of both (Chan, Golub and LeVeque): no large numbers are subtracted, however many rows there are.
 
         Squares are taken in units of the range, where none is lost, however small the numbers are.
@@ -58,9 +58,9 @@ class Spread(NamedTuple):
         mean = np.where(self.n > 0, self.mean + share * apart, other.mean)
         inside = (1.0 - share) * np.square(self.std / wide) + share * np.square(other.std / wide)
         between = share * (1.0 - share) * np.square(apart / wide)
-        return Spread(n, mean, wide * np.sqrt(inside + between), low, high)
+        return ColumnStatistics(n, mean, wide * np.sqrt(inside + between), low, high)
 
-    def scaled(self, mean: Array, std: Array) -> Spread:
+    def rescale(self, mean: Array, std: Array) -> ColumnStatistics:
         """Of the same rows less ``mean``, over ``std``."""
         low, high = (self.low - mean) / std, (self.high - mean) / std
         return self._replace(mean=(self.mean - mean) / std, std=self.std / std, low=low, high=high)
@@ -80,7 +80,7 @@ class Spread(NamedTuple):
             raise ValueError(f"{name} must have numbers in every column, got nothing but NaN in column {column}")
 
 
-def spread_of(rows: Array) -> Spread:
+def compute_statistics(rows: Array) -> ColumnStatistics:
     """Of rows (n, k), NaN where one is missing."""
     seen = ~np.isnan(rows)
     count = seen.sum(axis=0)
@@ -89,13 +89,13 @@ def spread_of(rows: Array) -> Spread:
     mean = np.where(moves, np.sum(np.where(seen, rows, 0.0) / of, axis=0), np.where(count > 0, low, 0.0))
     wide = np.subtract(high, low, out=np.ones_like(low), where=moves)  # in units of it no square is lost
     std = wide * np.sqrt(np.sum(np.where(seen, np.square((rows - mean) / wide), 0.0) / of, axis=0))
-    return Spread(count, mean, std, low, high)
+    return ColumnStatistics(count, mean, std, low, high)
 
 
-def spread_of_whole(rows: Array) -> Spread:
+def compute_complete_statistics(rows: Array) -> ColumnStatistics:
     """Of rows (n, k), one at least, without gaps and of order 1."""
     low, high = rows.min(axis=0), rows.max(axis=0)
-    return Spread(np.full(rows.shape[1], len(rows)), np.mean(rows, axis=0), np.std(rows, axis=0), low, high)
+    return ColumnStatistics(np.full(rows.shape[1], len(rows)), np.mean(rows, axis=0), np.std(rows, axis=0), low, high)
 
 
 _LARGEST = 1e100  # squares and sums of them are still numbers
@@ -236,20 +236,20 @@ def as_columns(learn: object, d: int, names: list[str] | None = None) -> tuple[n
     """
     if learn is None:
         return np.arange(d), np.arange(0)
-    columns = _columns_of("learn", learn, d, names)
+    columns = _resolve_columns("learn", learn, d, names)
     return columns, np.setdiff1d(np.arange(d), columns)
 
 
-def as_encoded(
+def check_encoding(
     angles: object, unseen: object, d: int, n_known: int, names: list[str] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The columns of y that are angles and those that the network does not see, of d, beside so many columns of X.
 
-    >>> as_encoded("angle", (), 2, 0, ["angle", "speed"])
+    >>> check_encoding("angle", (), 2, 0, ["angle", "speed"])
     (array([0]), array([], dtype=int64))
     """
     found = [
-        _columns_of(name, given, d, names) if _as_list(given) else np.zeros(0, np.intp)
+        _resolve_columns(name, given, d, names) if _as_list(given) else np.zeros(0, np.intp)
         for name, given in (("angles", angles), ("unseen", unseen))
     ]
     if both := sorted(set(found[0].tolist()) & set(found[1].tolist())):
@@ -260,9 +260,9 @@ def as_encoded(
     return found[0], found[1]
 
 
-def _columns_of(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
+def _resolve_columns(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
     """Columns of y, of d, at least one."""
-    numbers = _numbered(argument, _as_list(wanted), names)
+    numbers = _resolve_names(argument, _as_list(wanted), names)
     whole = all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
     if not whole or not numbers or len(set(numbers)) < len(numbers):
         how = "by number, as y has no names" if names is None else "by number or name"
@@ -280,7 +280,7 @@ def _as_list(given: object) -> list[object]:
     return list(given)
 
 
-def _numbered(argument: str, given: list[object], names: list[str] | None) -> list[object]:
+def _resolve_names(argument: str, given: list[object], names: list[str] | None) -> list[object]:
     """Return what was given with numbers in the places of names; without ``names`` as it is."""
     if names is None:
         return given
@@ -290,10 +290,10 @@ def _numbered(argument: str, given: list[object], names: list[str] | None) -> li
     return [names.index(name) if isinstance(name, str) else name for name in given]
 
 
-def unwrapped(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
+def unwrap_angles(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
     """Rows (n, d) whose ``angles`` are within half a turn of the row before, of ``before`` (d,) the first; NaN is passed over.
 
-    >>> unwrapped(np.array([[3.0], [np.nan], [-3.0]]), np.array([0])).round(4).ravel()
+    >>> unwrap_angles(np.array([[3.0], [np.nan], [-3.0]]), np.array([0])).round(4).ravel()
     array([3.    ,    nan, 3.2832])
     """
     result = rows.copy()
@@ -331,7 +331,7 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
     return parts[0], parts[1], parts[2]
 
 
-def scale_from(y: Spread, known: Spread) -> Scale:
+def fit_scale(y: ColumnStatistics, known: ColumnStatistics) -> Scale:
     """Means and deviations, 1 for a constant column, of what is not missing; a ValueError where a column has no numbers."""
     y.check("y")
     known.check("X")
@@ -347,7 +347,7 @@ def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
         raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {where}")
 
 
-def unscaled(d: int, u: int) -> Scale:
+def identity_scale(d: int, u: int) -> Scale:
     """The scale that changes nothing."""
     return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
 
@@ -393,30 +393,30 @@ def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, Held]]:
     size, ends = n // 5 // blocks, np.arange(1, blocks + 1) * n // blocks
     for after, end in pairwise([0, *ends.tolist()]):
         before = min(_KNOWN, end - size) if spread else 0
-        yield rows_of(p, after, end - size), Held(rows_of(p, end - size - before, end), before)
+        yield slice_segment(p, after, end - size), Held(slice_segment(p, end - size - before, end), before)
 
 
-def rows_of(p: Segment, first: int, last: int) -> Segment:
+def slice_segment(p: Segment, first: int, last: int) -> Segment:
     """Rows ``first`` … ``last`` − 1 of a segment."""
     return Segment(p.z[first:last], p.targets[first:last], p.y[first : last + 1])
 
 
-def segments_of(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
+def find_segments(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
     """The segments of rows (n, d) and known inputs (n, u) without a gap, of one step or more, in order."""
     segments = []
     for one in runs:
         y, u = rows[one], known[one]
-        for first, last in edges_of(y, u):
+        for first, last in segment_edges(y, u):
             after = y[first + 1 : last + 1, learn]
             targets = after - y[first:last, learn] if change else after
             segments.append(Segment(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
     return segments
 
 
-def edges_of(y: Array, u: Array) -> npt.NDArray[np.intp]:
+def segment_edges(y: Array, u: Array) -> npt.NDArray[np.intp]:
     """Where each segment of a run y (n, d) with u (n, u) begins and ends, (k, 2): steps are from a row to the next.
 
-    >>> edges_of(np.array([[1.0], [2.0], [np.nan], [4.0], [5.0], [7.0]]), np.zeros((6, 0))).tolist()
+    >>> segment_edges(np.array([[1.0], [2.0], [np.nan], [4.0], [5.0], [7.0]]), np.zeros((6, 0))).tolist()
     [[0, 1], [3, 5]]
     """
     whole = np.asarray(~(np.isnan(y).any(axis=1) | np.isnan(u).any(axis=1)))
@@ -424,13 +424,13 @@ def edges_of(y: Array, u: Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.diff(np.concatenate([[0], usable.astype(int), [0]]))).reshape(-1, 2)
 
 
-def shortest_kept(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
+def shortest_segment(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
     """How many steps a stretch must have: ``least``, and more than the shortest that hold a twentieth of all steps together.
 
     A washout is never longer than half of the shortest stretch: two gaps close to each other must not decide it for all.
     Stretches half as long as the longest stay.
 
-    >>> shortest_kept([3, 100, 100], 2), shortest_kept([60, 100], 2)
+    >>> shortest_segment([3, 100, 100], 2), shortest_segment([60, 100], 2)
     (50, 50)
     """
     given = np.asarray(sizes, np.intp)
@@ -450,7 +450,7 @@ class UncertainRows(NamedTuple):
 
 
 def with_noise(
-    features_of: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
+    compute_features: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
 ) -> UncertainRows:
     """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
 
@@ -459,7 +459,7 @@ def with_noise(
     one draw alone would add, and over all rows one pair is as good as many.
     """
     above, below, back = both_sides(z, dynamics, noise, rng)
-    return of_sides(features_of(above), features_of(below), back)
+    return of_sides(compute_features(above), compute_features(below), back)
 
 
 def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:

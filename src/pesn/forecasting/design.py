@@ -98,7 +98,7 @@ class Problem:
     @cached_property
     def maps(self) -> list[tuple[int, int]]:
         """The features that these rows allow: lags and products."""
-        return maps_for(self.n_inputs, self.n_rows)
+        return feature_maps(self.n_inputs, self.n_rows)
 
     @cached_property
     def folds(self) -> list[npt.NDArray[np.intp]]:
@@ -117,7 +117,7 @@ class Problem:
         return int(min(LEADS, longest // 2))
 
     @property
-    def can_be_chosen_by(self) -> bool:
+    def is_searchable(self) -> bool:
         """Whether there are rows to learn from and to loop into."""
         enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
         return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
@@ -218,7 +218,8 @@ class Candidate:
         kind = KINDS[self.kind]
         if kind is None:
             return without_units(n_inputs, n_outputs)
-        drawn, scaling = _drawn(self.n_units, n_inputs, n_outputs, self.density, seed), self.network(n_inputs)["input_scaling"]
+        drawn = _draw_reservoir(self.n_units, n_inputs, n_outputs, self.density, seed)
+        scaling = self.network(n_inputs)["input_scaling"]
         return drawn._replace(
             data=kind.spectral_radius * drawn.data,
             W_in=scaling * drawn.W_in,
@@ -234,13 +235,13 @@ class Candidate:
 
 
 @lru_cache(maxsize=3)
-def _drawn(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
+def _draw_reservoir(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
     return draw(
         n_units, n_inputs, n_outputs, spectral_radius=1.0, input_scaling=1.0, bias_scaling=1.0, density=density, rng=seed
     )  # fmt: skip
 
 
-def maps_for(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
+def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
     """The features that so many inputs and rows allow."""
     enough = n_rows >= max(_ROWS_FOR_EACH * Features(1, 2).n_products(n_inputs), MANY_ROWS)
     most = 0 if n_inputs > _MOST_FOR_PRODUCTS else 2 if n_inputs <= FEW_INPUTS or enough else 1
@@ -366,7 +367,7 @@ class Network:
                     self.factors[fold].add_covariance(*(part[here] for part in away))
             self.n_rows += len(b)
 
-    def factor_of(self, candidate: Candidate, fold: int) -> Factor:
+    def factor(self, candidate: Candidate, fold: int) -> Factor:
         """Of all folds but one, with the features of this candidate, which are among the network's own."""
         if (candidate.features, fold) in self._parts:
             return self._parts[candidate.features, fold]
@@ -385,7 +386,7 @@ class Network:
 
     def readouts(self, candidate: Candidate, fold: int, ridges: Sequence[tuple[float, float]]) -> FloatArray:
         """Weights (ridges, m, p) of a candidate from all folds but one."""
-        factor = self.factor_of(candidate, fold)
+        factor = self.factor(candidate, fold)
         penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
         return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
 
@@ -674,7 +675,7 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
     at = [lead - 1 for lead in _JUDGED if lead <= last.problem.leads]
     arx = last.by_lead(next(one for one in candidates if is_arx(one)))
 
-    def scored(one: Candidate) -> Scored:
+    def score_candidate(one: Candidate) -> Scored:
         errors = last.by_lead(one)
         apart = (errors - arx).mean(axis=1)
         value = float(errors.mean() + np.mean(np.maximum((errors - arx).mean(axis=0)[at] - _ALLOWED, 0.0)))
@@ -685,21 +686,21 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
 
     found = []
     for one in candidates:
-        found.append(scored(one))
+        found.append(score_candidate(one))
         advance(1)
     if last.apart:  # of more rows than before, and then smaller ridges may be best
         _, best = min(found, key=_score)
-        found += [scored(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
+        found += [score_candidate(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
     return found
 
 
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
     """The design for these rows; None where they are too few to choose by."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
-    return search(problem, steps) if problem.segments and problem.can_be_chosen_by else None
+    return search(problem, steps) if problem.segments and problem.is_searchable else None
 
 
-def designed(design: Design | None, n_inputs: int) -> ProbabilisticESN:
+def build_network(design: Design | None, n_inputs: int) -> ProbabilisticESN:
     """The network of a design; without one, a reservoir of 100 units with memory."""
     if design is None:
         return ProbabilisticESN(washout="auto", random_state=0)

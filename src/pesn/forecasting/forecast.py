@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_count, as_real
 from pesn._support.types import Array, Rng
-from pesn.forecasting.alignment import check_history, check_index, check_names, counted
+from pesn.forecasting.alignment import check_history, check_index, check_names, pluralize
 from pesn.gaussian import Gaussian, NormalMarginals
 from pesn.linalg import outer, root_of, symmetric, transpose
 
@@ -48,8 +48,8 @@ def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str
     shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
     last = "" if len(forecast) == 1 else f" … {_label(forecast, index, -1)}"
     when = "" if index is None else f", {_label(forecast, index, 0)}{last}"
-    columns, of = counted(len(names), "column"), f"part{'' if len(parts) == 1 else 's'} {', '.join(parts)}"
-    return f"Forecast of {counted(len(forecast), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
+    columns, of = pluralize(len(names), "column"), f"part{'' if len(parts) == 1 else 's'} {', '.join(parts)}"
+    return f"Forecast of {pluralize(len(forecast), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
 
 
 def as_html(forecast: Forecast, index: pd.Index | None) -> str:
@@ -61,7 +61,7 @@ def as_html(forecast: Forecast, index: pd.Index | None) -> str:
     def row(k: int) -> str:
         cells = []
         for i in shown:
-            mean, low, high = (_rounded(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
+            mean, low, high = (_format_value(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
             cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
         return f"<tr><th>{escape(_label(forecast, index, k))}</th>{''.join(cells)}{more}</tr>"
 
@@ -71,7 +71,7 @@ def as_html(forecast: Forecast, index: pd.Index | None) -> str:
     name = getattr(index, "name", None)
     first = "step" if index is None else "" if name is None else escape(str(name))
     head = "".join(f"<th>{escape(forecast.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
-    title = f"Forecast of {counted(h, 'step')}, {counted(d, 'column')}: mean and 95 % interval"
+    title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: mean and 95 % interval"
     head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
     return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
 
@@ -116,7 +116,7 @@ def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
     return f"{label:.12g}" if isinstance(label, float) else str(label)
 
 
-def _rounded(value: float, std: float) -> str:
+def _format_value(value: float, std: float) -> str:
     """With a digit below the first that is uncertain, and four at least."""
     digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
     return f"{value:.{digits}g}"
@@ -148,7 +148,7 @@ def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
         return np.ones(d)
     unit = np.array(as_real("scale", scale), np.float64)
     if unit.shape != (d,) or not (unit > 0.0).all():
-        raise ValueError(f"scale must be {counted(d, 'number')} above 0, one for each column of mean, got {scale!r}")
+        raise ValueError(f"scale must be {pluralize(d, 'number')} above 0, one for each column of mean, got {scale!r}")
     return unit
 
 
@@ -374,9 +374,7 @@ class Forecast(NormalMarginals[Array]):
     def joint(self) -> Array:
         """The covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
         if self._joint is None:
-            raise AttributeError(
-                f"this forecast of {counted(len(self), 'step')} keeps no covariances between its rows; ask for them by joint=True"
-            )
+            raise AttributeError("this forecast keeps no covariances between its rows; ask for them by joint=True")
         scale = np.tile(self._scale, len(self))
         return self._joint if (scale == 1.0).all() else _fixed(self._joint * scale[:, None] * scale)
 

@@ -27,28 +27,28 @@ from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
 from pesn.forecasting.context import FILTERED, Columns
 from pesn.forecasting.dataset import (
-    Spread,
+    ColumnStatistics,
     as_columns,
-    as_encoded,
     as_kinematics,
     by_names,
+    check_encoding,
+    fit_scale,
+    identity_scale,
     in_scale,
-    scale_from,
-    unscaled,
 )
-from pesn.forecasting.design import Design, choose_design, designed
+from pesn.forecasting.design import Design, build_network, choose_design
 from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.runs import (
     Cut,
     RunColumns,
     Runs,
-    in_units_of,
     least_steps,
     output_scale,
     read_runs,
-    sizes_of,
+    scale_targets,
+    segment_sizes,
     survey,
-    target_spread,
+    survey_targets,
 )
 from pesn.forecasting.training import Task, fit_network
 
@@ -234,7 +234,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
-        network = _given(self.esn, self.design)
+        network = _check_network(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
         if self.target not in ("change", "level"):
@@ -253,7 +253,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have columns of different names, got {names}")
         learned, kinematic = as_columns(self.learn, d, names)
         kinematics = as_kinematics(self.kinematics, d, len(learned))
-        angles, unseen = as_encoded(self.angles, self.unseen, d, u, names)
+        angles, unseen = check_encoding(self.angles, self.unseen, d, u, names)
         if self.target == "level" and np.isin(angles, learned).any():
             raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
         if network is not None and network.local is not None:
@@ -263,23 +263,23 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                         f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}"
                     )
             network.local.check_field(d + u, d)
-        scale, unit = unscaled(d, u), np.ones(len(learned))
+        scale, unit = identity_scale(d, u), np.ones(len(learned))
         ends = scale.y_mean, scale.y_mean
         return Columns(
             names, given.known_names, scale, scale, ends, learned, kinematic, angles, unseen, kinematics, unit, self.target
         )
 
-    def _scaled_columns(self, columns: Columns, y: Spread, known: Spread, one_scale: bool) -> Columns:
+    def _scale_columns(self, columns: Columns, y: ColumnStatistics, known: ColumnStatistics, one_scale: bool) -> Columns:
         """Return the columns in the scale that the network works in; ``one_scale``: the same for all of y."""
-        scale = scale_from(y, known)
+        scale = fit_scale(y, known)
         if not self.scale:
             scale = columns.scale
         elif one_scale:
             scale = scale.of_field()
-        inside = y.scaled(scale.y_mean, scale.y_std)
+        inside = y.rescale(scale.y_mean, scale.y_std)
         return columns._replace(
             scale=scale,
-            prior=scale_from(inside, known.scaled(scale.x_mean, scale.x_std)),
+            prior=fit_scale(inside, known.rescale(scale.x_mean, scale.x_std)),
             range=(inside.low, inside.high),
             kinematics=in_scale(columns.kinematics, scale, columns.learned, columns.kinematic),
         )
@@ -289,22 +289,22 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         with told.step("reading the runs", unit="rows") as advance:
             found = survey(runs, columns.angles, advance)
         one_law = network is not None and network.local is not None and network.local.shared  # in units of one scale
-        columns = self._scaled_columns(columns, found.y, found.known, one_law)
+        columns = self._scale_columns(columns, found.y, found.known, one_law)
         washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
         cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
-        segments = cut.all_of(runs, found.sizes)
-        with told.step("looking at the targets", int(sizes_of(segments).sum()), "rows") as advance:
-            targets, sample = target_spread(segments, advance)
+        segments = cut.cut_all(runs, found.sizes)
+        with told.step("looking at the targets", int(segment_sizes(segments).sum()), "rows") as advance:
+            targets, sample = survey_targets(segments, advance)
         columns = columns._replace(output_std=output_scale(targets, columns.prior.y_std[columns.learned], one_law))
-        segments, sample = in_units_of(columns.output_std, segments, sample)
+        segments, sample = scale_targets(columns.output_std, segments, sample)
         design, given = self.design, network is not None
         if network is None:
             if design is None:
                 design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps)
-            network = designed(design, columns.n_inputs)
+            network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
-        rows, known, time = cut.scaled(found.last)  # the last run, which forecasts continue from
+        rows, known, time = cut.scale_run(found.last)  # the last run, which forecasts continue from
         state = task.last_state(learned, rows, known)
         return ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
 
@@ -395,7 +395,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.model_.check("model_")
 
 
-def _given(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:
+def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:
     """A copy of the network that was given; None where a design is, or is to be chosen."""
     if design is not None and not isinstance(design, Design):
         raise TypeError(f"design must be the design_ of a fitted Forecaster or None, got {type(design).__name__}")

@@ -30,7 +30,7 @@ from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
 from pesn.evaluation.calibration import LEADS, form_of, process_noise
-from pesn.evaluation.error_model import of_process, share_of_process, update_errors
+from pesn.evaluation.error_model import process_errors, process_share, update_errors
 from pesn.forecasting.context import (
     FILTERED,
     Begun,
@@ -53,11 +53,11 @@ from pesn.forecasting.predict import (
     calibration_factors,
     forecast_all,
     in_form,
-    look_ahead,
     loop_for,
-    path_ahead,
-    roll_out,
-    share_of,
+    make_forecast,
+    predict_path,
+    simulate_rollouts,
+    variance_share,
 )
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.time_index import TimeIndex
@@ -87,9 +87,9 @@ class Trained(NamedTuple):
     measurement_cov: Array | None = None
     ridge: RidgeValue | None = None
 
-    def measured_with(self, var: Array) -> Trained:
+    def with_measurement_noise(self, var: Array) -> Trained:
         """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
-        return self._replace(errors=of_process(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
+        return self._replace(errors=process_errors(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 class OnlineLearner:
@@ -106,13 +106,13 @@ class OnlineLearner:
         """The state after rows (n, d) with inputs (n, u), from one that knows the ``last`` row and its input."""
         for row, u in zip(rows, inputs, strict=True):
             state = self.context.move(self.loop, state, last[1])
-            loop = self._loop_after(state, last, row)
+            loop = self._update_loop(state, last, row)
             # the row was predicted by the loop as it was; what it taught is for the next one
             state = self.loop.model.update(self.loop.model.emit(state, observed=True)[0], row)
             self.loop, last = loop, (row, u)
         return state
 
-    def _loop_after(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
+    def _update_loop(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
         """The loop after one more row; as it was where anything is missing."""
         loop, at = self.loop, self.loop.layout
         if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
@@ -122,7 +122,7 @@ class OnlineLearner:
         b = loop.moves.means(state.mean)
         predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
         wrong = loop.dynamics.errors(target - predicted, both)[0]
-        wrong *= np.sqrt(share_of_process(loop.errors, loop.measurement_cov))
+        wrong *= np.sqrt(process_share(loop.errors, loop.measurement_cov))
         weight = max(1.0 - self.forgetting, 1.0 / (1.0 + readout.n_samples))
         return loop.with_readout(readout, update_errors(loop.errors, wrong, state.mean[at["error"]], weight))
 
@@ -260,12 +260,12 @@ class ForecastModel:
     def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
         """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
         S = np.diag(self.measurement_var) if self.measurement_var.any() else None
-        trained = Trained(self.esn.readout_, self.errors, _start_of(self.esn), S)
+        trained = Trained(self.esn.readout_, self.errors, _learned_start(self.esn), S)
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
 
     def context_filter(self) -> ContextFilter:
         """Return the filter of contexts."""
-        return ContextFilter(_start_of(self.esn), self.esn.initial_state, self.esn.washout_, self.columns.prior)
+        return ContextFilter(_learned_start(self.esn), self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     # ---------------------------------------------------------------- forecasts
 
@@ -316,7 +316,7 @@ class ForecastModel:
         history = columns.scale.undo(rows.y[-3 * int(horizon) :])
         # of some parts alone nothing was compared with rows that were held back
         calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
-        return look_ahead(futures, calibration, keep, index, history)
+        return make_forecast(futures, calibration, keep, index, history)
 
     def sample_paths(
         self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
@@ -368,11 +368,11 @@ class ForecastModel:
         if start.batch:
             raise ValueError(f"context must be one, got a start of {start.batch[0]}; rollout takes as many")
         whole = set(parts) == set(PARTS)
-        u, u_var = columns.ahead(X, horizon, start.rows.time)
+        u, u_var = columns.read_future_inputs(X, horizon, start.rows.time)
         state, own = context_filter.with_input(loop, start.begun, u[0], u_var[0]), None
         if (start.plain is not None or u_var.any()) and whole:  # calibration is of what the model says by itself
             plain = context_filter.with_input(loop, start.plain or start.begun, u[0])
-            own = path_ahead(loop, plain, *context_filter.impute_inputs(u)).cov
+            own = predict_path(loop, plain, *context_filter.impute_inputs(u)).cov
         if "state" not in parts:
             state = loop.as_certain(state)
         elif "noise" not in parts:
@@ -402,13 +402,13 @@ class ForecastModel:
             ``mean``, ``std`` and ``observed`` (origins, horizon, d); ``crps()``, ``mae()``, ``coverage(level)``, ``to_frame()``.
         """
         check_size(horizon, False, self.columns.n_columns)
-        return self._backtest(self.columns.again(y, X, self.time), horizon, origins)
+        return self._backtest(self.columns.read_rows(y, X, self.time), horizon, origins)
 
     def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
         (rows, labels), columns, context = given, self.columns, self.context_filter()
         longest = FILTERED + context.washout + 1
 
-        def forecast_from(places: Places) -> Normal:
+        def predict_origins(places: Places) -> Normal:
             known = [
                 Known(rows.y[first:place], rows.known[first:place], rows.known[place - 1 : place - 1 + horizon])
                 for first, place in zip(np.maximum(places - longest, 0), places, strict=True)
@@ -418,7 +418,7 @@ class ForecastModel:
             return Normal(columns.scale.undo(scaled.mean), scaled.std * factor * columns.scale.y_std)
 
         places = check_origins(origins, len(rows.y), horizon, longest)
-        return evaluate(forecast_from, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
+        return evaluate(predict_origins, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
@@ -433,7 +433,7 @@ class ForecastModel:
         float
             0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
         """
-        given = self.columns.again(y, X, self.time)
+        given = self.columns.read_rows(y, X, self.time)
         horizon = min(HORIZON, max(len(given[0].y) // 2, 1))
         crps = self._backtest(given, horizon, 20).crps() / self.columns.scale.y_std
         if np.isnan(crps).all():
@@ -445,7 +445,7 @@ class ForecastModel:
     def update(self, y: TableLike, X: TableLike | None = None) -> ForecastModel:
         """Return the model after new rows: see :meth:`pesn.Forecaster.update`. This one stays as it is."""
         columns, esn = self.columns, self.esn
-        rows, known, time = columns.more(y, X, self.time, seen=self.recent)
+        rows, known, time = columns.read_new_rows(y, X, self.time, seen=self.recent)
         learner = OnlineLearner(self.loop(), self.context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
         state = learner.learn(self.state, (self.recent[-1], self.recent_known[-1]), rows, known)
         readout, errors = learner.loop.readout, learner.loop.errors
@@ -535,14 +535,14 @@ class ForecastModel:
         columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
         if context is None:
             rows = Rows(self.recent, self.recent_known[:-1], self.time)
-            return self._filtered(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
+            return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
-            return self._filtered(*self._batch_of(*given))
-        rows, uncertainty = columns.context(context, self.time)
+            return self._filter_context(*self._read_batch(*given))
+        rows, uncertainty = columns.read_context(context, self.time)
         last = np.zeros((1, self.columns.n_known))  # of the input that is not known yet
-        return self._filtered(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
+        return self._filter_context(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
 
-    def _batch_of(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
+    def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
         """Contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
         if y.shape[2] != self.columns.n_columns or 0 in y.shape:
@@ -552,11 +552,11 @@ class ForecastModel:
         known: Array = np.zeros((len(y), y.shape[1] - 1, m)) if X is None else as_real("X of context", X).astype(np.float64)
         if known.shape != (len(y), y.shape[1] - 1, m):
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
-        y = np.stack([self.columns.unwrapped(one) for one in y])
+        y = np.stack([self.columns.unwrap_angles(one) for one in y])
         y, known = self.columns.scale_rows("context", y, "X of context", known)
         return Rows(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
 
-    def _filtered(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
+    def _filter_context(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
         """``seen``: these are the last rows seen, of which the state is kept.
 
         While they are few, the regression of the start may want the last row, and its input, with the others.
@@ -566,10 +566,10 @@ class ForecastModel:
         plain = None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
-        return FilteredContext(rows, given, begun, plain, self._made_by)
+        return FilteredContext(rows, given, begun, plain, self._fingerprint)
 
     @property
-    def _made_by(self) -> Array:
+    def _fingerprint(self) -> Array:
         """Weights, and the scale: rows in other units may lead to the same weights."""
         return np.concatenate([np.ravel(part) for part in (self.esn.readout_.weights, *self.columns.scale)])
 
@@ -579,7 +579,7 @@ class ForecastModel:
             return self.start()
         if not isinstance(start, FilteredContext):
             raise TypeError(f"start must be what start(context) gave, or None, got {type(start).__name__}")
-        start.check("start", self._made_by)
+        start.check("start", self._fingerprint)
         return start
 
     def rollout(
@@ -618,9 +618,9 @@ class ForecastModel:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
         with one_blas_thread():
             loop = loop_for(own := self.loop(), covariance, int(rank))
-            rolled, plain = roll_out(loop, self.context_filter(), in_form(begun.begun, own, loop), u), None
+            rolled, plain = simulate_rollouts(loop, self.context_filter(), in_form(begun.begun, own, loop), u), None
             if begun.plain is not None and rolled.cov is not None:
-                plain = roll_out(loop, self.context_filter(), in_form(begun.plain, own, loop), u)
+                plain = simulate_rollouts(loop, self.context_filter(), in_form(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
     def _controls(self, controls: TableLike) -> tuple[Array, Array]:
@@ -642,7 +642,7 @@ class ForecastModel:
             return Rollout(mean, controls, names=names)
         std, share = np.sqrt(np.maximum(np.diagonal(rolled.cov, axis1=-2, axis2=-1), 0.0)), None
         if plain is not None and plain.cov is not None:
-            share = share_of(plain.cov, std)
+            share = variance_share(plain.cov, std)
         factor = calibration_factors(std, self.calibration, self.columns.prior.y_std, share) * self.columns.scale.y_std
         cov = rolled.cov * factor[..., :, None] * factor[..., None, :]
         lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
@@ -734,7 +734,7 @@ def _one_row(name: str, values: TableLike, size: int) -> TableLike:
     return values.to_frame().T if hasattr(values, "to_frame") else np.asarray(values)[None]
 
 
-def _start_of(esn: ProbabilisticESN) -> Start | LocalStart:
+def _learned_start(esn: ProbabilisticESN) -> Start | LocalStart:
     """Return what a fitted network has learned about initial states."""
     assert esn.start_ is not None  # it is learned in fit
     return esn.start_

@@ -82,7 +82,7 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
     y = np.stack([s.y[k : k + _SETTLED] for s, k in some])
     u = np.stack([s.z[k : k + _SETTLED, d:] for s, k in some])
     model, rows = loop.model, loop.model.outputs
-    state = model.emit(context.move(loop, context.filtered(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
+    state = model.emit(context.move(loop, context.filter_rows(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
     cov = state.covariance_of(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
     gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # a column may be constant
     return np.asarray(gains.mean(axis=0))
@@ -113,13 +113,13 @@ class Observer:
         gain = np.zeros((certain.layout.size, d))
         gain[there] = self.gain[here]
 
-        def rows_of(now: GaussianState) -> dict[str, Array]:
+        def probe_rows(now: GaussianState) -> dict[str, Array]:
             return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
 
         before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
         start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
         state = certain.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
-        model = replace(certain.model, fast=None, gain=gain, probe=rows_of)
+        model = replace(certain.model, fast=None, gain=gain, probe=probe_rows)
         places = firsts[:, None] + np.arange(size)
         found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
         y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
@@ -147,7 +147,7 @@ _CHECKED = 50  # steps after which it is asked
 _AT_ONCE = 1000  # steps whose features are held at a time
 
 
-def path_ahead(
+def predict_path(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None = None, *, joint: bool = False
 ) -> Path:
     """The next rows from a state whose cells have moved.
@@ -165,19 +165,19 @@ def path_ahead(
     """
     if loop.form == "diagonal":
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
-    mean, along = along_the_mean(loop, state, inputs)
+    mean, along = follow_mean(loop, state, inputs)
     if not loop.members_ahead or loop.form == "ensemble":
         return rollout(loop.ahead, state, inputs, input_var, moved=True, joint=joint, along=along)
     if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
         return _by_members(loop, state, inputs, input_var, joint, along)
-    path, beyond = _while_trusted(loop, state, inputs, input_var, joint, mean, along)
+    path, beyond = _follow_closed_form(loop, state, inputs, input_var, joint, mean, along)
     which = np.asarray(beyond.any(axis=-1))
     if not which.any():
         return path
-    return _spliced(path, _by_members(loop, state, inputs, input_var, joint, along, which), beyond, which)
+    return _splice(path, _by_members(loop, state, inputs, input_var, joint, along, which), beyond, which)
 
 
-def along_the_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
+def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
     """The way of the mean alone (…, T, d), and what the directions of the weights do to each step of it (…, T, r)."""
     certain, weights = loop.certain, "weights" in loop.parts
     model = certain.model
@@ -196,7 +196,7 @@ def along_the_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tup
     return mean, loop.weight_errors.along(np.concatenate(features, axis=-2)) if weights else None
 
 
-def _while_trusted(
+def _follow_closed_form(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None, joint: bool, mean: Array, along: Array | None
 ) -> tuple[Path, npt.NDArray[np.bool_]]:
     """The closed form, and from which step on (…, T) it is not to be trusted: where that is so of all, it does not go on."""
@@ -210,7 +210,7 @@ def _while_trusted(
         path = rollout(loop.ahead, now, u, var, moved=not first, joint=joint, along=part)
         paths.append(path)
         now = path.state
-        beyond[..., rows] = _not_trusted(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
+        beyond[..., rows] = _exceeds_trust(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
         if beyond[..., rows][..., -1].all() and rows.stop < steps:
             beyond[..., rows.stop :] = True
             paths.append(_blank(path, steps - rows.stop))
@@ -229,7 +229,7 @@ def _blank(path: Path, steps: int) -> Path:
     return path._replace(mean=blank(path.mean), cov=blank(path.cov), parts=parts, left=blank(path.left))
 
 
-def _not_trusted(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
+def _exceeds_trust(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
     """From which step on (…, T) the closed form is not to be trusted."""
     std = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), np.finfo(float).tiny))
     apart = (np.abs(path.mean - mean) > _APART * std).any(axis=-1)
@@ -255,21 +255,21 @@ def _by_members(
     return rollout(loop.ahead, start, given[0], given[1], moved=True, joint=joint, along=given[2])
 
 
-def _spliced(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
+def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
     """``path`` with what members say, ``other``, in the place of its steps ``beyond``, for ``which`` of a batch."""
     batch = which.shape
     here = beyond[which] if batch else beyond
 
-    def spliced(own: npt.NDArray[S], theirs: npt.NDArray[S]) -> npt.NDArray[S]:
+    def splice(own: npt.NDArray[S], theirs: npt.NDArray[S]) -> npt.NDArray[S]:
         result, places = own.copy(), here.reshape(*here.shape, *(1,) * (theirs.ndim - here.ndim))
         if batch:
             result[which] = np.where(places, theirs, own[which])
             return result
         return np.where(places, theirs, own)
 
-    cov = spliced(path.cov, other.cov)
-    parts = {name: spliced(part, other.parts[name]) for name, part in path.parts.items()}
-    found = path._replace(mean=spliced(path.mean, other.mean), cov=cov, parts=parts, left=spliced(path.left, other.left))
+    cov = splice(path.cov, other.cov)
+    parts = {name: splice(part, other.parts[name]) for name, part in path.parts.items()}
+    found = path._replace(mean=splice(path.mean, other.mean), cov=cov, parts=parts, left=splice(path.left, other.left))
     if other.joint is None:
         return found
     assert not batch
@@ -306,7 +306,7 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
         parts = known[alone_at] if alone_at >= 0 else [np.stack(part) for part in zip(*(known[i] for i in members), strict=True)]
         y, u, ahead = parts
         ahead, var = context.impute_inputs(ahead)
-        path = path_ahead(loop, context.moved(loop, y, u), ahead, var if var.any() else None)
+        path = predict_path(loop, context.advance(loop, y, u), ahead, var if var.any() else None)
         mean[members] = path.mean
         std[members] = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), 0.0))
     return Normal(mean, std)
@@ -330,7 +330,7 @@ def calibration_factors(std: Array, calibration: Array, training_std: Array, sha
     return np.minimum(factor, np.maximum(most, 1.0))
 
 
-def share_of(own: Array, std: Array) -> Array:
+def variance_share(own: Array, std: Array) -> Array:
     """The share (…, d) that covariances ``own`` (…, d, d) have in variances ``std``²; 1 where there are none."""
     return np.divide(np.diagonal(own, axis1=-2, axis2=-1), np.square(std), out=np.ones_like(std), where=std > 0.0)
 
@@ -351,14 +351,14 @@ class Futures:
 
     def own_share(self, std: Array) -> Array | None:
         """The share (h, d) of variances ``std``² that is not of the uncertainty that was given; None: all of it."""
-        return None if self.own is None else share_of(self.own, std)
+        return None if self.own is None else variance_share(self.own, std)
 
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
         """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
         loop, state = self.loop, self.state
         self._check_count(n)
         count = max(_NUMBERS_AT_ONCE // loop.layout.size, _FEWEST)
-        along = along_the_mean(loop, state, self.inputs)[1]
+        along = follow_mean(loop, state, self.inputs)[1]
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
             start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
@@ -433,7 +433,7 @@ class Samples:
 _log = logging.getLogger("pesn.forecasting")
 
 
-def look_ahead(futures: Futures, calibration: Array, joint: bool, index: pd.Index | None, history: Array) -> Forecast:
+def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.Index | None, history: Array) -> Forecast:
     """Predict the next rows: mean, covariances and parts of the variance.
 
     Parameters
@@ -450,7 +450,7 @@ def look_ahead(futures: Futures, calibration: Array, joint: bool, index: pd.Inde
         Observed rows before them.
     """
     u, columns = futures.inputs, futures.columns
-    path = path_ahead(futures.loop, futures.state, u, futures.input_var, joint=joint)
+    path = predict_path(futures.loop, futures.state, u, futures.input_var, joint=joint)
     if path.left.any():
         step, column = np.argwhere(path.left)[0]
         name = f"y{column}" if columns.names is None else columns.names[column]
@@ -493,7 +493,7 @@ def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
     return replace(loop, form=form, rank=rank)
 
 
-def roll_out(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
     """Roll-outs of inputs (B, T, m) from one context, or from B of them, in the form of ``loop``.
 
     Parameters
@@ -508,22 +508,23 @@ def roll_out(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Arr
         Scaled, without gaps.
     """
     if loop.form == "none":
-        state, moved = _means(loop, context, begun, inputs)
+        state, moved = _start_of_means(loop, context, begun, inputs)
         return Rolled(rollout(loop.model, state, inputs, moved=moved).mean, None, None)
-    size = max(_SIDE_BY_SIDE // _numbers(loop), 1)
-    parts = [_some(loop, context, _rows_of(begun, slice(i, i + size)), inputs[i : i + size]) for i in range(0, len(inputs), size)]
+    size = max(_SIDE_BY_SIDE // _count_numbers(loop), 1)
+    some = [slice(i, i + size) for i in range(0, len(inputs), size)]
+    parts = [_simulate_batch(loop, context, _slice_batch(begun, rows), inputs[rows]) for rows in some]
     mean, cov, lagged = (None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True))
     assert mean is not None
     return Rolled(mean, cov, lagged)
 
 
-def _numbers(loop: ClosedLoop) -> int:
+def _count_numbers(loop: ClosedLoop) -> int:
     """Of one state."""
     n = loop.layout.size
     return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
 
 
-def _means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> tuple[GaussianState, bool]:
+def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> tuple[GaussianState, bool]:
     """Where means start from, and whether the first inputs have moved them."""
     if begun.state is None:
         return context.with_input(loop, begun, inputs[:, 0]), True
@@ -531,9 +532,9 @@ def _means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array
     return Certain(mean, loop.carried, np.zeros((*mean.shape, 0))), False
 
 
-def _some(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
     state = context.with_input(loop, begun, inputs[:, 0])
-    along = along_the_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
+    along = follow_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
     path = rollout(loop.ahead, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
     return Rolled(path.mean, path.cov, path.lagged)
 
@@ -547,14 +548,14 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
     if alike and other.form == "none":
         return begun
     if not alike or other.form != "first-order":
-        state = _rearranged(state, loop, other)
+        state = _rearrange(state, loop, other)
     if other.form == "first-order":
         assert other.compression is not None
         state = FirstOrder.of(state, other.compression)
     return begun._replace(state=state)
 
 
-def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
+def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
     """Return a state of ``loop`` in the layout and the form of ``other``, dense for all but two forms.
 
     Squares are computed anew in every move, and there are more of them in the diagonal form.
@@ -575,7 +576,7 @@ def _rearranged(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Ga
     return Dense(mean, other.carried, none, cov)
 
 
-def _rows_of(begun: Begun, which: slice) -> Begun:
+def _slice_batch(begun: Begun, which: slice) -> Begun:
     """Some of a batch; one state is the same for all."""
 
     def some(part: Array | None, axes: int) -> Array | None:

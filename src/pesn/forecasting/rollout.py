@@ -26,9 +26,9 @@ array([[0., 0.],
 >>> import numpy as np
 >>> walk = np.arange(1.0, 5.0)                                    # Var(y_t) = t, Cov(y_t, y_{t+1}) = t: a random walk
 >>> inside = Band(np.zeros(4), np.sqrt(walk), -np.inf, 2.0)
->>> inside.left().round(3)                                        # at each of the four steps
+>>> inside.exit_probability().round(3)                                        # at each of the four steps
 array([0.023, 0.079, 0.124, 0.159])
->>> float(inside.ever_left_bound().round(2)), float(inside.ever_left_markov(walk[:-1]).round(2))
+>>> float(inside.path_bound().round(2)), float(inside.path_markov(walk[:-1]).round(2))
 (0.38, 0.22)
 """
 
@@ -45,7 +45,7 @@ from scipy import special
 
 from pesn._support.arguments import as_count, as_real, number
 from pesn._support.types import Array, Rng
-from pesn.forecasting.alignment import check_names, column_position, counted
+from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
 from pesn.linalg import root_of, symmetric
@@ -67,9 +67,9 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     """
     if not isinstance(values, Mapping) and not hasattr(values, "reindex"):  # nor of pandas
         return values
-    _check_known(argument, values.keys(), names)
+    _check_columns(argument, values.keys(), names)
     if getattr(values, "ndim", 1) == 2 and not paths:
-        _check_known(argument, values.index, names)
+        _check_columns(argument, values.index, names)
         return values.rename(index=str, columns=str).reindex(index=names, columns=names, fill_value=0.0).to_numpy()
     named = {str(name): np.asarray(value) for name, value in values.items()}
     for name, value in named.items():
@@ -82,7 +82,7 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
         raise ValueError(f"{argument} must be numbers, or paths of one length, by name, got shapes {shapes}") from None
 
 
-def _check_known(argument: str, found: Iterable[object], names: tuple[str, ...]) -> None:
+def _check_columns(argument: str, found: Iterable[object], names: tuple[str, ...]) -> None:
     unknown = [str(name) for name in found if str(name) not in names]
     if unknown:
         raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {unknown[0]!r}")
@@ -141,18 +141,18 @@ class Band:
     below: float
     above: float
 
-    def left(self) -> Array:
+    def exit_probability(self) -> Array:
         """P(y_t < below or y_t > above) of each step, (..., H)."""
         low, high = self._ends()
         left: Array = special.ndtr(low) + special.ndtr(-high)
         return left
 
-    def ever_left_bound(self) -> Array:
+    def path_bound(self) -> Array:
         """Boole's inequality: the sum over the steps, at most 1, (...); what it bounds is never larger."""
-        bound: Array = np.minimum(self.left().sum(axis=-1), 1.0)
+        bound: Array = np.minimum(self.exit_probability().sum(axis=-1), 1.0)
         return bound
 
-    def ever_left_markov(self, lagged: Array) -> Array:
+    def path_markov(self, lagged: Array) -> Array:
         """1 − P(A_1) Π P(A_{t+1} | A_t) with A_t: y_t is in the band; exact of each pair of steps, and where the path is Markov.
 
         Parameters
@@ -166,7 +166,7 @@ class Band:
             (...), between the largest probability of one step and Boole's bound, as the truth is.
         """
         low, high = self._ends()
-        left = self.left()
+        left = self.exit_probability()
         product = self.std[..., 1:] * self.std[..., :-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             correlation = np.where(product > 0.0, np.clip(lagged / product, -1.0, 1.0), 0.0)
@@ -179,7 +179,7 @@ class Band:
         with np.errstate(divide="ignore", invalid="ignore"):
             next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
-        result: Array = np.clip(ever, left.max(axis=-1), self.ever_left_bound())  # small chances: without what 1 − 1 rounds away
+        result: Array = np.clip(ever, left.max(axis=-1), self.path_bound())  # small chances: without what 1 − 1 rounds away
         return result
 
     def _ends(self) -> tuple[Array, Array]:
@@ -276,8 +276,8 @@ class Rollout(NormalMarginals[Array]):
         b, h, d = self.mean.shape
         names = self._names if d <= 8 else (*self._names[:6], "…", self._names[-1])
         means = "" if self.cov is not None else ", means alone"
-        columns = f"{counted(d, 'column')} ({', '.join(names)})"
-        return f"Rollout of {counted(b, 'plan')}, {counted(h, 'step')}, {columns}{means}"
+        columns = f"{pluralize(d, 'column')} ({', '.join(names)})"
+        return f"Rollout of {pluralize(b, 'plan')}, {pluralize(h, 'step')}, {columns}{means}"
 
     # ---------------------------------------------------------------- what it is
 
@@ -309,7 +309,7 @@ class Rollout(NormalMarginals[Array]):
         except (IndexError, TypeError) as error:
             raise type(error)(f"plans must be among the {len(self)} of the roll-out, got {plans!r}") from None
         if chosen.ndim != 1 or last <= first:
-            raise IndexError(f"a roll-out of {counted(self.horizon, 'step')} has no part {index!r}")
+            raise IndexError(f"a roll-out of {pluralize(self.horizon, 'step')} has no part {index!r}")
         rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # of a slice without a copy
         cov = None if self.cov is None else self.cov[rows]
         lagged = None if self.lagged is None else self.lagged[rows[0], first : last - 1]
@@ -398,7 +398,7 @@ class Rollout(NormalMarginals[Array]):
         i = column_position("column", column, self._names)
         wanted = as_real("goal", goal)
         if wanted.shape not in ((), (self.horizon,)):
-            raise ValueError(f"goal must be an angle or a path of {counted(self.horizon, 'angle')}, got shape {wanted.shape}")
+            raise ValueError(f"goal must be an angle or a path of {pluralize(self.horizon, 'angle')}, got shape {wanted.shape}")
         near = np.cos(self.mean[..., i] - wanted)
         if self.var is not None:
             near *= np.exp(-0.5 * self.var[..., i])
@@ -422,7 +422,7 @@ class Rollout(NormalMarginals[Array]):
         array
             (B, H).
         """
-        return self._band(column, above, below).left()
+        return self._band(column, above, below).exit_probability()
 
     def path_probability(
         self, column: int | str, *, above: float | None = None, below: float | None = None, method: PathMethod = "bound"
@@ -449,7 +449,7 @@ class Rollout(NormalMarginals[Array]):
         """
         band = self._band(column, above, below)
         if method == "bound":
-            return band.ever_left_bound()
+            return band.path_bound()
         if method != "markov":
             raise ValueError(f"method must be 'bound' or 'markov', got {method!r}")
         if self.lagged is None:
@@ -457,7 +457,7 @@ class Rollout(NormalMarginals[Array]):
                 "method 'markov' needs lagged, the covariances of successive rows; roll out with 'low-rank' or 'full'"
             )
         i = column_position("column", column, self._names)
-        return band.ever_left_markov(self.lagged[..., i, i])
+        return band.path_markov(self.lagged[..., i, i])
 
     def sample(self, n: int, rng: Rng = None) -> Array:
         """Draw ``n`` paths of each plan, (n, B, H, d).

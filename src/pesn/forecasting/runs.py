@@ -14,12 +14,12 @@
 ...     [len(y) for y in runs], pesn.Forecaster(pesn.ProbabilisticESN(30, random_state=0)).fit(runs).names_
 ([400, 400], ['x'])
 
->>> sample_of(np.array([400, 300]))                               # all of both
+>>> choose_sample(np.array([400, 300]))                               # all of both
 {0: [slice(0, 400, None)], 1: [slice(0, 300, None)]}
->>> found = sample_of(np.full(10_000, 1_000))                     # fifty whole runs, spread evenly
+>>> found = choose_sample(np.full(10_000, 1_000))                     # fifty whole runs, spread evenly
 >>> len(found), found[0]
 (50, [slice(0, 1000, None)])
->>> found = sample_of(np.array([10_000_000]))                     # pieces of one
+>>> found = choose_sample(np.array([10_000_000]))                     # pieces of one
 >>> [part.stop - part.start for part in found[0]]
 [5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000]
 """
@@ -52,17 +52,17 @@ from pesn.esn.validation import SequenceRows
 from pesn.forecasting.alignment import align, read_labels, run_slices
 from pesn.forecasting.context import Columns
 from pesn.forecasting.dataset import (
+    ColumnStatistics,
     Segment,
-    Spread,
     as_matrix,
-    edges_of,
+    compute_complete_statistics,
+    compute_statistics,
+    find_segments,
     names_of,
-    rows_of,
-    segments_of,
-    shortest_kept,
-    spread_of,
-    spread_of_whole,
-    unwrapped,
+    segment_edges,
+    shortest_segment,
+    slice_segment,
+    unwrap_angles,
 )
 from pesn.forecasting.time_index import TimeIndex
 from pesn.reservoir.closed_loop import Dynamics
@@ -125,8 +125,8 @@ class ArrayRuns(Runs):
 class Survey(NamedTuple):
     """What one pass says of all rows: how wide columns are, the steps of each segment by part, the last run."""
 
-    y: Spread
-    known: Spread
+    y: ColumnStatistics
+    known: ColumnStatistics
     sizes: list[Sizes]
     n_rows: int
     last: Run
@@ -159,10 +159,10 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
     def of_part(part: int, some: Iterable[Run], advance: Advance) -> Survey | None:
         found, sizes = None, list[int]()
         for run in some:
-            y = unwrapped(run.y, columns) if len(columns) else run.y
-            one = Survey(spread_of(y), spread_of(run.known), [], len(y), run)
+            y = unwrap_angles(run.y, columns) if len(columns) else run.y
+            one = Survey(compute_statistics(y), compute_statistics(run.known), [], len(y), run)
             found = one if found is None else found.merge(one)
-            sizes += np.diff(edges_of(run.y, run.known)).ravel().tolist()
+            sizes += np.diff(segment_edges(run.y, run.known)).ravel().tolist()
             advance(len(y))
         return None if found is None else found._replace(sizes=[np.array(sizes, np.intp)])
 
@@ -194,7 +194,7 @@ Numbered = Iterable[tuple[str, Item]]  # each with what to call it in a message
 # ---------------------------------------------------------------- what is given
 
 
-def runs_of(y: object) -> StreamedRuns | None:
+def as_runs(y: object) -> StreamedRuns | None:
     """Return the runs that y holds; None where it is a table of rows, which is for others to check."""
     if isinstance(y, (str, os.PathLike)):
         raise TypeError(
@@ -227,7 +227,7 @@ def _is_run(one: object) -> bool:
     return len(getattr(one, "shape", ())) == 2
 
 
-def item_of(where: str, run: object) -> Item:
+def as_item(where: str, run: object) -> Item:
     """A run that is given as y or (y, X), in numbers."""
     with in_run(where):
         if isinstance(run, Item):
@@ -244,7 +244,7 @@ def item_of(where: str, run: object) -> Item:
 
 def _number(runs: Iterable[object], where: str = "") -> Numbered:
     """Return each run with its name in messages."""
-    return ((name, item_of(name, run)) for k, run in enumerate(runs) for name in [f"run {k}{where}"])
+    return ((name, as_item(name, run)) for k, run in enumerate(runs) for name in [f"run {k}{where}"])
 
 
 def _labels(values: object, argument: str) -> tuple[pd.DataFrame | None, Hashable]:
@@ -325,7 +325,7 @@ class ParquetRuns:
     def __iter__(self) -> Iterator[Array | tuple[Array, Array]]:
         """y (n, d), or (y, X), of each run."""
         d, seen = len(self.y), set[object]()
-        for key, parts in groupby(self._stretches(), lambda part: part[0]):
+        for key, parts in groupby(self._read_parts(), lambda part: part[0]):
             found = [*parts]
             if key in seen:
                 raise ValueError(
@@ -335,14 +335,14 @@ class ParquetRuns:
             rows = np.concatenate([rows for _, rows, _ in found])
             yield (rows[:, :d], rows[:, d:]) if self.X else rows
 
-    def _stretches(self) -> Iterator[tuple[object, Array, Path]]:
+    def _read_parts(self) -> Iterator[tuple[object, Array, Path]]:
         """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
         numbers = [*self.y, *self.X]
         for file in self.files():
-            opened = _opened(file)
+            opened = _open_parquet(file)
             with opened:
                 names = opened.schema_arrow.names
-                given = self._of_file(file, names)
+                given = self._run_name(file, names)
                 wanted = numbers if given is not None else [*numbers, str(self.run)]
                 if missing := [name for name in wanted if name not in names]:
                     raise ValueError(f"path must have the columns {', '.join(wanted)}, got no {', '.join(missing)} in {file}")
@@ -356,7 +356,7 @@ class ParquetRuns:
                     for first, last in zip([0, *edges], [*edges, len(rows)], strict=True):
                         yield keys[int(first)].as_py(), rows[first:last], file
 
-    def _of_file(self, file: Path, names: list[str]) -> object:
+    def _run_name(self, file: Path, names: list[str]) -> object:
         """The run of a whole file, where it is one; else None."""
         if self.run is None:
             return file
@@ -371,7 +371,7 @@ def _names(argument: str, given: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def _open_parquet(file: Path) -> pq.ParquetFile:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -545,7 +545,7 @@ def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
 
 def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
     """Return the runs of ``fit``, in memory or in a stream, and the columns of all of them."""
-    streamed = runs_of(y)
+    streamed = as_runs(y)
     if streamed is not None:
         for name, value in (("X", X), ("lengths", lengths)):
             if value is not None:
@@ -578,17 +578,17 @@ class Cut:
     columns: Columns
     shortest: int
 
-    def scaled(self, run: Run) -> Run:
+    def scale_run(self, run: Run) -> Run:
         """The run as the network sees it, with its gaps."""
-        return Run(*self.columns.scale.apply(self.columns.unwrapped(run.y), run.known), run.time)
+        return Run(*self.columns.scale.apply(self.columns.unwrap_angles(run.y), run.known), run.time)
 
     def __call__(self, run: Run) -> list[Segment]:
         """Its segments, in order."""
-        columns, (y, known, _) = self.columns, self.scaled(run)
-        found = segments_of(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
+        columns, (y, known, _) = self.columns, self.scale_run(run)
+        found = find_segments(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
         return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
 
-    def all_of(self, runs: Runs, sizes: list[Sizes]) -> Segments:
+    def cut_all(self, runs: Runs, sizes: list[Sizes]) -> Segments:
         """The segments of all runs, whose ``sizes`` (k,) are known by part: a list of rows in memory, else a stream."""
         if not runs.streamed:
             return [s for run in runs for s in self(run)]
@@ -625,7 +625,7 @@ class SegmentStream:
 
         def of_part(part: int, runs: Iterable[Run], advance: Advance) -> T:
             some = (s if then is None else then(s) for run in runs for s in cut(run))
-            return work(firsts[part], _as_many(some, firsts[part + 1] - firsts[part]), advance)
+            return work(firsts[part], _check_count(some, firsts[part + 1] - firsts[part]), advance)
 
         return self.runs.map(of_part, advance)
 
@@ -637,7 +637,7 @@ class SegmentStream:
         return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
 
 
-def _as_many(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
+def _check_count(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
     """The segments; a ValueError where there are more or fewer than in the first pass."""
     found = 0
     for segment in segments:
@@ -653,7 +653,7 @@ def _as_many(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
 Segments = list[Segment] | SegmentStream
 
 
-def in_units_of(std: Array, segments: Segments, sample: list[Segment]) -> tuple[Segments, list[Segment]]:
+def scale_targets(std: Array, segments: Segments, sample: list[Segment]) -> tuple[Segments, list[Segment]]:
     """All segments and the sample of them with targets in units of ``std`` (m,)."""
     few = [s._replace(targets=s.targets / std) for s in sample]
     if isinstance(segments, SegmentStream):
@@ -662,7 +662,7 @@ def in_units_of(std: Array, segments: Segments, sample: list[Segment]) -> tuple[
     return few if whole else [s._replace(targets=s.targets / std) for s in segments], few
 
 
-def sizes_of(segments: Segments) -> Sizes:
+def segment_sizes(segments: Segments) -> Sizes:
     """The steps of each."""
     return segments.sizes if isinstance(segments, SegmentStream) else np.array([len(s.z) for s in segments], np.intp)
 
@@ -677,7 +677,7 @@ def map_segments(
         yield work(0, segments, advance)
 
 
-def streamed_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
+def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
     """The segments as a network takes them: what it sees of rows, and targets."""
 
     def of(segment: Segment) -> SequenceRows:
@@ -693,7 +693,7 @@ def streamed_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
     return StreamedRows(mapping, lambda: map(of, segments), segments.sizes, n_inputs, len(dynamics.learned))
 
 
-def sample_of(sizes: Sizes) -> dict[int, list[slice]]:
+def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
     """Which rows of which segments are looked at where not all can be: at most :data:`MOST_SAMPLED` steps, spread over all.
 
     Whole segments, and pieces of 5,000 steps of long ones.
@@ -713,7 +713,7 @@ def sample_of(sizes: Sizes) -> dict[int, list[slice]]:
     return found
 
 
-def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Spread, list[Segment]]:
+def survey_targets(segments: Segments, advance: Advance = nothing) -> tuple[ColumnStatistics, list[Segment]]:
     """How wide targets are, in one pass over all segments, and the sample of them.
 
     Parameters
@@ -728,31 +728,31 @@ def target_spread(segments: Segments, advance: Advance = nothing) -> tuple[Sprea
     spread
         Of the targets of all segments.
     sample
-        What :func:`sample_of` says, in order.
+        What :func:`choose_sample` says, in order.
     """
-    wanted = sample_of(sizes_of(segments))
+    wanted = choose_sample(segment_sizes(segments))
 
-    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> tuple[Spread, list[Segment]] | None:
+    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> tuple[ColumnStatistics, list[Segment]] | None:
         found, sample = None, []
         for i, s in enumerate(some, first):
-            one = spread_of_whole(s.targets)
+            one = compute_complete_statistics(s.targets)
             found = one if found is None else found.merge(one)
             for rows in wanted.get(i, ()):
                 whole = rows.stop - rows.start == len(s.z)
                 # a copy, so that a piece does not hold all rows of its run
-                sample.append(s if whole else Segment(*(part.copy() for part in rows_of(s, rows.start, rows.stop))))
+                sample.append(s if whole else Segment(*(part.copy() for part in slice_segment(s, rows.start, rows.stop))))
             advance(len(s.z))
         return None if found is None else (found, sample)
 
     parts = [part for part in map_segments(segments, of_part, advance) if part is not None]
-    return reduce(Spread.merge, (spread for spread, _ in parts)), [s for _, sample in parts for s in sample]
+    return reduce(ColumnStatistics.merge, (spread for spread, _ in parts)), [s for _, sample in parts for s in sample]
 
 
 def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
     """How many steps a segment must have to be learnt from, after the ``washout`` and ``lags`` rows before; ``sizes`` of all."""
     counted = isinstance(washout, Integral)
     washed = max(int(washout) if counted else 0, lags)
-    shortest = shortest_kept(sizes, washed + 1 if counted else washed + 2)
+    shortest = shortest_segment(sizes, washed + 1 if counted else washed + 2)
     if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer leave no errors to learn from
         before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
         raise ValueError(
@@ -761,7 +761,7 @@ def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
     return shortest
 
 
-def output_scale(targets: Spread, width: Array, one_scale: bool = False) -> Array:
+def output_scale(targets: ColumnStatistics, width: Array, one_scale: bool = False) -> Array:
     """The deviations (m,) of targets, by which they are divided; ``one_scale``: one for all of them.
 
     ``width`` (m,) is the deviation of the columns of y that the targets are of.

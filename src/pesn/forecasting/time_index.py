@@ -76,7 +76,7 @@ class CalendarStep:
             index = index.to_period("M").to_timestamp().as_unit(index.unit)
         return index
 
-    def zoned(self, clock: pd.Index, zone: str) -> pd.Index:
+    def localize(self, clock: pd.Index, zone: str) -> pd.Index:
         """Back from :meth:`clock`: an hour that is left out in spring is the next one, one that comes twice the first of them."""
         if self.absolute:
             return clock.tz_localize("UTC").tz_convert(zone)
@@ -88,7 +88,7 @@ class CalendarStep:
     def onwards(self, start: pd.Timestamp, n: int) -> pd.Index:
         """The first n dates from ``start`` on; the first is a later one where ``start`` is not on the step."""
         if self.months:
-            return self._days_of(start, np.arange(n) * self.months)
+            return self._days_in_months(start, np.arange(n) * self.months)
         return import_module("pandas").date_range(start, periods=n, freq=self.text, unit=start.unit)
 
     def positions(self, start: pd.Timestamp, clock: pd.Index, most: int) -> npt.NDArray[np.int64]:
@@ -102,7 +102,7 @@ class CalendarStep:
         end = clock[inside].max()
         if self.months:
             last = (end.year - start.year) * 12 + end.month - start.month
-            grid = self._days_of(start, np.arange(0, last + 1, self.months))
+            grid = self._days_in_months(start, np.arange(0, last + 1, self.months))
         else:
             grid = pd.date_range(start, end, freq=self.text, unit=start.unit)
         if not len(grid) or grid[0] != start:
@@ -117,7 +117,7 @@ class CalendarStep:
         one, other = (self.clock(pd.DatetimeIndex([date]))[0] for date in (first, later))
         if self.months:
             apart, rest = divmod((other.year - one.year) * 12 + other.month - one.month, self.months)
-            on = rest == 0 and self._days_of(one, np.array([0, apart * self.months])).tolist() == [one, other]
+            on = rest == 0 and self._days_in_months(one, np.array([0, apart * self.months])).tolist() == [one, other]
             return apart if on else None
         offset = pd.tseries.frequencies.to_offset(self.text)
         if not offset.is_on_offset(one):
@@ -127,7 +127,7 @@ class CalendarStep:
         steps = near[min(bisect_left(near, other, key=lambda k: one + k * offset), len(near) - 1)]
         return steps if one + steps * offset == other else None
 
-    def _days_of(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
+    def _days_in_months(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
         """The day of the month, or its last where it has none such, so many months after ``start``'s, at the same hour."""
         pd: Any = import_module("pandas")
         first = np.datetime64(f"{start.year:04d}-{start.month:02d}", "M") + months
@@ -279,7 +279,7 @@ class TimeIndex(NamedTuple):
         rule = CalendarStep(self.step)
         labels = rule.onwards(self._clock(rule, self._labels())[0], n)
         if self.zone is not None:
-            labels = rule.zoned(labels, self.zone)
+            labels = rule.localize(labels, self.zone)
         return labels.as_unit(self.unit).rename(self.name)
 
     def labels(self, n: int) -> pd.Index:

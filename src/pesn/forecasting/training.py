@@ -13,13 +13,13 @@ from pesn._support.types import Array, FloatArray, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
-from pesn.evaluation.error_model import SHARES, ErrorSums, errors_from, measurement_var, of_process, weight_inflation
+from pesn.evaluation.error_model import SHARES, ErrorSums, fit_error_model, measurement_var, process_errors, weight_inflation
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Held, Segment, both_sides, of_sides, train_validation_split, with_noise
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
 from pesn.forecasting.predict import Known, forecast_all, observe_segments
-from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, sizes_of, streamed_rows
+from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
@@ -53,15 +53,15 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
     rows = []
     for segment in segments:
 
-        def features_of(z: Array, targets: Array = segment.targets) -> Array:
+        def compute_features(z: Array, targets: Array = segment.targets) -> Array:
             z = dynamics.network_rows(z)
             return esn.features(z, run(reservoir, z, feedback=targets)[0])
 
-        b = features_of(segment.z)
+        b = compute_features(segment.z)
         washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
         learnt = slice(washed, None)
         if washed < len(b) and isinstance(sums, Factor) and noise:
-            mean, *away = with_noise(features_of, segment.z, dynamics, noise, rng)
+            mean, *away = with_noise(compute_features, segment.z, dynamics, noise, rng)
             sums.add(mean[learnt], segment.targets[learnt]).add_covariance(*(part[learnt] for part in away))
         elif washed < len(b):
             sums.add(b[learnt], segment.targets[learnt])
@@ -74,9 +74,9 @@ def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
     """Fit readout, errors and start to the rows that drove the reservoir."""
     esn, dynamics, penalty = task.esn, task.dynamics, task.penalty(ridge)
     readout = solve(driven.sums, penalty)
-    judged = _Judged(dynamics.n_columns, _left_out(sizes_of(driven.segments), esn, readout.groups))
+    judged = _Judged(dynamics.n_columns, _choose_left_out_blocks(segment_sizes(driven.segments), esn, readout.groups))
     for i, (segment, b) in enumerate(zip(driven.segments, driven.features, strict=True)):
-        washed = _washed(esn.washout_, esn.features.lags, len(b))
+        washed = _washout_length(esn.washout_, esn.features.lags, len(b))
         judged.take(i, b[washed:], _errors(readout.weights, dynamics, segment, b, slice(0, len(b)))[washed:], 0)
     readout, errors = judged.learn(readout, penalty, dynamics, bool(task.input_noise))
     return Trained(readout, errors, driven.start, ridge=ridge)
@@ -89,13 +89,13 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
     """
     esn, dynamics = task.esn, task.dynamics
     reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # what workers are sent, and nothing larger
-    weights, places = readout.weights, _left_out(sizes_of(segments), esn, readout.groups)
+    weights, places = readout.weights, _choose_left_out_blocks(segment_sizes(segments), esn, readout.groups)
 
     def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Judged:
         judged = _Judged(dynamics.n_columns, places)
         for i, segment in enumerate(some, first):
             state, before, last = None, None, None
-            washed = _washed(washout, features.lags, len(segment.z))
+            washed = _washout_length(washout, features.lags, len(segment.z))
             for block in blocks(slice(0, len(segment.z))):
                 z = dynamics.network_rows(segment.z[block])
                 states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
@@ -144,7 +144,7 @@ class _Place(NamedTuple):
     rows: slice
 
 
-def _left_out(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[_Place]:
+def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[_Place]:
     """Blocks of rows that are left out to see what weights do without them: five of all rows, each of 400 at most.
 
     ``sizes`` (k,) of all segments. Of ``groups`` that share their weights a row is as many as there are groups. At least one of
@@ -230,10 +230,10 @@ def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
     # of two columns the lower: one that is an exact function of others has residuals of rounding, and their ratio says nothing
-    return errors_from(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
+    return fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
 
-def _washed(washout: int, lags: int, size: int) -> int:
+def _washout_length(washout: int, lags: int, size: int) -> int:
     """Rows of a segment before its units have settled."""
     return max(min(washout, size - 1), lags)
 
@@ -253,7 +253,7 @@ class Origin(NamedTuple):
     last: int
 
 
-def origins_in(held: list[Held], leads: int) -> list[Origin]:
+def validation_origins(held: list[Held], leads: int) -> list[Origin]:
     """Rows to forecast from, spread evenly over what is held back, each with ``leads`` rows after it and some before it."""
     places = [
         Origin(s, k)
@@ -314,11 +314,11 @@ class Task:
         """Return the penalties of a ridge on the features of the readout."""
         return self.esn.features.penalty(ridge, self.esn.reservoir_.n_inputs, self.esn.reservoir_.n_units)
 
-    def loop_of(self, trained: Trained, noise_scale: float) -> ClosedLoop:
+    def build_loop(self, trained: Trained, noise_scale: float) -> ClosedLoop:
         """Return the closed loop of a readout, with process noise of a scale."""
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
 
-    def context_of(self, start: Start | LocalStart) -> ContextFilter:
+    def build_context_filter(self, start: Start | LocalStart) -> ContextFilter:
         """Return the filter of contexts, by what was learned about starts."""
         return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
@@ -340,15 +340,16 @@ class Task:
         """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
         assert self.esn.start_ is not None
         S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
-        loop = self.loop_of(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
-        return self.context_of(self.esn.start_).filtered(loop, rows, known[:-1])
+        loop = self.build_loop(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
+        return self.build_context_filter(self.esn.start_).filter_rows(loop, rows, known[:-1])
 
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
         if isinstance(segments, SegmentStream):
-            self.esn.fit_streamed(streamed_rows(segments, self.dynamics), steps)
+            self.esn.fit_streamed(stream_rows(segments, self.dynamics), steps)
         else:
-            self.esn.fit_in_steps(self.dynamics.network_rows(np.vstack([s.z for s in segments])), *_stacked(segments), steps)
+            rows = self.dynamics.network_rows(np.vstack([s.z for s in segments]))
+            self.esn.fit_in_steps(rows, *_stack_targets(segments), steps)
 
 
 class Validation:
@@ -359,7 +360,7 @@ class Validation:
         self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
-        self.origins = origins_in([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
+        self.origins = validation_origins([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
         self._every = every = _EVERY_LONG if task.design is not None else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
@@ -368,7 +369,7 @@ class Validation:
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
             self._driven = drive(task, seen)
-            self._context = task.context_of(self._driven.start)
+            self._context = task.build_context_filter(self._driven.start)
 
     def choose_ridge(self, steps: Steps) -> float:
         """The ridge with the best CRPS, the network's own or a larger one."""
@@ -391,14 +392,14 @@ class Validation:
             with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
                 share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
             best = best._replace(share=share)
-        return best._replace(filtered=self._is_noisy(best) and self._wants_filtered(best, steps))
+        return best._replace(filtered=self._is_noisy(best) and self._prefers_filtering(best, steps))
 
     def _is_noisy(self, setting: Setting) -> bool:
         """Whether y is measured with noise."""
         known = self._task.known_var
         return setting.share < 1.0 or (known is not None and bool(known.any()))
 
-    def _wants_filtered(self, plain: Setting, steps: Steps) -> bool:
+    def _prefers_filtering(self, plain: Setting, steps: Steps) -> bool:
         """Whether a readout that learns from filtered rows has the better CRPS."""
         with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
             both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
@@ -438,14 +439,14 @@ class Validation:
     def _evaluate(self, setting: Setting, origins: list[Origin], leads: int) -> Backtest:
         d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
 
-        def forecast_from(origins: list[Origin]) -> Normal:
+        def predict_origins(origins: list[Origin]) -> Normal:
             known = [
                 Known(s.y[(first := max(k - longest, 0)) : k + 1], s.z[first : k + 1, d:], s.z[k : k + leads, d:])
                 for s, k in origins
             ]
             return forecast_all(self._loop(setting), self._context, known)
 
-        return evaluate(forecast_from, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
+        return evaluate(predict_origins, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
 
     def _loop(self, setting: Setting) -> ClosedLoop:
         task = self._task
@@ -454,7 +455,7 @@ class Validation:
         if setting not in self._loops:
             trained = self._trained[setting.ridge]
             var = task.measurement_var(trained.errors, setting.share)
-            loop = task.loop_of(trained.measured_with(var), setting.process_noise)
+            loop = task.build_loop(trained.with_measurement_noise(var), setting.process_noise)
             if setting.filtered:
                 filtered = observe_segments(loop, self._context, self._seen, self._seen)
                 assert isinstance(filtered, list)
@@ -499,16 +500,16 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
             calibration = validation.calibrate(setting, steps)
     var = task.measurement_var(errors, setting.share)
     if setting.filtered:
-        _fit_filtered(task, errors, var, steps)
-    return Found(of_process(errors, var), var, calibration)
+        _fit_to_filtered_rows(task, errors, var, steps)
+    return Found(process_errors(errors, var), var, calibration)
 
 
-def _fit_filtered(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
+def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
     """Fit the network again, to rows that an observer has filtered, y being measured with noise of variances ``var`` (d,)."""
     esn = task.esn
     assert esn.start_ is not None
-    model, scale = Trained(esn.readout_, errors, esn.start_).measured_with(var), esn.process_noise_
-    learnt = observe_segments(task.loop_of(model, scale), task.context_of(esn.start_), task.sample, task.segments)
+    model, scale = Trained(esn.readout_, errors, esn.start_).with_measurement_noise(var), esn.process_noise_
+    learnt = observe_segments(task.build_loop(model, scale), task.build_context_filter(esn.start_), task.sample, task.segments)
     task.fit_esn(learnt, steps)
     esn.process_noise_ = scale
     if task.input_noise:
@@ -526,7 +527,7 @@ def _optimism(n_rows: int, leads: int) -> float:
 
 def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
     """How a fitted network errs in one step; where y in its inputs is uncertain, it is given the readout that takes it so."""
-    esn, n_rows = task.esn, int(sizes_of(segments).sum())
+    esn, n_rows = task.esn, int(segment_sizes(segments).sum())
     with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
         readout = esn.readout_
         if task.input_noise:
@@ -535,6 +536,6 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
     return errors
 
 
-def _stacked(segments: list[Segment]) -> tuple[Array, list[int]]:
+def _stack_targets(segments: list[Segment]) -> tuple[Array, list[int]]:
     """Targets and lengths of all."""
     return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

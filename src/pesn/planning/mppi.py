@@ -225,28 +225,28 @@ class MPPI:
             raise ValueError(f"limits must be of the model's {inputs} inputs, got {len(self.low)} of them")
         chosen, near = self._next, self._near
         for _ in range(self.iterations):
-            chosen, near = self._improved(chosen, near, start)
+            chosen, near = self._improve(chosen, near, start)
         self._next, self._near = np.concatenate([chosen[1:], chosen[-1:]]), near  # the last control is held
         return chosen.copy()
 
-    def _improved(self, plan: Array, near: Rollout | None, start: object) -> tuple[Array, Rollout]:
+    def _improve(self, plan: Array, near: Rollout | None, start: object) -> tuple[Array, Rollout]:
         """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
         if near is None:
-            near = self._rolled_out(plan[None], start, self.covariance)
+            near = self._simulate_plans(plan[None], start, self.covariance)
         drawn = self._draw(plan)
-        means = self._rolled_out(drawn, start, "none")
-        elite = _best(*self._judge(means, near), self.n_elite)
+        means = self._simulate_plans(drawn, start, "none")
+        elite = _best(*self._evaluate(means, near), self.n_elite)
         drawn = np.concatenate([plan[None], drawn[elite]])
-        rollout = self._rolled_out(drawn, start, self.covariance)
-        cost, excess = self._judge(rollout, rollout)
-        average = np.einsum("b,bhm->hm", _shares(cost, excess, self.temperature), drawn)
+        rollout = self._simulate_plans(drawn, start, self.covariance)
+        cost, excess = self._evaluate(rollout, rollout)
+        average = np.einsum("b,bhm->hm", _compute_weights(cost, excess, self.temperature), drawn)
         first = _best(cost, excess, 1)
         near = rollout[first]
-        between = self._judge(self._rolled_out(average[None], start, "none"), near)
+        between = self._evaluate(self._simulate_plans(average[None], start, "none"), near)
         costs, excesses = (np.append(a, b[first]) for a, b in zip(between, (cost, excess), strict=True))
         return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
 
-    def _rolled_out(self, controls: Array, start: object, covariance: str) -> Rollout:
+    def _simulate_plans(self, controls: Array, start: object, covariance: str) -> Rollout:
         """Of a copy of the controls: a cost may work on what it is given in place."""
         rollout = self.model.rollout(controls.copy(), start, covariance=covariance)
         if not isinstance(rollout, Rollout):
@@ -263,12 +263,12 @@ class MPPI:
         drawn: Array = np.clip(centre + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
         return drawn
 
-    def _judge(self, rollout: Rollout, near: Rollout) -> tuple[Array, Array]:
+    def _evaluate(self, rollout: Rollout, near: Rollout) -> tuple[Array, Array]:
         """What plans cost, (B,), and how far they exceed what the constraints allow, (B,).
 
         Where there are means alone, they borrow the covariances of the plan ``near``; without any, a mean that keeps them does.
         """
-        rollout = rollout if rollout.cov is not None else _borrowing(rollout, near)
+        rollout = rollout if rollout.cov is not None else _borrow_covariances(rollout, near)
         excess = np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(rollout))
         cost = np.asarray(as_real("cost", self.cost(rollout)), np.float64)
         if cost.shape != (len(rollout),):
@@ -276,7 +276,7 @@ class MPPI:
         return cost, excess
 
 
-def _borrowing(rollout: Rollout, near: Rollout) -> Rollout:
+def _borrow_covariances(rollout: Rollout, near: Rollout) -> Rollout:
     """Return a roll-out of means with the covariances of the plan ``near``."""
     b, h, d = rollout.mean.shape
     cov, lagged = (np.zeros(()) if part is None else part for part in (near.cov, near.lagged))
@@ -289,7 +289,7 @@ def _best(cost: Array, excess: Array, n: int) -> npt.NDArray[np.intp]:
     return np.lexsort((cost, excess))[:n]
 
 
-def _shares(cost: Array, excess: Array, temperature: float) -> Array:
+def _compute_weights(cost: Array, excess: Array, temperature: float) -> Array:
     """The weight of each plan in their average: only of those that keep the constraints, or of the one that comes nearest."""
     shares = np.zeros(len(cost))
     kept = excess <= 0.0
