@@ -43,7 +43,7 @@ ARDRONE: dict[str, Any] = {"learn": _VELOCITIES, "kinematics": _drone_kinematics
 def make_tasks(names: list[str], data: Path | None) -> dict[str, tuple[Callable[[], Any], int]]:
     """Return by name the call to time, through the public interface only, and its repetitions per round."""
     import pesn
-    from pesn.systems.flows import lorenz
+    from pesn.systems.chaotic import lorenz
 
     y = lorenz(steps=3300, rng=0).states
     known, later = y[:3000], y[3000:]
@@ -187,7 +187,7 @@ def speed(arguments: Sequence[str]) -> None:
 # ---------------------------------------------------------------- first call
 
 
-FIT_CODE = "import pesn; from pesn.systems.flows import lorenz; pesn.Forecaster().fit(lorenz(steps=3000, rng=0).states)"
+FIT_CODE = "import pesn; from pesn.systems.chaotic import lorenz; pesn.Forecaster().fit(lorenz(steps=3000, rng=0).states)"
 
 
 def write_sunspots(folder: Path) -> Path:

@@ -71,7 +71,7 @@ def claims_page() -> str:
     for name in ITEMS:
         item = get(name)
         texts = [claim.text for claim in CLAIMS.values() if name in claim.items]
-        parts += [f"## {item.TITLE}", f"`pesn reproduce {name}`", item.ABOUT]
+        parts += [f"## {item.description.title}", f"`pesn reproduce {name}`", item.description.about]
         parts += ["\n".join(f"- {text}" for text in texts)] if texts else []
     return "\n\n".join(_plain(part) for part in parts) + "\n"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Collection
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, SupportsIndex
 
@@ -85,6 +87,21 @@ def whole_number(name: str, value: object, least: int) -> None:
         raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be {least} or more, got {value!r}")
+
+
+def check_name(kind: str, name: object, names: Collection[str]) -> None:
+    """Raise an error that lists the ``names``, and the nearest of them, unless ``name`` is one of them.
+
+    >>> check_name("fruit", "aple", ["apple", "pear"])
+    Traceback (most recent call last):
+    ValueError: fruit must be one of apple, pear, got 'aple'; did you mean 'apple'?
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} must be a name, got {name!r}")
+    if name not in names:
+        near = get_close_matches(name.lower().replace("_", "-"), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{kind} must be one of {', '.join(names)}, got {name!r}{hint}")
 
 
 def pandas_index(values: object) -> pd.Index | None:

@@ -146,6 +146,17 @@ _ABANDONED = 3600.0  # seconds after which a folder that nobody has written to i
 
 
 @contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the path that was asked for in errors of files, not the temporary one beside it."""
+    try:
+        yield
+    except ConnectionError:  # a broken pipe among them
+        raise
+    except OSError as error:
+        raise OSError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to, which takes the place of ``path`` when the block ends; its mode stays.
 

@@ -18,7 +18,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +29,12 @@ from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
 from pesn.systems import quadrotor
 from pesn.systems.quadrotor import PHYSICS_STEP, SAMPLE_STEP
-from pesn.systems.stepping import for_each_run
+from pesn.systems.stepping import as_parameters, for_each_run
 from pesn.systems.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from mujoco import MjData, MjModel
 
-_P = TypeVar("_P", carts.Parameters, drones.Parameters)
 _STEPS = round(SAMPLE_STEP / PHYSICS_STEP)
 # Numbers go in as repr writes them, to the last bit. Nothing touches anything: no contacts, no limits.
 _CART_POLE = """\
@@ -104,7 +103,7 @@ def cart_pole_mjcf(parameters: carts.Parameters | None = None, step: float = 0.0
     (2, 1)
     """
     number("step", step, 0.0, math.inf, "()")
-    return _CART_POLE.format(p=_checked(parameters, carts.Parameters, "cart_pole"), step=float(step))
+    return _CART_POLE.format(p=as_parameters(parameters, carts.Parameters, "cart_pole"), step=float(step))
 
 
 def ardrone_mjcf(parameters: drones.Parameters | None = None) -> str:
@@ -115,7 +114,7 @@ def ardrone_mjcf(parameters: drones.Parameters | None = None) -> str:
     >>> model.nv, model.nu, model.opt.timestep
     (6, 4, 0.001)
     """
-    return _ARDRONE.format(p=_checked(parameters, drones.Parameters, "ardrone"), step=PHYSICS_STEP)
+    return _ARDRONE.format(p=as_parameters(parameters, drones.Parameters, "ardrone"), step=PHYSICS_STEP)
 
 
 def cart_pole(
@@ -215,7 +214,7 @@ def ardrone(
     given = _each_run("commands", as_real("commands", commands), 4)
     runs, steps, _ = given.shape
     initial = for_each_run("initial_state", initial_state, runs, (12,))
-    drone = _checked(parameters, drones.Parameters, "ardrone")
+    drone = as_parameters(parameters, drones.Parameters, "ardrone")
     model = _model(mujoco, ardrone_mjcf(drone))
     bodies = [_at(mujoco, model, state) for state in initial]
 
@@ -303,12 +302,6 @@ def _engine() -> ModuleType:
     except ImportError as error:
         raise ImportError("pesn.adapters.mujoco needs MuJoCo: pip install 'pesn[mujoco]'") from error
     return mujoco
-
-
-def _checked(parameters: _P | None, kind: type[_P], system: str) -> _P:
-    if parameters is not None and not isinstance(parameters, kind):
-        raise TypeError(f"parameters must be {system}.Parameters or None, got {parameters!r}")
-    return kind() if parameters is None else parameters
 
 
 def _each_run(argument: str, array: AnyArray, width: int) -> Array:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pesn._support.files import naming
 from pesn.cli import terminal
 
 if TYPE_CHECKING:
@@ -135,18 +135,18 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     from pesn._support.files import check_writable
     from pesn.series import job, summary, writing
 
-    with terminal.naming(out):
+    with naming(out):
         writing.refuse(out, overwrite=overwrite)
     if save is not None:
-        with terminal.naming(save):
+        with naming(save):
             check_writable(save)
-    with _stages() as watch:
-        outcome = job.run(request, watch)
-        watch.stage("writing")
-        with terminal.naming(out):
+    with terminal.stages() as stage:
+        outcome = job.run(request, _watch(stage))
+        stage("writing")
+        with naming(out):
             writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite)
         if save is not None:
-            with terminal.naming(save):
+            with naming(save):
                 outcome.save(save)
     for line in summary.lines(outcome):
         terminal.say(line)
@@ -158,10 +158,10 @@ def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) 
     from pesn.series import writing
     from pesn.series.panel import panel_job
 
-    with terminal.naming(out):
+    with naming(out):
         writing.refuse(out, overwrite=overwrite, files=panel_job.FILES)
     outcome = panel_job.run(request)
-    with terminal.naming(out):
+    with naming(out):
         files = panel_job.write(outcome, out, _command(), perf_counter() - begin)
     for line in panel_job.lines(outcome):
         terminal.say(line)
@@ -184,7 +184,7 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
         id_col=str(request.id_col), time_col=request.time or "ds", target_col=[*request.targets, "y"][0], freq=request.freq,
         duplicates=request.duplicates, verbose=request.runner.verbose,
     )  # fmt: skip
-    with terminal.naming(out):
+    with naming(out):
         if scheduler is None:
             done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
         else:
@@ -199,29 +199,15 @@ def _command() -> str:
     return shlex.join(["pesn", *sys.argv[1:]])
 
 
-@contextlib.contextmanager
-def _stages() -> Iterator[Watch]:
-    """Show warnings on a line each; on a terminal, a bar for what is going on."""
+def _watch(stage: Callable[[str], Callable[[int, int], None]]) -> Watch:
+    """Return what shows the stages of a job, and its warnings on a line each."""
     from pesn.series import job
-
-    console = terminal.console()
 
     class Lines(job.Watch):
         def warn(self, line: str) -> None:
-            console.print(f"pesn: {line}", markup=False, highlight=False)
+            terminal.console().print(f"pesn: {line}", markup=False, highlight=False)
 
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    from rich.progress import Progress
+        def stage(self, what: str) -> Callable[[int, int], None]:
+            return stage(what)
 
-    with Progress(console=console, transient=True) as bar:
-
-        class Bars(Lines):
-            def stage(self, what: str) -> Callable[[int, int], None]:
-                for old in bar.task_ids:
-                    bar.update(old, visible=False)
-                task = bar.add_task(what, total=None)
-                return lambda done, total: bar.update(task, completed=done, total=total)
-
-        yield Bars()
+    return Lines()

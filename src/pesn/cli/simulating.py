@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pesn import systems
+from pesn._support.files import naming
 from pesn.cli import terminal
 from pesn.series.table.numerals import counted
 
@@ -44,12 +45,12 @@ def simulate(
             terminal.check_writable("--plot", plot, plotting.KINDS)
             if os.path.realpath(plot) == os.path.realpath(out):
                 raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
-        with terminal.progress(f"Simulating {system}") as progress:
-            trajectories = function(**options, rng=seed, progress=progress)
-        with terminal.naming(out):
+        with terminal.stages() as stage:
+            trajectories = function(**options, rng=seed, progress=stage(f"Simulating {system}"))
+        with naming(out):
             trajectories.save(out)
         if plot is not None:
-            with terminal.naming(plot):
+            with naming(plot):
                 field = len(trajectories.names) > _PANELS
                 run = trajectories[0]
                 plotting.save((plotting.plot_field if field else plotting.plot_run)(run, rows=_PICTURED), plot)

@@ -15,6 +15,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from pesn._support.files import check_writable as check_writable_path
+from pesn._support.files import naming
 
 
 class Several(TyperCommand):
@@ -101,27 +102,22 @@ def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors name the file that was asked for, not the temporary one beside it."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal; elsewhere nothing."""
+def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Yield a function that begins a stage of the work and returns its progress callback: bars on a terminal, else nothing."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda what: lambda done, total: None
         return
     from rich.progress import Progress
 
     with Progress(console=console(), transient=True) as bar:
-        task = bar.add_task(what)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def stage(what: str) -> Callable[[int, int], None]:
+            for old in bar.task_ids:
+                bar.update(old, visible=False)
+            task = bar.add_task(what, total=None)
+            return lambda done, total: bar.update(task, completed=done, total=total)
+
+        yield stage
 
 
 @contextlib.contextmanager

@@ -19,11 +19,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pesn.paper.claims import Record
+from pesn.paper.claims import Description, Record, Result, Settings, Tasks, describe
 
 
 class Kind(NamedTuple):
@@ -131,7 +132,41 @@ ENDS = layout(low=number(), high=number())
 MESH = layout(low=number(), high=number(), n_points=whole(3))
 
 
-# ---------------------------------------------------------------- settings of an item
+# ---------------------------------------------------------------- items and their settings
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure of the paper: its settings, the function that makes it again, and what the paper prints.
+
+    Parameters
+    ----------
+    name : str
+        Name of the item, as ``publication.toml`` has it.
+    settings : mapping of str to Setting
+        The reader's settings.
+    run : callable
+        Function of :class:`~pesn.paper.claims.Settings` and :class:`~pesn.paper.claims.Tasks` that returns a ``Result``.
+    published : object, optional
+        Numbers that the paper prints.
+    digits : str, default=""
+        Format of most of them.
+    """
+
+    name: str
+    settings: Mapping[str, Setting]
+    run: Callable[[Settings, Tasks], Result]
+    published: Any = None
+    digits: str = ""
+
+    @property
+    def description(self) -> Description:
+        """Title, place in the paper, subject and errata."""
+        return describe(self.name)
+
+    def parameters(self, quick: bool = False) -> Record:
+        """Return the default of each setting."""
+        return defaults(self.settings, quick)
 
 
 def defaults(settings: Mapping[str, Setting], quick: bool = False) -> Record:

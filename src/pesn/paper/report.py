@@ -1,4 +1,4 @@
-"""Results on a page: ``write_page`` reads what a run left in a folder and writes ``index.html`` beside it.
+"""Results on a page: ``write_page`` writes ``index.html`` beside the folders of the results.
 
 The page shows published and obtained side by side, claims, verdicts and errata. It needs no network and no script, and says so to
 the browser: it allows neither.
@@ -28,17 +28,12 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from pesn._support.files import contents, json_of, replacing
+from pesn._support.files import contents, replacing
 from pesn._support.pages import style
 from pesn._support.pages.drawing import inline_svg
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
 
-_NEEDED = {
-    "name": str, "title": str, "place": str, "about": str, "quick": bool, "seed": int, "parameters": dict, "changed": dict,
-    "meanings": dict, "obtained": dict, "claims": list, "errata": list, "notes": list, "figures": list, "seconds": int | float,
-    "cpu_seconds": int | float, "cores": int, "versions": dict, "command": str, "digest": str,
-}  # fmt: skip
 _LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
 _LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
@@ -52,17 +47,12 @@ _VERDICTS = {
 }
 
 
-def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
-    """Write ``folder/index.html`` from ``folder/NAME/result.json`` of all ``names``, in their order; return where it is.
+def write_page(folder: Path, results: Sequence[Record]) -> Path:
+    """Write ``folder/index.html`` from the records of the results in ``folder/NAME``, in their order; return where it is.
 
-    By default all that are there, in the order of the paper's claims. The same results give the same page, byte for byte, and
-    the page is there whole or not at all.
+    The same results give the same page, byte for byte, and the page is there whole or not at all.
     """
-    names = _find_results(folder) if names is None else names
-    if not names:
-        raise FileNotFoundError(f"folder must hold results, one folder for each item, got {folder} with no */result.json")
-    results = [_read(folder / name / "result.json") for name in names]
-    items = [_item(result, folder / name) for result, name in zip(results, names, strict=True)]
+    items = [_item(result, folder / result["name"]) for result in results]
     judged = _judge(items)
     counts = Counter(claim.verdict for claim in judged)
     text = _template().render(
@@ -83,35 +73,7 @@ def write_page(folder: Path, names: Sequence[str] | None = None) -> Path:
     return page
 
 
-def _find_results(folder: Path) -> list[str]:
-    places = [*dict.fromkeys(item for claim in CLAIMS.values() for item in claim.items)]
-    there = {path.parent.name for path in folder.glob("*/result.json") if not path.parent.name.startswith(".")}
-    return sorted(there, key=lambda name: (places.index(name) if name in places else len(places), name))
-
-
 # ---------------------------------------------------------------- items
-
-
-def _read(path: Path) -> Record:
-    """A result.json, checked for what the page needs."""
-    try:
-        result = json_of(path)
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON: {error}") from None
-    if not isinstance(result, dict):
-        raise ValueError(f"{path} must hold an object, got {type(result).__name__}")
-    for key, kind in _NEEDED.items():
-        if key not in result:
-            raise ValueError(f"{path} must hold {key!r}, which is missing")
-        if not isinstance(result[key], kind):
-            raise ValueError(f"{path}: {key!r} must be {getattr(kind, '__name__', 'a number')}, got {result[key]!r}")
-    for claim in result["claims"]:
-        if claim["verdict"] not in LABELS:
-            raise ValueError(f"{path}: a verdict is one of {', '.join(LABELS)}, got {claim['verdict']!r}")
-    for file in (figure.get(kind) for figure in result["figures"] for kind in ("svg", "png")):
-        if file and Path(file).name != file:  # the page would show any file of this machine
-            raise ValueError(f"{path}: a figure's file must be a name in its folder, got {file!r}")
-    return result
 
 
 def _item(result: Record, place: Path) -> Record:
@@ -142,19 +104,16 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
     drawing: Markup | None = None
     if "SVG" in there and ("PNG" not in there or there["SVG"].stat().st_size <= _LARGEST):
         try:
-            drawing = inline_svg(_own(there["SVG"]).decode(), prefix=anchor, label=f"{anchor}-caption")
+            drawing = inline_svg(
+                contents(there["SVG"], _LARGEST_FILE, links=False).decode(), prefix=anchor, label=f"{anchor}-caption"
+            )
         except (ValueError, SyntaxError) as error:  # ElementTree's ParseError is a SyntaxError
             raise ValueError(f"{there['SVG']} must be SVG: {error}") from None
     elif "PNG" in there:
-        data = base64.b64encode(_own(there["PNG"])).decode("ascii")
+        data = base64.b64encode(contents(there["PNG"], _LARGEST_FILE, links=False)).decode("ascii")
         drawing = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, figure["alt"])
     addresses = [(kind, _address(path)) for kind, path in there.items()]
     return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
-
-
-def _own(path: Path) -> bytes:
-    """A file of the item's; a link might lead to one that is not."""
-    return contents(path, _LARGEST_FILE, links=False)
 
 
 def _setting(value: object) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -22,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +30,10 @@ import numpy as np
 from pesn import paper
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import versions
-from pesn._support.files import RefusedFileError, beside, claim_folder, contents, json_of, put_folder, replacing, sync
+from pesn._support.files import RefusedFileError, beside, claim_folder, contents, json_of, naming, put_folder, replacing, sync
+from pesn._support.progress import Advance, Steps, shown
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Verdict
-from pesn.paper.item_settings import choose, find_changes, format_value, unknown_setting
+from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
 from pesn.paper.tasks import LARGEST, JoblibTasks, KeepingError, connected
 
 if TYPE_CHECKING:
@@ -47,45 +48,6 @@ class ItemError(RuntimeError):
     """An item or the page could not be made: which one, what went wrong, where."""
 
 
-class Watch:
-    """Told how a run goes on; this one keeps it to itself."""
-
-    def started(self, name: str, position: int, count: int) -> None:
-        """Item ``name``, the ``position``-th of ``count``, begins; not told where its result is there.
-
-        Parameters
-        ----------
-        name : str
-            Name of the item.
-        position : int
-            Position of the item, counted from 1.
-        count : int
-            Number of items.
-        """
-
-    def units(self, done: int, total: int) -> None:
-        """So many work units of the item are done, of those known so far.
-
-        Parameters
-        ----------
-        done : int
-            Finished units of work.
-        total : int
-            Known units of work; it grows as more become known.
-        """
-
-    def finished(self, record: Record, reused: bool) -> None:
-        """The item's result is in its folder; ``reused`` where it was there before.
-
-        Parameters
-        ----------
-        record : dict
-            What results.json has for the item.
-        reused : bool
-            Whether it was there before.
-        """
-
-
 def reproduce(
     names: Sequence[str],
     folder: str | os.PathLike[str],
@@ -94,7 +56,7 @@ def reproduce(
     seed: int = 0,
     jobs: int = 1,
     scheduler: str | None = None,
-    watch: Watch | None = None,
+    verbose: bool = False,
     settings: Mapping[str, object] | None = None,
 ) -> list[Record]:
     """Make the items called ``names`` (none: all), in ``folder/NAME``, and the page ``folder/index.html``; return their records.
@@ -115,8 +77,8 @@ def reproduce(
         Processes that units of work run in; the numbers are the same.
     scheduler : str, optional
         Address of a Dask scheduler to run on instead, such as "tcp://127.0.0.1:8786"; the numbers are the same.
-    watch : Watch, optional
-        Is told what begins, how far it is, and what is finished.
+    verbose : bool, default=False
+        Show progress on standard error.
     settings : mapping, optional
         Of the items, by name, in place of the default ones; of several items each takes those that it has.
 
@@ -126,6 +88,7 @@ def reproduce(
         A record for each item, in their order.
     """
     flag("quick", quick)
+    flag("verbose", verbose)
     whole_number("seed", seed, 0)
     whole_number("jobs", jobs, 1)
     items = [paper.get(name) for name in dict.fromkeys(names or paper.ITEMS)]
@@ -136,26 +99,26 @@ def reproduce(
         _Work(item, Settings(quick, seed, parameters), folder)
         for item, parameters in zip(items, _choose_parameters(items, quick, settings or {}), strict=True)
     ]
-    with _naming(folder), _hold(folder):
+    with naming(folder), _hold(folder), shown(verbose) as steps:
         if (folder / "index.html").exists() and not (folder / "results.json").exists():
             raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for one in work:
             _check_replaceable(one.place)
-        return _run_all(work, folder, (jobs, scheduler), watch or Watch())
+        return _run_all(work, folder, (jobs, scheduler), steps)
 
 
 @dataclass(frozen=True)
 class _Work:
     """An item to be run, its settings, and the folder of all results."""
 
-    item: ModuleType
+    item: Item
     settings: Settings
     folder: Path
 
     @property
     def place(self) -> Path:
         """Folder of the item's own result."""
-        return self.folder / str(self.item.NAME)
+        return self.folder / self.item.name
 
     @cached_property
     def digest(self) -> str:
@@ -163,52 +126,48 @@ class _Work:
         return _digest(self.item, self.settings)
 
 
-def _run_all(work: Sequence[_Work], folder: Path, engine: tuple[int, str | None], watch: Watch) -> list[Record]:
+def _run_all(work: Sequence[_Work], folder: Path, engine: tuple[int, str | None], steps: Steps) -> list[Record]:
     """Make what is not there, and the page after each."""
-    there = [finished(one.place, one.digest) for one in work]
-    records = []
+    records = [finished(one.place, one.digest) for one in work]
     with contextlib.ExitStack() as stack:
-        cores = stack.enter_context(connected(*engine)) if None in there else 0
-        for i, (one, record) in enumerate(zip(work, there, strict=True)):
-            if record is None:
-                watch.started(one.item.NAME, i + 1, len(work))
-                records.append(_make(one, cores, watch))
+        cores = stack.enter_context(connected(*engine)) if None in records else 0
+        for i, one in enumerate(work):
+            if records[i] is None:
+                with steps.step(f"{one.item.name} ({i + 1} of {len(work)})", unit="units") as advance:
+                    records[i] = _make(one, cores, advance)
                 _gather(folder)
-            else:
-                records.append(record)
-            watch.finished(records[-1], record is not None)
     if not cores:
         _gather(folder)
     with contextlib.suppress(OSError):  # not empty: an item that was broken off, with other settings
         (folder / ".cache").rmdir()
-    return records
+    return [record for record in records if record is not None]
 
 
-def _choose_parameters(items: Sequence[ModuleType], quick: bool, given: Mapping[str, object]) -> list[Record]:
+def _choose_parameters(items: Sequence[Item], quick: bool, given: Mapping[str, object]) -> list[Record]:
     """Return those of each item; a setting must be one of them at least."""
-    known = {name: item.NAME for item in items for name in item.SETTINGS}
+    known = {name: item.name for item in items for name in item.settings}
     for name in given:
         if name not in known:
             raise unknown_setting(name, items[0].NAME if len(items) == 1 else "these items", known)
     chosen = []
     for item in items:
-        own = {name: value for name, value in given.items() if name in item.SETTINGS}
-        chosen.append(choose(item.NAME, item.SETTINGS, item.parameters(quick), own))
+        own = {name: value for name, value in given.items() if name in item.settings}
+        chosen.append(choose(item.name, item.settings, item.parameters(quick), own))
     return chosen
 
 
-def _make(work: _Work, cores: int, watch: Watch) -> Record:
+def _make(work: _Work, cores: int, advance: Advance) -> Record:
     """Run an item, write its folder, put it in its place."""
-    name = str(work.item.NAME)
+    name = work.item.name
     cache = work.folder / ".cache" / name
-    tasks = JoblibTasks(cache / work.digest, watch.units)
+    tasks = JoblibTasks(cache / work.digest, advance)
     try:
-        result: Result = work.item.run(work.settings, tasks)
+        result = work.item.run(work.settings, tasks)
     except (KeepingError, ConnectionError, MemoryError):
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        place = next((frame for frame in reversed(frames) if frame.filename == work.item.__file__), frames[-1])
+        place = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(work.item.run)), frames[-1])
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ItemError(f"{name} failed: {what} ({place.filename}:{place.lineno})") from error
     temporary = beside(work.place)
@@ -228,16 +187,16 @@ def _make(work: _Work, cores: int, watch: Watch) -> Record:
     return record
 
 
-def _digest(item: ModuleType, settings: Settings) -> str:
+def _digest(item: Item, settings: Settings) -> str:
     """What the result is known by; the code is that of pesn, without the other items and without what runs and shows them."""
-    others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.__name__}
+    others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.run.__module__}
     root = Path(paper.__file__).parents[1]
-    code = hashlib.blake2b(Path(item.__file__ or "").read_bytes())
+    code = hashlib.blake2b(Path(inspect.getfile(item.run)).read_bytes())
     for path in sorted([*root.rglob("*.py"), root / "paper" / "publication.toml"]):
         place = path.relative_to(root).as_posix()
         if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:
             code.update(f"{place}\0".encode() + path.read_bytes())
-    settled = plain([item.NAME, settings.quick, settings.seed, settings.parameters, versions()["pesn"], code.hexdigest()])
+    settled = plain([item.name, settings.quick, settings.seed, settings.parameters, versions()["pesn"], code.hexdigest()])
     return hashlib.blake2b(json.dumps(settled, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -250,7 +209,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     _flatten(result.frame).to_csv(folder / "frame.csv", index=False)
     tables, files = {}, ["frame.csv"]
     for title, frame in result.tables.items():
-        shown = _as_printed(_flatten(frame), getattr(item, "PRINTED", ""))
+        shown = _as_printed(_flatten(frame), item.digits)
         files.append(_unused(f"table-{_slug(title)}.csv", files))
         shown.to_csv(folder / files[-1], index=False)
         tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
@@ -258,29 +217,29 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     for name, (figure, alt) in result.figures.items():
         png = _unused(f"{_slug(name)}.png", files)
         svg = f"{png[:-4]}.svg"
-        _save(figure, folder / png, folder / svg, f"{item.NAME} {name}")
+        _save(figure, folder / png, folder / svg, f"{item.name} {name}")
         files += [png, svg]
         figures.append({"name": name, "png": png, "svg": svg, "alt": alt})
     changed = find_changes(settings.parameters, item.parameters(settings.quick))
-    command = ["pesn", "reproduce", item.NAME, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
+    command = ["pesn", "reproduce", item.name, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
     for name, entry in changed.items():
         command += ["--set", f"{name}={format_value(entry['value'])}"]
     record: Record = plain(
         {
-            "name": item.NAME,
-            "title": item.TITLE,
-            "place": item.PLACE,
-            "about": item.ABOUT,
+            "name": item.name,
+            "title": item.description.title,
+            "place": item.description.place,
+            "about": item.description.about,
             "lead": result.lead,
             "quick": settings.quick,
             "seed": settings.seed,
             "parameters": settings.parameters,
             "changed": changed,
-            "meanings": {name: setting.meaning for name, setting in item.SETTINGS.items()},
-            "published": item.PUBLISHED,
+            "meanings": {name: setting.meaning for name, setting in item.settings.items()},
+            "published": item.published,
             "obtained": tables,
             "claims": [_claim(verdict) for verdict in result.verdicts],
-            "errata": item.ERRATA,
+            "errata": item.description.errata,
             "notes": result.notes,
             "figures": figures,
             "files": {file: _checksum((folder / file).read_bytes()) for file in files},
@@ -322,9 +281,16 @@ def finished(folder: Path, digest: str | None = None) -> Record | None:
                 for file, checksum in record["files"].items()
             )
         )
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, RefusedFileError):
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        IsADirectoryError,
+        RefusedFileError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):
         return None
     return record if whole else None
 
@@ -409,20 +375,9 @@ def _hold(folder: Path) -> Iterator[None]:
 
 
 def _check_replaceable(place: Path) -> None:
-    """An OSError where a result would take the place of what is none."""
-    if not os.path.lexists(place) or (not place.is_symlink() and (place / "result.json").is_file()):
-        return
-    # a result that has lost its record: every file is one that results.json has for it
-    if place.is_symlink() or not place.is_dir() or not {path.name for path in place.iterdir()} <= _known_files(place):
+    """Raise an OSError where a result would replace what is none."""
+    if os.path.lexists(place) and (place.is_symlink() or not (place / "result.json").is_file()):
         raise OSError(f"{place.name} is in the way, and is no result: move it away, or give another folder")
-
-
-def _known_files(place: Path) -> set[str]:
-    try:
-        records = json_of(place.parent / "results.json")
-        return {file for record in records if record["name"] == place.name for file in record["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
 
 
 def _gather(folder: Path) -> None:
@@ -433,17 +388,6 @@ def _gather(folder: Path) -> None:
     with replacing(folder / "results.json") as temporary:
         temporary.write_text(to_json(found), encoding="utf-8")
     try:
-        write_page(folder, [record["name"] for record in found])
-    except ValueError as error:  # a result.json of someone else's
-        raise ItemError(f"the page cannot be made: {error}") from error
-
-
-@contextlib.contextmanager
-def _naming(folder: Path) -> Iterator[None]:
-    """Errors of files name the folder that was asked for."""
-    try:
-        yield
-    except ConnectionError:
-        raise
-    except OSError as error:
-        raise OSError(f"cannot write to {folder}: {error.strerror or error}") from error
+        write_page(folder, found)
+    except (LookupError, TypeError, ValueError) as error:  # a result of another version
+        raise ItemError(f"the page cannot be made: {type(error).__name__}: {error}") from error

@@ -26,6 +26,7 @@ import numpy as np
 
 from pesn._support.cluster import WAIT, client, worker_processes
 from pesn._support.files import LARGEST_JSON, check_archive, contents, replacing
+from pesn._support.progress import Advance, nothing
 from pesn._support.types import AnyArray
 from pesn.paper.claims import Tasks
 
@@ -163,14 +164,13 @@ def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[int]:
 class JoblibTasks(Tasks):
     """Work units on whatever :func:`connected` gave, in any order, their results in order.
 
-    ``progress(done, total)`` is told of each finished unit. With a ``folder`` results are kept there as they come, and units
+    ``advance(n)`` is called where n more units are finished. With a ``folder`` results are kept there as they come, and units
     found there are not run again. ``seconds`` is the time since the start and ``cpu_seconds`` the CPU time of this process and of
     all units since then, earlier runs of the same units included.
     """
 
-    def __init__(self, folder: Path | None = None, progress: Callable[[int, int], None] | None = None) -> None:
-        self._folder, self._progress = folder, progress
-        self._calls = self._done = self._total = 0
+    def __init__(self, folder: Path | None = None, advance: Advance = nothing) -> None:
+        self._folder, self._advance, self._calls = folder, advance, 0
         self._start, self._before = time.perf_counter(), 0.0
         self._cpu_start, self._cpu_before, self._cpu_of_workers = time.process_time(), 0.0, 0.0
 
@@ -199,7 +199,7 @@ class JoblibTasks(Tasks):
         results: dict[int, T] = {index: result for index, (result, _, _) in files.found.items()}
         self._before = max([self._before, *(seconds for _, seconds, _ in files.found.values())])
         self._cpu_before = max([self._cpu_before, *(seconds for _, _, seconds in files.found.values())])
-        self._tell(len(results), len(arguments))
+        self._advance(len(results))
         with contextlib.ExitStack() as stack:
             # Arguments go as one tuple: joblib would scatter large arrays to one worker of a cluster, and they would be lost
             # with it. No memory maps: in every engine a unit may write into its arguments, which are its own.
@@ -212,13 +212,8 @@ class JoblibTasks(Tasks):
                 results[index] = result
                 self._cpu_of_workers += cpu_seconds if process != os.getpid() else 0.0  # of this process, it is counted already
                 files.add(index, result, self.seconds, self.cpu_seconds)
-                self._tell(1, 0)
+                self._advance(1)
         return [results[i] for i in range(len(arguments))]
-
-    def _tell(self, done: int, more: int) -> None:
-        self._done, self._total = self._done + done, self._total + more
-        if self._progress is not None:
-            self._progress(self._done, self._total)
 
 
 def _run_unit(function: Callable[..., T], index: int, arguments: tuple[object, ...]) -> tuple[int, T, int, float]:

@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 
+from pesn._support.arguments import check_name
 from pesn.systems.trajectories import KINDS, Trajectories
 
 __all__ = ["KINDS", "SYSTEMS", "Trajectories", "get"]
@@ -45,12 +45,7 @@ def get(name: str) -> Callable[..., Trajectories]:
     Traceback (most recent call last):
     ValueError: system must be one of cart-pole, ..., narma-10, got 'cartpole'; did you mean 'cart-pole'?
     """
-    if not isinstance(name, str):
-        raise TypeError(f"system must be a name, got {name!r}")
-    if name not in SYSTEMS:
-        near = get_close_matches(name.lower().replace("_", "-"), SYSTEMS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"system must be one of {', '.join(SYSTEMS)}, got {name!r}{hint}")
+    check_name("system", name, SYSTEMS)
     module, _, function = SYSTEMS[name].partition(":")
     simulate: Callable[..., Trajectories] = getattr(import_module(module), function)
     return simulate

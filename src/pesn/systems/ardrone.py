@@ -25,13 +25,21 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly, observe
-from pesn.systems.stepping import Progress, check_path, chunks, for_each_run, generators, sizes
+from pesn.systems.stepping import (
+    Control,
+    Progress,
+    as_parameters,
+    call_control,
+    check_path,
+    chunks,
+    for_each_run,
+    generators,
+    sizes,
+)
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
 
-
-Commands = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
 
 _STATES = ("x", "y", "z", "vx", "vy", "vz", "roll", "pitch", "yaw", "roll_rate", "pitch_rate", "yaw_rate")
 NAMES = (*_STATES, "command_vx", "command_vy", "command_vz", "command_yaw_rate")
@@ -48,7 +56,7 @@ _MANY_STEPS = 5_000  # from here on it pays to compile, which takes some seconds
 
 
 def simulate(
-    commands: Commands | None = None,
+    commands: npt.ArrayLike | Control | None = None,
     *,
     runs: int = 1,
     steps: int | None = None,
@@ -109,7 +117,7 @@ def simulate(
     if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
     flag("command_noise", command_noise)
-    drone = _drone(parameters)
+    drone = as_parameters(parameters, Parameters, "ardrone")
     given, runs, steps = _given(commands, runs, steps, progress)
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _check_pitch(initial)
@@ -183,7 +191,7 @@ def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
     return np.array([_noise(child.spawn(4), steps) for child in generators(rng, runs)])
 
 
-def _pilot(function: Callable[[float, Array], npt.ArrayLike], initial: Array) -> Callable[[float, Flight], Array]:
+def _pilot(function: Control, initial: Array) -> Callable[[float, Flight], Array]:
     """What ``function`` commands, (runs, 4), at the state that a flight has come to, with whole turns of yaw in it."""
     runs, yaw = len(initial), initial[:, 8]
 
@@ -192,18 +200,9 @@ def _pilot(function: Callable[[float, Array], npt.ArrayLike], initial: Array) ->
         states = np.empty((12, runs))
         observe(flight.body.T, states)
         yaw = states[8] = np.unwrap([yaw, states[8]], axis=0)[1]
-        answer = as_real("commands(t, states)", function(t, states.T.copy()))
-        if answer.shape != (runs, 4):
-            raise ValueError(f"commands(t, states) must return shape ({runs}, 4), got {answer.shape}")
-        return np.asarray(answer, np.float64)
+        return call_control("commands", function, t, states.T.copy(), (runs, 4))
 
     return asked
-
-
-def _drone(parameters: Parameters | None) -> Parameters:
-    if parameters is not None and not isinstance(parameters, Parameters):
-        raise TypeError(f"parameters must be ardrone.Parameters or None, got {parameters!r}")
-    return parameters or Parameters()
 
 
 def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted: bool) -> Callable[[int, int], None]:
@@ -218,7 +217,9 @@ def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted
     return move
 
 
-def _given(commands: Commands | None, runs: int, steps: int | None, progress: Progress | None) -> tuple[Array | None, int, int]:
+def _given(
+    commands: npt.ArrayLike | Control | None, runs: int, steps: int | None, progress: Progress | None
+) -> tuple[Array | None, int, int]:
     """The commands of all runs (runs, steps, 4), None where the pilot flies; and both numbers, as ints."""
     array = None if commands is None or callable(commands) else as_real("commands", commands)
     if steps is None:

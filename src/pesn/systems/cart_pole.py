@@ -27,7 +27,17 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Progress, check_path, chunks, for_each_run, generators, sizes
+from pesn.systems.stepping import (
+    Control,
+    Progress,
+    as_parameters,
+    call_control,
+    check_path,
+    chunks,
+    for_each_run,
+    generators,
+    sizes,
+)
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
@@ -35,7 +45,6 @@ __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate"
 T = TypeVar("T", float, Array)  # of one run, or of all
 Rates = Callable[[T, T, T, T], tuple[T, T]]  # of θ, ẋ, θ̇ and F: ẍ, θ̈
 State = tuple[T, T, T, T]
-Control = npt.ArrayLike | Callable[[float, Array], npt.ArrayLike]
 
 NAMES = ("x", "theta", "v", "omega", "u")
 UNITS = ("m", "rad", "m/s", "rad/s", "N")
@@ -115,7 +124,9 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
     except ValueError:
         raise ValueError(f"force must broadcast against the states' {theta.shape}, got {forces.shape}") from None
     with np.errstate(all="ignore"):  # beyond the largest float is inf, without a word
-        return np.stack(_rates(_checked(parameters), np.sin, np.cos)(theta, v, omega, forces), axis=-1)
+        return np.stack(
+            _rates(as_parameters(parameters, Parameters, "cart_pole"), np.sin, np.cos)(theta, v, omega, forces), axis=-1
+        )
 
 
 def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
@@ -140,7 +151,7 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
     >>> float(energy([0.0, np.pi, 0.0, 0.0]).round(6))
     -0.4905
     """
-    p = _checked(parameters)
+    p = as_parameters(parameters, Parameters, "cart_pole")
     _, theta, v, omega = np.moveaxis(_states(state), -1, 0)
     ml = p.pole_mass * p.length
     with np.errstate(all="ignore"):
@@ -197,7 +208,7 @@ def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time
 
 
 def simulate(
-    control: Control | None = None,
+    control: npt.ArrayLike | Control | None = None,
     *,
     runs: int = 1,
     steps: int = 2500,
@@ -247,7 +258,7 @@ def simulate(
     hanging = np.array([_HANGING + _SPREAD * child.standard_normal(4) for child in children])
     state = hanging if initial_state is None else for_each_run("initial_state", initial_state, runs, (4,))
     drawn, gains = _forces(control, runs, steps, dt, children)
-    advance = _advance(_checked(parameters), dt / substeps, int(substeps), gains)
+    advance = _advance(as_parameters(parameters, Parameters, "cart_pole"), dt / substeps, int(substeps), gains)
 
     states, inputs = np.empty((steps + 1, runs, 4)), np.empty((steps, runs))
     states[0] = state
@@ -262,7 +273,7 @@ def simulate(
 
 
 def _forces(
-    control: Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
+    control: npt.ArrayLike | Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
 ) -> tuple[Array | Callable[[float, Array], Array], tuple[float, float]]:
     """What pushes, (steps, runs) or a function of time and states, and what pulls back: gains of x and ẋ."""
     if control is None:
@@ -274,15 +285,8 @@ def _forces(
             expected = f"({steps},), ({steps}, 1), ({runs}, {steps}) or ({runs}, {steps}, 1)"
             raise ValueError(f"control must have shape {expected}, got {array.shape}")
         return np.broadcast_to(flat.astype(np.float64), (runs, steps)).T, (0.0, 0.0)
-    function: Callable[[float, Array], npt.ArrayLike] = control
-
-    def asked(t: float, states: Array) -> Array:
-        answer = as_real("control(t, states)", function(t, states))
-        if answer.shape != (runs,):
-            raise ValueError(f"control(t, states) must return shape ({runs},), got {answer.shape}")
-        return answer.astype(np.float64)[None]
-
-    return asked, (0.0, 0.0)
+    function = control
+    return lambda t, states: call_control("control", function, t, states, (runs,))[None], (0.0, 0.0)
 
 
 def _rates(p: Parameters, sin: Callable[[T], T], cos: Callable[[T], T]) -> Rates[T]:
@@ -345,12 +349,6 @@ def _advance(p: Parameters, h: float, substeps: int, gains: tuple[float, float])
         return np.swapaxes([after for after, _ in alone], 0, 1), np.array([applied for _, applied in alone]).T
 
     return advance
-
-
-def _checked(parameters: Parameters | None) -> Parameters:
-    if parameters is not None and not isinstance(parameters, Parameters):
-        raise TypeError(f"parameters must be cart_pole.Parameters or None, got {parameters!r}")
-    return Parameters() if parameters is None else parameters
 
 
 def _states(state: npt.ArrayLike) -> Array:

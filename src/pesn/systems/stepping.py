@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Protocol, TypeAlias, TypeVar
+from functools import partial, wraps
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,11 @@ from pesn._support.types import Array, Rng
 from pesn.systems.trajectories import Trajectories, stacked
 
 Progress: TypeAlias = Callable[[int, int], None]  # rows done, rows in all
+Rates: TypeAlias = tuple[Array, ...]  # a part for each state variable
 Box: TypeAlias = tuple[tuple[float, float], ...]  # ends of each side
+Control: TypeAlias = Callable[[float, Array], npt.ArrayLike]  # of time and states
 State = TypeVar("State")
+P = TypeVar("P")
 _GENERATOR = 1000  # bytes, about, of the generator that each run has
 _MOST_ROWS = 1e9  # rows of a transient: more would take days
 
@@ -99,29 +103,34 @@ def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[in
     return np.array(np.broadcast_to(array, (runs, *shape)), dtype=np.float64)
 
 
-def checked_time(dt: float, substeps: int, transient: float | None, default: float) -> tuple[float, int]:
-    """``dt`` as a float, and the rows of the transient, ``default`` where none is given; both in range."""
-    number("dt", dt, 0.0, math.inf, "()")
-    whole_number("substeps", substeps, 1)
-    passed = default if transient is None else transient
-    number("transient", passed, 0.0, math.inf, "[)")
-    if float(passed) / float(dt) > _MOST_ROWS:
-        raise ValueError(f"transient must be {_MOST_ROWS:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
-    return float(dt), math.ceil(float(passed) / float(dt) - 1e-9)
+def transient_rows(transient: float | None, default: float, dt: float = 1.0, *, whole: bool = False) -> int:
+    """Return the rows of a transient, ``default`` if it is None, rounded up; ``whole``: it must be a whole number.
 
-
-def checked_transient(transient: float | None, default: int) -> int:
-    """Steps of a map before row 0, ``default`` where none are given.
-
-    >>> checked_transient(None, 100)
-    100
+    >>> transient_rows(0.5, 0.0, dt=0.2), transient_rows(None, 100, whole=True)
+    (3, 100)
     """
-    if transient is None:
-        return default
-    whole_number("transient", transient, 0)
-    if transient > _MOST_ROWS:
-        raise ValueError(f"transient must be {_MOST_ROWS:g} rows or fewer, got {transient!r}")
-    return int(transient)
+    passed = default if transient is None else transient
+    if whole:
+        whole_number("transient", passed, 0)
+    number("transient", passed, 0.0, math.inf, "[)")
+    if float(passed) / dt > _MOST_ROWS:
+        raise ValueError(f"transient must be {_MOST_ROWS:g} rows or fewer, got {passed!r} with rows dt = {dt!r} apart")
+    return math.ceil(float(passed) / dt - 1e-9)
+
+
+def as_parameters(parameters: P | None, kind: type[P], system: str) -> P:
+    """Return the parameters of a system, the defaults if None."""
+    if parameters is not None and not isinstance(parameters, kind):
+        raise TypeError(f"parameters must be {system}.Parameters or None, got {parameters!r}")
+    return kind() if parameters is None else parameters
+
+
+def call_control(name: str, control: Control, t: float, states: Array, shape: tuple[int, ...]) -> Array:
+    """Return what a control function gives at time t, if it has the expected shape."""
+    answer = as_real(f"{name}(t, states)", control(t, states))
+    if answer.shape != shape:
+        raise ValueError(f"{name}(t, states) must return shape {shape}, got {answer.shape}")
+    return np.asarray(answer, np.float64)
 
 
 def check_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
@@ -199,22 +208,13 @@ class Plan:
         """Of states (runs, steps, d) without inputs."""
         return stacked(states, np.empty((self.runs, self.steps, 0)), self.dt, names, ("",) * len(names))
 
-    def iterate(self, step: Callable[[Array], Array], box: Box, names: tuple[str, ...]) -> Trajectories:
-        """x[k+1] = step(x[k]), from a drawn state in a box; states are (d, runs) here."""
-        return self.trajectories(self.march(step, self.starts_in(box), names, np.transpose), names)
+    def iterate(self, step: Callable[[Array], Array | Rates], box: Box, names: tuple[str, ...]) -> Trajectories:
+        """Return x[k+1] = step(x[k]), from a state drawn in a box; states are (d, runs) here."""
+        return self.trajectories(self.march(_as_array(step), self.starts_in(box), names, np.transpose), names)
 
-    def integrate(
-        self, rate: Callable[[Array], Array | tuple[Array, ...]], box: Box, names: tuple[str, ...] = ("x", "y", "z")
-    ) -> Trajectories:
-        """ẋ = rate(x) by Runge and Kutta's method, a row every ``dt``, from a drawn state in a box; states are (d, runs) here."""
-
-        def change(state: Array) -> Array:
-            rates = rate(state)
-            if isinstance(rates, tuple):
-                parts, rates = rates, np.empty_like(state)  # quicker than np.stack
-                for i, part in enumerate(parts):
-                    rates[i] = part
-            return rates
+    def integrate(self, rate: Callable[[Array], Array | Rates], box: Box, names: tuple[str, ...]) -> Trajectories:
+        """Integrate ẋ = rate(x) by Runge and Kutta's method, a row every ``dt``, from a state drawn in a box (d, runs)."""
+        change = _as_array(rate)
 
         def advance(state: Array) -> Array:
             for _ in range(self.substeps):
@@ -222,6 +222,21 @@ class Plan:
             return state
 
         return self.iterate(advance, box, names)
+
+
+def _as_array(function: Callable[[Array], Array | Rates]) -> Callable[[Array], Array]:
+    """Let a function return an array in place of parts."""
+
+    def whole(state: Array) -> Array:
+        parts = function(state)
+        if not isinstance(parts, tuple):
+            return parts
+        result = np.empty_like(state)  # quicker than np.stack
+        for i, part in enumerate(parts):
+            result[i] = part
+        return result
+
+    return whole
 
 
 class Simulator(Protocol):
@@ -242,7 +257,28 @@ class Simulator(Protocol):
         progress: Progress | None = None,
         **parameters: float,
     ) -> Trajectories:
-        """Trajectories of all runs."""
+        """Simulate all runs.
+
+        Parameters
+        ----------
+        runs : int, default=1
+            Number of runs.
+        steps : int, default=5000
+            Number of rows of each run.
+        dt : float
+            Time from one row to the next.
+        initial_state : array-like of shape (d,) or (runs, d), optional
+            One for all runs, or one for each. By default drawn, with a random generator for each run.
+        transient : float, optional
+            Time before row 0, rounded up to whole rows. By default long enough to reach the attractor from a drawn state, and 0
+            from a given one.
+        rng : None, int, SeedSequence, BitGenerator or Generator, optional
+            Seed, as ``np.random.default_rng`` takes it.
+        substeps : int
+            Steps of the integrator from one row to the next.
+        progress : callable, optional
+            Called with (rows done, rows in all) of each run, a hundred times at most.
+        """
 
 
 def simulator(
@@ -250,38 +286,46 @@ def simulator(
     transient: float,
     dt: float | None = None,
     substeps: int = 5,
+    box: Box | None = None,
+    names: tuple[str, ...] = ("x", "y", "z"),
     positive: Collection[str] = (),
     non_negative: Collection[str] = (),
-) -> Callable[[Callable[..., Trajectories]], Simulator]:
-    """Make a simulator of a function of a :class:`Plan` and of the parameters of a system's equations.
+) -> Callable[[Callable[..., Any]], Simulator]:
+    """Make a simulator of the right-hand side of a system, or of a function of a :class:`Plan`.
 
-    The simulator takes runs, steps, initial state, transient, seed and progress beside these parameters, and with ``dt`` also the
-    time from row to row and ``substeps``; its signature says so.
+    The simulator takes the arguments of :class:`Simulator` beside the parameters of the equations, a map without ``dt`` and
+    ``substeps``; its signature and its docstring have both.
 
     Parameters
     ----------
     transient : float
-        Time that passes before row 0 after a drawn state, by default.
-    dt : float or None
+        Time before row 0 after a drawn state, by default.
+    dt : float, optional
         Time from one row to the next, by default; None for a map.
-    substeps : int
+    substeps : int, default=5
         Steps of the integrator from one row to the next, by default.
-    positive, non_negative : collection of str
-        Parameters that must be above 0, and not below 0. The others that are floats must be finite.
+    box : tuple of pairs, optional
+        Ends of the intervals that initial states are drawn from. The function is then the right-hand side of a flow, or a map:
+        a function of the state, (d, runs). None: a function of the plan, which returns the trajectories.
+    names : tuple of str, default=("x", "y", "z")
+        Names of the state variables.
+    positive : collection of str, default=()
+        Parameters that must be above 0.
+    non_negative : collection of str, default=()
+        Parameters that must not be below 0. The others that are floats must be finite.
 
     Returns
     -------
     callable
         The decorator.
     """
-
     ranges = dict.fromkeys(positive, (0.0, math.inf, "()")) | dict.fromkeys(non_negative, (0.0, math.inf, "[)"))
 
     def checked(name: str, value: float) -> float:
         number(name, value, *ranges.get(name, (-math.inf, math.inf, "()")))
         return float(value)
 
-    def decorate(function: Callable[..., Trajectories]) -> Simulator:
+    def decorate(function: Callable[..., Any]) -> Simulator:
         signature = _signature(function, dt, substeps)
         defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
         own = [name for name in inspect.signature(function).parameters if name in defaults]
@@ -294,20 +338,26 @@ def simulator(
             parameters = {name: options.pop(name) for name in own}
             parameters |= {name: checked(name, parameters[name]) for name in own if isinstance(defaults[name], float)}
             options["runs"], options["steps"] = sizes(options["runs"], options["steps"], 1, options["progress"])
-            passed, settling = options.pop("transient"), transient if options["initial_state"] is None else 0
-            if dt is None:
-                options["skipped"] = checked_transient(passed, int(settling))
-            else:
-                options["dt"], options["skipped"] = checked_time(options["dt"], options["substeps"], passed, settling)
-            return function(Plan(function.__name__, **options), **parameters)
+            if dt is not None:
+                number("dt", options["dt"], 0.0, math.inf, "()")
+                whole_number("substeps", options["substeps"], 1)
+                options["dt"] = float(options["dt"])
+            settling = transient if options["initial_state"] is None else 0
+            options["skipped"] = transient_rows(options.pop("transient"), settling, options.get("dt", 1.0), whole=dt is None)
+            plan = Plan(function.__name__, **options)
+            if box is None:
+                result: Trajectories = function(plan, **parameters)
+                return result
+            return (plan.iterate if dt is None else plan.integrate)(partial(function, **parameters), box, names)
 
         simulate.__signature__ = signature  # type: ignore[attr-defined]
+        simulate.__doc__ = _document(function, [name for name in defaults if name not in own])
         return simulate
 
     return decorate
 
 
-def _signature(function: Callable[..., Trajectories], dt: float | None, substeps: int) -> inspect.Signature:
+def _signature(function: Callable[..., Any], dt: float | None, substeps: int) -> inspect.Signature:
     """That of :class:`Simulator`, with the parameters of a system in the place of "parameters"."""
     common = dict(inspect.signature(Simulator.__call__).parameters)
     own = list(inspect.signature(function).parameters.values())[1:]
@@ -319,3 +369,11 @@ def _signature(function: Callable[..., Trajectories], dt: float | None, substeps
         common["dt"], common["substeps"] = common["dt"].replace(default=dt), common["substeps"].replace(default=substeps)
     last = [common.pop(name) for name in ("substeps", "progress") if name in common]
     return inspect.Signature([*common.values(), *own, *last], return_annotation="Trajectories")
+
+
+def _document(function: Callable[..., Any], common: Sequence[str]) -> str:
+    """Return the docstring of a function with the ``common`` parameters, as :class:`Simulator` describes them."""
+    _, *entries = re.split(r"^(?=\w+ : )", inspect.getdoc(Simulator.__call__) or "", flags=re.M)
+    shared = "".join(f"{entry.rstrip()}\n" for entry in entries if entry.split(" :")[0] in common)
+    before, heading, own = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
+    return f"{before}{heading}{shared}{own}"

@@ -18,15 +18,13 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
-from pesn.paper.item_settings import Setting, defaults, several, whole
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, published
+from pesn.paper.item_settings import Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.error_time import plain_spline
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 
-NAME = "complexity"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
 PUBLISHED: list[Record] = [
     {
         "where": f"Table 1{letter}",
@@ -35,7 +33,7 @@ PUBLISHED: list[Record] = [
         "operation": kind,
         **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
     }
-    for letter, (method, lines) in zip("ab", published(NAME).items(), strict=True)
+    for letter, (method, lines) in zip("ab", published("complexity").items(), strict=True)
     for line, row in lines.items()
     for kind, terms in zip(KINDS, row, strict=True)
 ]
@@ -161,7 +159,6 @@ SETTINGS = {
     "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
     "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
 }
-parameters = partial(defaults, SETTINGS)
 
 
 # ---------------------------------------------------------------- the item
@@ -273,3 +270,6 @@ def _draw(
     alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
     alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."
     return figure, alt
+
+
+ITEMS = (Item("complexity", SETTINGS, run, PUBLISHED),)

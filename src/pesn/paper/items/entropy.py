@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,13 @@ import pandas as pd
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, published
-from pesn.paper.item_settings import Setting, amend, defaults, whole
-from pesn.paper.items import figures, robots, sensitivity, washout_study
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, published
+from pesn.paper.item_settings import Item, Setting, amend, whole
+from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.robots import PlainNetwork
-from pesn.paper.items.washout_study import LENGTHS, origins, span
+from pesn.paper.items.washout import LENGTHS, START_SETTINGS, origins, span
 
-NAME = "entropy"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
-PRINTED = ".2f"  # of the published numbers
 STATISTICS = ("mean", "min", "max")
 METHODS = ("P", "MC", "zero start")
 CURVES = ("P", "MC", "zero start", "learned start", "spread", "PESN's own deviation")
@@ -38,10 +34,10 @@ _SAME = 0.005  # bits: closer than that, entropies are the same to the two digit
 FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a start is forgotten
 
 # P and MC of the mean, of the min, of the max, in bits.
-PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in published(NAME).items()}
+PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in published("entropy").items()}
 
 _TRIALS = "Washouts, each at its own place and with its own random starts; the paper's are 50."
-_SHARED = amend(washout_study.SETTINGS, samples=(50, 12))
+_SHARED = amend(START_SETTINGS, samples=(50, 12))
 SETTINGS = {
     "lengths": _SHARED["lengths"],
     "trials": _SHARED["trials"]._replace(meaning=_TRIALS),
@@ -53,7 +49,6 @@ SETTINGS = {
     **sensitivity.SETTINGS,
     **robots.SETTINGS,
 }
-parameters = partial(defaults, SETTINGS)
 
 _STARTED = ("noise", "start_std", "n_units", "leak_rate", "spectral_radius")
 VARIED: dict[str, list[float]] = {**{name: sensitivity.RANGES[name] for name in _STARTED}, "bins": [32, 64, 128]}
@@ -426,3 +421,6 @@ _STYLES: dict[str, Record] = {
     "spread": {"label": "spread across random starts", "color": _BLUE, "linestyle": ":", "linewidth": 1.4},
     "PESN's own deviation": {"label": "deviation that the PESN claims", "color": _RED, "linestyle": ":", "linewidth": 1.4},
 }
+
+
+ITEMS = (Item("entropy", SETTINGS, run, PUBLISHED, digits=".2f"),)

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -16,15 +14,13 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, published
-from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Setting, defaults, several, whole
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, published
+from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.moments_grid import midpoints
+from pesn.paper.items.moments import midpoints
 
-NAME = "error-bound"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
-PUBLISHED: Record = published(NAME)
+PUBLISHED: Record = published("error-bound")
 
 _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
@@ -42,7 +38,6 @@ SETTINGS = {
     "outside_variances": Setting("Input variances there.", several(POSITIVE), [0.2, 1.0, 10.0]),
     "narrow_mesh": Setting("A mesh that ends where tanh is not yet ±1, for comparison.", MESH, [-3.0, 3.0, 31]),
 }
-parameters = partial(defaults, SETTINGS)
 
 
 def steepest() -> tuple[float, float]:
@@ -297,3 +292,6 @@ def _draw_outside(outside: pd.DataFrame) -> Picture:
         "Mean of tanh against the input's mean beyond the end of the mesh at 10: without tails it falls from 1 to 0 (error "
         f"{worst.iloc[0]:.2g}), with tails it stays at 1 (largest error {worst.iloc[1]:.0e}), as does the surface."
     )
+
+
+ITEMS = (Item("error-bound", SETTINGS, run, PUBLISHED),)

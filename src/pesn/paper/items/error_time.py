@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,14 +18,10 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
-from pesn.paper.item_settings import ENDS, POSITIVE, Setting, defaults, layout, number, several, whole
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws
+from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
-
-NAME = "error-time"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
-PUBLISHED = None  # a figure without printed numbers
 
 _ROOT = math.sqrt(2.0 * math.pi)
 _PLAIN, _SPLINE, _SAMPLES, _ANALYTIC = "spline, plain NumPy", "spline, compiled", "Monte Carlo", "analytic"
@@ -50,7 +45,6 @@ SETTINGS = {
     "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
     "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
 }
-parameters = partial(defaults, SETTINGS)
 Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
 
 
@@ -309,3 +303,6 @@ def _draw(frame: pd.DataFrame) -> Picture:
         "Mean absolute error over time a unit, both logarithmic: sampling falls slowly, the spline steeply, the analytic "
         f"method is one point at the top left; on the front are {', '.join(best)}."
     )
+
+
+ITEMS = (Item("error-time", SETTINGS, run),)

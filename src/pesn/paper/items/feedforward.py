@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -16,14 +15,10 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
-from pesn.paper.item_settings import Setting, defaults, number, whole
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, published
+from pesn.paper.item_settings import Item, Setting, number, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
-
-NAME = "feedforward"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
-PRINTED = ".2e"  # of the published numbers
 
 _SIZES = {"shallow": (5, 5), "deep": (50, 10)}  # width, depth
 _SHOWN = {"shallow": (1, 2, 3, 4, 5, 6), "deep": (1, 3, 5, 7, 9, 11)}  # the last is the output
@@ -37,7 +32,7 @@ PUBLISHED: list[Record] = [
         "layer": layer,
         "published": value,
     }
-    for letter, (network, rows) in zip("ab", published(NAME).items(), strict=True)
+    for letter, (network, rows) in zip("ab", published("feedforward").items(), strict=True)
     for row, values in rows.items()
     for layer, value in zip(_SHOWN[network], values, strict=True)
 ]
@@ -58,7 +53,6 @@ SETTINGS = {
         4.5,
     ),
 }
-parameters = partial(defaults, SETTINGS)
 
 
 def _printed(network: str) -> dict[tuple[str, str, int], float]:
@@ -376,3 +370,6 @@ def _draw_layers(medians: pd.Series[float]) -> Picture:
         "shallow network and for the deep one; in any draw of the shallow network the spline's first layer errs "
         f"{first:.0f} times as much as published."
     )
+
+
+ITEMS = (Item("feedforward", SETTINGS, run, PUBLISHED, digits=".2e"),)

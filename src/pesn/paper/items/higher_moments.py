@@ -8,7 +8,6 @@ np.float64(-31.125)
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,16 +17,14 @@ import pandas as pd
 import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, published
-from pesn.paper.item_settings import Setting, amend, defaults, one_of, several, whole
-from pesn.paper.items import figures, moments_grid
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, published
+from pesn.paper.item_settings import Item, Setting, amend, one_of, several, whole
+from pesn.paper.items import figures
 from pesn.paper.items.error_time import order
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.moments_grid import axes_of, draw_map, sample_grid
+from pesn.paper.items.moments import GRID_SETTINGS, axes_of, draw_map, sample_grid
 
-NAME = "higher-moments"
-TITLE, PLACE, ABOUT, ERRATA = describe(NAME)
-PUBLISHED: Record = published(NAME)
+PUBLISHED: Record = published("higher-moments")
 
 MOMENTS = ("mean", "variance", "skewness", "kurtosis")
 FORMS: dict[MomentName, tuple[str, str]] = {
@@ -52,7 +49,7 @@ FUNCTIONS = ("tanh", "sigmoid", "swish", "erf", "gelu", "softplus", "relu", "lea
 _SMALL = 0.02  # the largest error of a mean that still counts as served
 
 # The paper prints neither its grid nor its number of samples.
-_GRID = amend(moments_grid.SETTINGS, shape=([101, 61], [33, 19]))
+_GRID = amend(GRID_SETTINGS, shape=([101, 61], [33, 19]))
 SETTINGS = {
     "activations": Setting(
         "Activations, a row of the figure each.", several(one_of("tanh", "sigmoid", "swish")), ["tanh", "sigmoid", "swish"]
@@ -65,7 +62,6 @@ SETTINGS = {
         "Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3), 2), [26, 51, 101, 201, 401]
     ),
 }
-parameters = partial(defaults, SETTINGS)
 
 
 def printed_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
@@ -315,3 +311,6 @@ def judge_any_function(errors: pd.DataFrame) -> Verdict:
     if (errors["kind"] == "kinked").any():
         reason += "A kink, and no fourth derivative, costs the fast convergence: the bound does not apply."
     return Verdict("any-function", verdict, reason.strip())
+
+
+ITEMS = (Item("higher-moments", SETTINGS, run, PUBLISHED),)

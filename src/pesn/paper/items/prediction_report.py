@@ -1,7 +1,8 @@
-"""What the two prediction items have in common: settings, the draws, and their study as tables, figures and notes.
+"""Predictions of the cart pole and of the AR.Drone, single steps and 20 steps ahead, with 2σ bands beside Monte Carlo.
 
->>> SETTINGS["steps"].full
-20
+>>> p = ITEMS[1].parameters(quick=False)
+>>> (p["runs"] - 1) * p["run_rows"] + p["train_rows"], p["steps"]
+(80300, 20)
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import pandas as pd
 
 from pesn._support.types import Array
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, published
-from pesn.paper.item_settings import POSITIVE, Setting, amend, flag, number, or_word, whole
+from pesn.paper.item_settings import POSITIVE, Item, Setting, amend, flag, number, or_word, whole
 from pesn.paper.items import prediction, robots, sensitivity
 from pesn.paper.items import prediction_figures as draw
 from pesn.paper.items import prediction_verdicts as verdicts
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene, Study, leaving
 from pesn.paper.items.prediction_verdicts import steps_text
-from pesn.paper.items.robots import Robot
+from pesn.paper.items.robots import ARDRONE, CART_POLE, Robot
 
 _SEGMENTS = "Stretches of the multi-step prediction that are compared with samples."
 _UNCERTAIN = "Deviation of the units at the start of stretches from uncertain units; 0: none."
@@ -166,11 +167,6 @@ def wide(found: Study) -> str:
     return f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ"
 
 
-def kept(found: Study) -> float:
-    """Steps for which the diagonal bands hold 90 to 99 % of the samples, median of the stretches."""
-    return float(np.median(verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]])))
-
-
 def _fair(tasks: Tasks, robot: Robot, p: Record, seed: int, scene: Scene) -> draw.Fair:
     """Means, deviations and what came, by form and by the way of having weights."""
     origins = prediction.fair_origins(p, len(scene.y), p["fair_every"])
@@ -310,3 +306,112 @@ def _notes(p: Record) -> list[str]:
         "Not printed in the paper, and so chosen here: the sizes of network, errors and noise, δ and λ. The figure of "
         "sensitivities varies them one at a time.",
     ]
+
+
+# ---------------------------------------------------------------- the cart pole
+
+
+_CART_POLE = amend(
+    SETTINGS,
+    n_units=(100, 60),
+    runs=(5, 3),
+    run_rows=(2500, 1200),
+    train_rows=800,
+    test_rows=(1700, 400),
+    segments=(10, 4),
+    unit_std=0.1,
+    future_every=(10, 5),
+)
+
+
+def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
+    """Simulate, train, predict, compare."""
+    p, seeds = settings.parameters, settings.seeds(settings.parameters["draws"])
+    drawn = partial(_cart_pole_figures, seeds[0])
+    result = run(settings, tasks, Experiment("cart-pole", CART_POLE, 2, CART_POLE.velocities, _cart_pole_numbers, drawn))
+    learned = tasks.map(verdicts.learn_weights, [(p, seed) for seed in seeds])
+    result.verdicts.append(verdicts.judge_same_weights(learned, p))
+    return result
+
+
+def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
+    other = prediction.learn(CART_POLE, p, seed, "change")
+    around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
+    own = {
+        "single-step-outputs": (
+            draw.draw_around(draw.outputs_of(scene, CART_POLE, 2), levels.single, p["steps"]),
+            f"The network's outputs in single steps, the velocities: {around}",
+        ),
+        "single-step-changes": (
+            draw.draw_around(draw.outputs_of(other, CART_POLE, 2), changes.single, p["steps"]),
+            f"The outputs in single steps of a network that puts out the changes of the velocities: {around}",
+        ),
+    }
+    if "units" in levels.multi:
+        own["uncertain-units"] = (
+            draw.draw_around(draw.states_of(scene, CART_POLE, 2), levels.multi["units"][0], p["steps"]),
+            f"{p['steps']} steps from units that are not known exactly: {around}",
+        )
+    return own
+
+
+def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
+    single, ratio = found.single, found.single.ratio("diagonal")
+    return [
+        str(p["steps"]),
+        steps_text(leaving(found.multi["before"], "diagonal")[0], p["steps"]),
+        wide(found),
+        f"mean within {single.off('diagonal').max():.2g} σ; {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ",
+    ]
+
+
+# ---------------------------------------------------------------- the AR.Drone
+
+
+_SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
+_NOISY = (2, 3, 4, 5)  # of the outputs: those that jump from row to row
+
+_ARDRONE = amend(
+    SETTINGS,
+    n_units=(200, 80),
+    runs=(81, 9),
+    run_rows=1000,
+    train_rows=300,
+    test_rows=(700, 480),
+    segments=(6, 4),
+    unit_std=0.0,
+    future_every=6,
+    fair_every=(4, 10),
+)
+
+
+def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
+    """Fly, train, predict, compare."""
+    notes = ["The targets are the six velocities; the paper's list names one of them twice."]
+    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, _ardrone_figures, notes))
+
+
+def _ardrone_figures(scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
+    return {
+        "noisy-states": (
+            draw.draw_noisy(draw.outputs_of(scene, ARDRONE, 3), levels.single, _NOISY, 2 * p["steps"]),
+            "Velocities that jump from row to row, in single steps, a column a method: each mean with its 2σ band beside the "
+            "truth; the bar at the right of a panel is the size of the jumps: how far a row is from the average of three.",
+        ),
+    }
+
+
+def _ardrone_numbers(found: Study, p: Record) -> list[str]:
+    kept = verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]])
+    return [
+        f"{(p['runs'] - 1) * p['run_rows'] + p['train_rows']:,}",
+        f"2σ bands hold 90 to 99 % of the samples for {np.median(kept):g} steps",
+        steps_text(leaving(found.multi["before"], "diagonal")[0], p["steps"]),
+        wide(found),
+    ]
+
+
+ITEMS = (
+    Item("cart-pole", _CART_POLE, run_cart_pole, published("cart-pole")),
+    Item("ardrone", _ARDRONE, run_ardrone, published("ardrone")),
+)
