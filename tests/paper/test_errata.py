@@ -8,8 +8,10 @@ import pytest
 from scipy.integrate import quad
 
 import pesn
+from pesn import paper
 from pesn.paper.claims import ERRATA
-from pesn.paper.items import error_bound, moments_grid
+from pesn.paper.items import error_bound
+from pesn.paper.items import moments as moments_grid
 
 
 def says(number, *texts):
@@ -51,7 +53,7 @@ def test_the_printed_bound_is_nearly_that_of_a_place():
 
 
 def test_the_analytic_variance_on_three_grids():
-    p = moments_grid.parameters(False)
+    p = paper.get("moments-grid").parameters(False)
     for reach, share in ((5.0, 52), (2.0, 18), (10.0, 69)):
         assert says(10, f"on {share} %")
         signs = moments_grid.signs(p | {"other_means": [reach]}).iloc[0]

@@ -15,11 +15,11 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
     item = paper.get(name)
     for quick in (True, False):
         parameters = item.parameters(quick)
-        assert set(parameters) == set(item.SETTINGS)
+        assert set(parameters) == set(item.settings)
         # The defaults are values that a reader could give, also in the words of a command line.
-        assert choose(name, item.SETTINGS, parameters, parameters) == parameters
-        assert choose(name, item.SETTINGS, {}, {k: parse_value(format_value(v)) for k, v in parameters.items()}) == parameters
-    for key, setting in item.SETTINGS.items():
+        assert choose(name, item.settings, parameters, parameters) == parameters
+        assert choose(name, item.settings, {}, {k: parse_value(format_value(v)) for k, v in parameters.items()}) == parameters
+    for key, setting in item.settings.items():
         assert key.isidentifier()
         assert not keyword.iskeyword(key)
         assert setting.meaning[0].isupper() or setting.meaning.startswith("M_e")
@@ -53,7 +53,7 @@ def test_kinds_take_what_their_words_say(kind, good, bad):
 
 def test_refusals_name_what_is_near_and_what_is_expected():
     washout = paper.get("washout")
-    given = washout.NAME, washout.SETTINGS, washout.parameters(True)
+    given = washout.name, washout.settings, washout.parameters(True)
     with pytest.raises(
         ValueError, match=r"n_unit is no setting of washout; did you mean n_units\? `pesn list washout` lists them"
     ):

@@ -60,12 +60,13 @@ class Claim(NamedTuple):
 
 
 class Description(NamedTuple):
-    """Title of an item, its place in the paper, what is done, and the numbers of the errata that bear on it."""
+    """Title of an item, its place in the paper, what is done, the numbers of the errata that bear on it, and notes."""
 
     title: str
     place: str
     about: str
     errata: tuple[int, ...]
+    notes: tuple[str, ...] = ()
 
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
@@ -76,7 +77,7 @@ CLAIMS = {name: Claim(claim["text"], tuple(claim["items"])) for name, claim in _
 def describe(item: str) -> Description:
     """Return what an item is about."""
     said = _PUBLICATION["items"][item]
-    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]))
+    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), tuple(said.get("notes", ())))
 
 
 def published(item: str) -> Any:
@@ -198,8 +199,7 @@ class Tasks:
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[object, ...]]) -> list[T]:
         """``function(*a)`` for each a, in order.
 
-        Functions must be top-level, arguments picklable, results made of numbers, text, None, arrays, lists, tuples and dicts:
-        they may be kept in files.
+        Functions must be top-level, arguments and results picklable.
         """
         return [function(*a) for a in arguments]
 

@@ -14,7 +14,6 @@ the browser: it allows neither.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
@@ -34,7 +33,6 @@ from pesn._support.pages.drawing import inline_svg
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
 
-_LARGEST = 3_000_000  # bytes of SVG in the page; a larger figure is shown as its PNG, which phones can draw
 _LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
 # Verdict -> CSS class, symbol, what it says in the list of counts: never colour alone.
@@ -98,21 +96,10 @@ def _item(result: Record, place: Path) -> Record:
 
 
 def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
-    """A figure drawn into the page; SVG where there is one of a size that phones can draw, else PNG."""
-    files = {kind: place / figure[kind] for kind in ("svg", "png") if figure.get(kind)}
-    there = {kind.upper(): path for kind, path in files.items() if path.is_file()}
-    drawing: Markup | None = None
-    if "SVG" in there and ("PNG" not in there or there["SVG"].stat().st_size <= _LARGEST):
-        try:
-            drawing = inline_svg(
-                contents(there["SVG"], _LARGEST_FILE, links=False).decode(), prefix=anchor, label=f"{anchor}-caption"
-            )
-        except (ValueError, SyntaxError) as error:  # ElementTree's ParseError is a SyntaxError
-            raise ValueError(f"{there['SVG']} must be SVG: {error}") from None
-    elif "PNG" in there:
-        data = base64.b64encode(contents(there["PNG"], _LARGEST_FILE, links=False)).decode("ascii")
-        drawing = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, figure["alt"])
-    addresses = [(kind, _address(path)) for kind, path in there.items()]
+    """Return a figure with its drawing in the page."""
+    text = contents(place / figure["svg"], _LARGEST_FILE, links=False).decode()
+    drawing = inline_svg(text, prefix=anchor, label=f"{anchor}-caption")
+    addresses = [(kind.upper(), _address(place / figure[kind])) for kind in ("svg", "png")]
     return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
 
 

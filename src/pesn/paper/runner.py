@@ -34,12 +34,13 @@ from pesn._support.files import RefusedFileError, beside, claim_folder, contents
 from pesn._support.progress import Advance, Steps, shown
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
-from pesn.paper.tasks import LARGEST, JoblibTasks, KeepingError, connected
+from pesn.paper.tasks import JoblibTasks, connected
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+_LARGEST = 2**28  # bytes of a file of a result
 # What runs and shows: no number depends on it.
 _SHOWN = ("__main__.py", "cli/", "paper/runner.py", "paper/tasks.py", "paper/report.py", "_support/pages/")
 
@@ -138,8 +139,6 @@ def _run_all(work: Sequence[_Work], folder: Path, engine: tuple[int, str | None]
                 _gather(folder)
     if not cores:
         _gather(folder)
-    with contextlib.suppress(OSError):  # not empty: an item that was broken off, with other settings
-        (folder / ".cache").rmdir()
     return [record for record in records if record is not None]
 
 
@@ -148,7 +147,7 @@ def _choose_parameters(items: Sequence[Item], quick: bool, given: Mapping[str, o
     known = {name: item.name for item in items for name in item.settings}
     for name in given:
         if name not in known:
-            raise unknown_setting(name, items[0].NAME if len(items) == 1 else "these items", known)
+            raise unknown_setting(name, items[0].name if len(items) == 1 else "these items", known)
     chosen = []
     for item in items:
         own = {name: value for name, value in given.items() if name in item.settings}
@@ -159,11 +158,10 @@ def _choose_parameters(items: Sequence[Item], quick: bool, given: Mapping[str, o
 def _make(work: _Work, cores: int, advance: Advance) -> Record:
     """Run an item, write its folder, put it in its place."""
     name = work.item.name
-    cache = work.folder / ".cache" / name
-    tasks = JoblibTasks(cache / work.digest, advance)
+    tasks = JoblibTasks(advance)
     try:
         result = work.item.run(work.settings, tasks)
-    except (KeepingError, ConnectionError, MemoryError):
+    except (ConnectionError, MemoryError):
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -183,7 +181,6 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    shutil.rmtree(cache, ignore_errors=True)
     return record
 
 
@@ -277,7 +274,7 @@ def finished(folder: Path, digest: str | None = None) -> Record | None:
             digest in (None, record["digest"])
             and record["checksum"] == _checksum(to_json(written).encode())
             and all(
-                Path(file).name == file and _checksum(contents(folder / file, LARGEST, links=False)) == checksum
+                Path(file).name == file and _checksum(contents(folder / file, _LARGEST, links=False)) == checksum
                 for file, checksum in record["files"].items()
             )
         )

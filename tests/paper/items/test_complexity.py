@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
+from pesn import paper
 from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import complexity, operations
 
@@ -105,13 +106,13 @@ def test_tiny_run(run_item):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_parameters_leave_points_to_fit(quick):
-    given = complexity.parameters(quick)
+    given = paper.get("complexity").parameters(quick)
     for setting, start in complexity._SIZES.values():
         assert sum(start <= d <= given["fit_to"] for d in given[setting]) >= 3
 
 
 def test_too_few_sizes_to_fit_are_refused():
-    given = complexity.parameters(True) | {"plain_units": [10, 20, 5_000]}
+    given = paper.get("complexity").parameters(True) | {"plain_units": [10, 20, 5_000]}
     with pytest.raises(
         ValueError, match=r"plain_units must have two numbers or more from 1,000 to 100,000, got \[10, 20, 5000\]"
     ):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pesn
+from pesn import paper
 from pesn.paper.items import higher_moments
 from pesn.paper.items.higher_moments import Spread
 
@@ -50,7 +51,7 @@ def test_the_exact_moments_are_those_of_the_reference_table(reference):
 
 def test_central_moments_err_less(result):
     table = result.tables["Absolute error over the grid"].set_index(["activation", "of"])
-    assert higher_moments.parameters(False)["activations"] == ["tanh", "sigmoid", "swish"]
+    assert paper.get("higher-moments").parameters(False)["activations"] == ["tanh", "sigmoid", "swish"]
     for name in ("tanh", "sigmoid", "swish"):
         for of in ("skewness", "kurtosis"):
             assert table.loc[(name, of), "better"] == "pesn's spline, largest"

@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import quad
 
 import pesn
+from pesn import paper
 from pesn.paper.items import moments
 
 
@@ -15,11 +16,10 @@ def result(run_item):
 
 
 def test_parameters_follow_the_paper():
-    for quick in (True, False):
-        p = moments.parameters(quick)
-        assert p["variances"] == [0.2, 1.0]
-        assert p["mean_range"] == [-5.0, 5.0]
-    assert moments.parameters(True)["samples"] < moments.parameters(False)["samples"]
+    quick, full = (paper.get("moments").parameters(quick) for quick in (True, False))
+    assert quick["variances"] == full["variances"] == [0.2, 1.0]
+    assert quick["mean_range"] == full["mean_range"] == [-5.0, 5.0]
+    assert quick["samples"] < full["samples"]
 
 
 def test_the_analytic_formulas_are_the_paper_s_as_printed():

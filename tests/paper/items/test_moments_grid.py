@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from pesn import paper
 from pesn.paper import claims
 from pesn.paper.claims import Settings, Tasks
-from pesn.paper.items import moments_grid
-from pesn.paper.items.moments_grid import Comparison
+from pesn.paper.items import moments as moments_grid
+from pesn.paper.items.moments import Comparison
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def result(run_item):
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_means_are_everywhere_between_the_nodes(quick):
     # On a node of the mesh the spline is exact, and a grid of nodes would flatter it.
-    means, _ = moments_grid.axes_of(moments_grid.parameters(quick))
+    means, _ = moments_grid.axes_of(paper.get("moments-grid").parameters(quick))
     place = means / 0.2 - np.floor(means / 0.2 + 1e-9)
     assert np.sum(np.minimum(place, 1.0 - place) < 1e-6) == 1  # 0, where every method is right by symmetry
     assert np.allclose(np.diff(np.sort(place)), 1.0 / len(means))
@@ -46,8 +47,8 @@ def test_the_analytic_variance_is_negative_where_it_is(result):
 
 def test_the_whole_grid_has_the_known_numbers():
     # On 101 × 61 points: 12.0 % negative, −0.046 the least, above the truth on 52 %; on 18 and 69 % with other means.
-    p = moments_grid.parameters(False) | {"samples": 2}
-    result = moments_grid.run(Settings(False, 0, p), Tasks())
+    p = paper.get("moments-grid").parameters(False) | {"samples": 2}
+    result = moments_grid.run_grid(Settings(False, 0, p), Tasks())
     assert (result.frame["analytic var"] < 0).mean() == pytest.approx(0.120, abs=5e-4)
     assert result.frame["analytic var"].min() == pytest.approx(-0.046, abs=5e-4)
     assert -1e-5 < result.frame["spline var"].min() < -1e-6

@@ -6,8 +6,7 @@ import pytest
 
 from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import sensitivity, washout
-from pesn.paper.items import washout_study as work
-from pesn.paper.items.washout_study import METHODS, STATES
+from pesn.paper.items.washout import METHODS, STATES
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +16,7 @@ def p(parameters):
 
 @pytest.fixture(scope="module")
 def here(p):
-    return work.Washout(p, 3, "level")
+    return washout.Washout(p, 3, "level")
 
 
 # ---------------------------------------------------------------- one draw
@@ -31,13 +30,13 @@ def test_errors_are_means_over_the_steps_in_the_units_of_the_table(here):
 
 
 def test_a_gaussian_without_width_is_the_zero_start(p):
-    quiet = work.Washout(p | {"start_std": 0.0, "noise": 0.0}, 3, "level")
+    quiet = washout.Washout(p | {"start_std": 0.0, "noise": 0.0}, 3, "level")
     wrong = quiet.errors(quiet.gaussian(300, 20), 300)
     np.testing.assert_allclose(wrong, quiet.plain_errors(300, 20, np.zeros((1, 20)), 0.0)[1], rtol=1e-6)
 
 
 def test_no_start_sees_what_it_forecasts_but_the_paper_s(here, p):
-    other = work.Washout(p, 3, "level")
+    other = washout.Washout(p, 3, "level")
     other.y = here.y.copy()
     other.y[301:] += 1.0  # what comes is another thing
     np.testing.assert_array_equal(other.gaussian(300, 20), here.gaussian(300, 20))
@@ -50,27 +49,27 @@ def test_no_start_sees_what_it_forecasts_but_the_paper_s(here, p):
 
 
 def test_a_draw_by_its_parts(here, p):
-    errors = work.one_draw(p, 3, "level", True)
+    errors = washout.one_draw(p, 3, "level", True)
     assert errors.shape == (len(METHODS), 3, 3, 4)
     found = dict(zip(METHODS, errors, strict=True))
     assert np.isfinite(found["filtered start"]).all()
     assert np.isfinite(found["P, weights updated inside"]).any(axis=0).all()
     assert np.isnan(found["Algorithm 3 to the letter"]).any()  # in some trials alone
     assert (found["mean of forecasts"] <= found["MC without noise"] * (1 + 1e-12)).all()
-    origin = work.origins(3, 40, 10, 500)[1]
+    origin = washout.origins(3, 40, 10, 500)[1]
     np.testing.assert_allclose(found["P"][1, 1], here.errors(here.gaussian(origin, 10), origin), rtol=1e-9)
     # after 40 rows a start is forgotten: all but the noise agree
     np.testing.assert_allclose(found["zero start"][:, 2], found["MC without noise"][:, 2], rtol=0.02)
 
 
 def test_from_its_own_place_only_monte_carlo_varies(p):
-    place = work.one_place(p, 3, "level")
+    place = washout.one_place(p, 3, "level")
     assert place.shape == (3, 4, 4)
     P, MC, least, most = (place[:, i] for i in range(4))
     assert (least <= MC).all()
     assert (most >= MC).all()
     assert (most > least).all()
-    again = work.one_place(p | {"samples": 7}, 3, "level")
+    again = washout.one_place(p | {"samples": 7}, 3, "level")
     np.testing.assert_allclose(again[:, 0], P)
 
 

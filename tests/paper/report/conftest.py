@@ -1,13 +1,7 @@
-"""A folder of results as a run leaves it: made-up numbers of the right kinds, real figures, every kind of table and verdict.
-
-``python tests/paper/report/conftest.py FOLDER`` writes one with its page, to look at.
-"""
+"""A folder of results as a run leaves it: made-up numbers of the right kinds, real figures, every kind of table and verdict."""
 
 import functools
 import io
-import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,15 +38,8 @@ OTHERS = {
 }
 
 
-def fake_folder(folder):
-    """Results of all items in ``folder``, which is returned."""
-    for i, name in enumerate(ITEMS):
-        fake_result(folder, name, i)
-    return folder
-
-
 def fake_result(folder, name, i=0, **changes):
-    """One item's folder: result.json (with ``changes``), figures as PNG and SVG, obtained.csv."""
+    """One item's folder, figures as PNG and SVG and obtained.csv, and its record, with ``changes``."""
     place = folder / name
     place.mkdir(parents=True, exist_ok=True)
     shown = []
@@ -63,7 +50,7 @@ def fake_result(folder, name, i=0, **changes):
         shown.append({"name": kind, "png": f"{kind}.png", "svg": f"{kind}.svg", "alt": alt})
     (place / "obtained.csv").write_text("mean,variance,error\n0,0.2,1.2e-16\n")
     own = [key for key, claim in CLAIMS.items() if name in claim.items]
-    result = {
+    record = {
         "name": name,
         "title": describe(name).title,
         "place": "Figure 1",
@@ -85,7 +72,8 @@ def fake_result(folder, name, i=0, **changes):
         "command": f"pesn reproduce {name} --quick --seed 0",
         "digest": "3f7a" * 16,
     }
-    (place / "result.json").write_text(json.dumps(result | changes))
+    (place / "result.json").touch()
+    return record | changes
 
 
 def fake_claim(key, verdict, j):
@@ -119,27 +107,29 @@ def drawn(kind):
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory):
-    """A folder with all eleven items."""
-    return fake_folder(tmp_path_factory.mktemp("results"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
 
 
 @pytest.fixture(scope="session")
-def page(results):
+def results(folder):
+    """Records of all eleven items."""
+    return [fake_result(folder, name, i) for i, name in enumerate(ITEMS)]
+
+
+@pytest.fixture(scope="session")
+def page(folder, results):
     """The page of all eleven items, as text."""
-    return write_page(results).read_text(encoding="utf-8")
+    return write_page(folder, results).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def make_page(tmp_path):
     """The page of a folder with one more result, ``name`` with ``changes``, as text."""
+    records = {}
 
     def make(name, **changes):
-        fake_result(tmp_path, name, **changes)
-        return write_page(tmp_path).read_text(encoding="utf-8")
+        records[name] = fake_result(tmp_path, name, **changes)
+        return write_page(tmp_path, list(records.values())).read_text(encoding="utf-8")
 
     return make
-
-
-if __name__ == "__main__":
-    print(write_page(fake_folder(Path(sys.argv[1]))))

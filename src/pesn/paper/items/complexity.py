@@ -18,7 +18,7 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, published
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
 from pesn.paper.item_settings import Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.error_time import plain_spline
@@ -205,22 +205,16 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     recounted = recount()
     exps, shared = recounted["spline, as written"]["all"]["exp"]["ND"], recounted["spline, shared"]["all"]
     notes = [
+        *describe("complexity").notes,
         "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
         f"another exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α "
         "were counted once. Roots of constants are counted as printed.",
         f"Computed once a node instead of wherever it is printed, the same numbers cost {words(shared['*/÷'])} multiplications "
         f"and divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
-        "N points make N − 1 intervals (erratum 16), and A₂ − A₁² is formed once a unit: the published “+ 2” and “+ 1” are a D "
-        "each.",
-        "Counted with the integrals corrected (errata 1 and 2) and in powers of z − z_j (erratum 7); the values agree with the "
-        "library's. Line 2 is the tridiagonal solver of Numerical Recipes with its coefficients written out; tanh itself is "
-        "not counted.",
         f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
         "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
         "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
         "them.",
-        "Times are processor time of one thread, medians over rounds in which the methods take turns; they differ from run to "
-        "run.",
     ]
     counted = words(recounted["spline, as written"]["all"]["*/÷"])
     return Result(

@@ -19,7 +19,7 @@ import pandas as pd
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, published
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, published
 from pesn.paper.item_settings import Item, Setting, amend, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
@@ -355,22 +355,16 @@ def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]
     claimed, real = distances["PESN's own deviation"].iloc[after], distances["spread"].iloc[after]
     best = tried.iloc[0]
     return [
+        *describe("entropy").notes,
         f"The PESN of independent units forgets in its variance far sooner than networks do: after {after + 1} steps it claims "
         f"a deviation of {claimed:.1g} of the units' own, where random starts are still {real:.1g} apart. It drops the "
         "covariances between the units, which carry what is left of a start. This is no echo state reached sooner.",
         f"Entropy: the histogram of all units at all washout steps of one run, {p['bins']} bins on [−1, 1], in bits; of the "
         f"PESN the means; of MC the mean over {p['samples']} random starts with noise M_e at every step, as the paper's "
         "equation has it. The distances, and what the PESN claims, are of starts alone, without that noise.",
-        "Not printed in the paper, and so chosen here: the bins and their range, the start's deviation, M_e, N, L, r and the "
-        "scales of the weights. The figure of sensitivities varies them one at a time.",
         f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
         f"{best['own place']:.2f} bits away where each washout begins where the run does, {best['same origins']:.2f} from the "
         "same origins (root mean square over P and MC).",
-        "With few washout steps there are few values (100 after one step) and the entropy is low for that reason alone; more "
-        "bins are filled as the inputs move on.",
-        "The comparison is unfair in the way of the washout table: only the baseline is given the noise of a random start. The "
-        "zero start, which the paper lacks, is shown beside it.",
-        "The paper prints this table under the caption of the washout table.",
     ]
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
 from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -265,12 +265,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "on the front": np.where(shown["on the front"], "yes", ""),
         }
     ).reset_index(drop=True)
-    notes = [
-        "Size: points of the mesh, samples, or components of the mixture. Errors are means of absolute errors over the units.",
-        "Time is the processor time of one thread, median over rounds in which the methods take turns; it differs from run to "
-        "run.",
-        "The paper leaves the tails out of its spline (erratum 8); both splines here have them.",
-    ]
+    notes = [*describe("error-time").notes]
     return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw(frame)}, verdicts, notes)
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, published
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
 from pesn.paper.item_settings import Item, Setting, number, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -113,11 +113,10 @@ def distance(samples: FloatArray, mean: float, std: float) -> float:
     0.5
     """
     from scipy.special import ndtr
+    from scipy.stats import kstest
 
     with np.errstate(divide="ignore", over="ignore"):
-        cdf = ndtr((samples - mean) / max(std, 1e-300))
-    steps = np.arange(len(samples) + 1) / len(samples)
-    return float(max(np.max(steps[1:] - cdf), np.max(cdf - steps[:-1])))
+        return float(kstest(samples, lambda x: ndtr((x - mean) / max(std, 1e-300))).statistic)
 
 
 def through(name: str, scaling: str, seed: int, samples: int) -> Record:
@@ -258,12 +257,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
         ],
         [
-            "The printed σ errors are errors of variances: in the shallow table's first layer σ A is twice μ A, which is 1 − "
-            "mean² for a unit at −1, and σ stands for the variance throughout the paper. Variances are compared here.",
+            *describe("feedforward").notes,
             f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
             f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
-            "Both of the paper's methods drop the covariance between units. The first layer's inputs are sampled from their "
-            "exact Gaussian.",
         ],
     )
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, published
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, published
 from pesn.paper.item_settings import Item, Setting, amend, one_of, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.error_time import order
@@ -93,12 +93,12 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         {"errors": _draw(means, variances, frame), "against-variance": _draw_against(frame, spreads[0])},
         [judge_any_function(served), judge_small_variance(spreads, _spread(frame, "spline", _THRESHOLDS[0]).below)],
         [
+            *describe("higher-moments").notes,
             f"With the printed kurtosis, 6A₂²A₁², the median error is {np.median(printed[sensible]):.2g} where the output's "
             f"variance exceeds 0.01; with 6A₂A₁² it is {np.median(_error(frame, 'spline-raw', 'kurtosis')[sensible]):.1e}. All "
             "else here uses the latter.",
             f"Where the paper's variance is 0 or less ({int((frame['spline-raw variance'] <= 0).sum())} points) its skewness "
             "and kurtosis do not exist; they are counted as wrong.",
-            "Skewness and kurtosis of pesn's default method are those of the exact quadrature, which is the reference here.",
         ],
     )
 

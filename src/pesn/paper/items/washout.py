@@ -21,7 +21,7 @@ import pandas as pd
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
 from pesn.paper.claims import published as print_of
 from pesn.paper.item_settings import Item, Setting, number, several, whole
 from pesn.paper.items import figures, robots, sensitivity
@@ -355,12 +355,7 @@ def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
     best = tried.iloc[0]
     spread, (low, high) = place[:, 3] - place[:, 2], course()
     said = [
-        "P is the PESN with independent units, as in the paper; a network that is trained on means of units, with M_e² in "
-        "their variance. MC is the mean over the random starts of the error, not the error of their mean forecast; the column "
-        "'mean of forecasts' is that.",
-        "The comparison in the paper is unfair: the baseline alone carries the noise of a random start and of M_e, the PESN "
-        "starts at that noise's mean. The mean of absolute errors is never below the absolute error of the mean, whatever the "
-        "net The zero start and the mean of the forecasts are the fair baselines.",
+        *describe("washout").notes,
         f"Not printed in the paper, and so chosen here: the start's deviation ({p['start_std']:g}), M_e ({p['noise']:g}), N "
         f"({p['n_units']}), L ({p['leak_rate']:g}), r ({p['spectral_radius']:g}), δ ({p['rls_delta']:g}), λ "
         f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
@@ -374,14 +369,6 @@ def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
         "trial, as in the paper's columns of min and max, while MC varies alike at every length; and the trend over the "
         f"lengths is that of the run, not of the washout. The spread of MC here is {spread.min():.2g} to {spread.max():.2g}. "
         "The table beside has every length from the same origins.",
-        "Algorithm 3, and where we depart from it. To the letter: z_test(k), the true state, goes in at every step of a "
-        "multi-step forecast too; μ_y is fed back by W_fb; the washout carries means alone, which is a plain network started "
-        "at 0; W_out is updated inside the forecast by the outputs that are to be forecast. The column of that name does so. "
-        "'P, weights updated inside' departs in one thing: the states that go in are its own. P departs in three: its own "
-        "states go in, variances are carried through the washout (erratum 18), and the weights stay. All take the moments of "
-        "tanh by pesn's surface, within 1e-8 of the exact ones, in place of the spline.",
-        "The filtered start corrects the units by every row it sees, so it can stay ahead after any washout; the other starts "
-        "are driven by the same rows and never corrected.",
         f"Min and max are over the {p['trials']} trials, each with its own origin and its own {p['samples']} starts; weights "
         f"are updated in {p['updated_trials']} of the trials.",
     ]
