@@ -3,10 +3,7 @@
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from types import MappingProxyType
 
@@ -185,35 +182,10 @@ def test_the_papers_items_judge_its_claims():
     assert {item for claim in CLAIMS.values() for item in claim.items} == set(paper.ITEMS)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
-@pytest.mark.usefixtures("interruptible")
-def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, read_to_end):
-    import pty
-
-    screen, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "FAKE_HANG": "1"}
+def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, interrupt_on_terminal):
     command = [sys.executable, str(tmp_path / "fakes" / "main.py"), "reproduce", "--quick", "--jobs", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment, start_new_session=True)
-    os.close(terminal)
-    shown = b""
-    try:
-        while not re.search(rb"two .*2 of 2", shown):  # the second item runs
-            shown += os.read(screen, 4096)
-        time.sleep(1.0)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to workers too
-        start = time.monotonic()
-        shown += read_to_end(screen)
-        assert process.wait(timeout=30) == 130
-        assert time.monotonic() - start < 20.0
-        assert process.stdout.read() == b""
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        os.close(screen)
-    assert b"Traceback" not in shown
+    shown = interrupt_on_terminal(command, rb"two .*2 of 2", FAKE_HANG="1")
     assert b"one (1 of 2)" in shown
-    assert shown.rstrip().endswith(b"pesn: interrupted")
     assert Path("reproduction/one/result.json").exists()
     assert not Path("reproduction/two").exists()
     assert Path("reproduction/index.html").exists()

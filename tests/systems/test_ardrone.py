@@ -95,47 +95,6 @@ def test_the_pilot_stays_in_its_airspace():
 # A twin, as one would write it
 
 
-def twin(commands, states):
-    """The drone with matrices, one run, every controller at every millisecond."""
-    m, inertia, g, h = 1.477, np.array([0.01152, 0.01152, 0.0218]), 9.8, 0.001
-    p, v, attitude = states[:3].copy(), states[3:6].copy(), turned(states)
-    rates = body_rates(states[None])[0]
-    before, last, rows = np.zeros(6), v.copy(), []
-
-    def pd(i, wanted, limit, seen, rate, gain_p, gain_d):
-        wanted = np.clip(wanted, -limit, limit)
-        slope, before[i] = (wanted - before[i]) / h, wanted
-        return gain_p * (wanted - seen) + gain_d * (slope - rate)
-
-    for command in commands:
-        matrix = attitude.as_matrix()
-        yaw, pitch, roll = attitude.as_euler("ZYX")
-        rows.append([*p, *v, roll, pitch, yaw])
-        heading = Rotation.from_euler("Z", yaw).inv()
-        seen, acceleration = heading.apply(v), heading.apply((v - last) / 0.01)
-        gyro, world, upright = rates.copy(), matrix @ rates, matrix[2, 2]
-        last = v.copy()
-        for _ in range(10):
-            forward, left = (pd(i, command[i], 2.0, seen[i], acceleration[i], 5.0, 1.0) for i in (0, 1))
-            climb = pd(2, command[2], 0.5, seen[2], acceleration[2], 5.0, 1.0)
-            turn = pd(3, command[3], 1.5, world[2], 0.0, 2.0, 1.0)
-            bank, nod = pd(4, -left / g, 0.5, roll, gyro[0], 10.0, 5.0), pd(5, forward / g, 0.5, pitch, gyro[1], 10.0, 5.0)
-            thrust = np.clip(m * (climb + g / upright), 0.0, 30.0)
-            v = v + h * (attitude.apply([0.0, 0.0, thrust / m]) - [0.0, 0.0, g])
-            p = p + h * v
-            rates = rates + h * (inertia * [bank, nod, turn] - np.cross(rates, inertia * rates)) / inertia
-            w = 0.5 * h * rates  # scipy makes a quaternion unit
-            attitude = attitude * Rotation.from_quat([*w, 1.0])
-    return np.array(rows)
-
-
-def test_it_is_its_twin():
-    start = np.array([1.0, 2.0, 3.0, 0.5, -0.4, 0.2, 0.3, -0.2, 2.0, 0.7, -0.5, 0.4])
-    commands = np.random.default_rng(0).uniform(-1.0, 1.0, (120, 4)) * [3.0, 3.0, 1.0, 2.0]  # beyond the limits too
-    flight = simulate(commands, initial_state=start, command_noise=False).states
-    np.testing.assert_allclose(flight[:, :9], twin(commands, start), atol=1e-11)
-
-
 # Parts
 
 

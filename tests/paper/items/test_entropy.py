@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from pesn.paper.items.washout_study import origins
 
 from pesn.paper.items import entropy, robots
 from pesn.paper.items.robots import PlainNetwork
+from pesn.paper.items.washout import origins
 
 
 @pytest.fixture(scope="module")

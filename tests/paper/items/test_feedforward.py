@@ -50,13 +50,6 @@ def test_samples_are_those_of_the_inputs():
     assert np.all(np.diff(out) >= 0)
 
 
-def test_distance_is_kolmogorov_s():
-    from scipy.stats import kstest, norm
-
-    x = np.sort(np.random.default_rng(0).normal(0.3, 1.2, 500))
-    assert feedforward.distance(x, 0.0, 1.0) == pytest.approx(kstest(x, norm(0.0, 1.0).cdf).statistic)
-
-
 def test_published_numbers():
     rows = pd.DataFrame(feedforward.PUBLISHED)
     assert len(rows) == 2 * 4 * 6

@@ -174,15 +174,18 @@ def test_one_color_for_one_method(result):
 # ---------------------------------------------------------------- the verdicts, on made-up numbers
 
 
-def compared(off, ratio):
-    """A stretch whose closed form is so far off, and so wide."""
-    ones = np.ones_like(ratio)
-    return Compared(0, {"diagonal": (off, ratio)}, 0.0 * ones, ones, {})
+def compared(off, good):
+    """A stretch of ten outputs, ``off`` from the samples' mean, of which ``good`` are as wide as the samples."""
+    ones = np.ones(10)
+    return Compared(0, {"diagonal": (off * ones, np.where(np.arange(10) < good, 1.0, 1.5))}, 0.0 * ones, ones, {})
 
 
 def bands(*shares):
     """Shares of samples in the bands of 3 stretches, 20 steps and 2 states."""
     return [np.full((3, 20, 2), share) for share in shares]
+
+
+ONE_OF_TWENTY, SIX_OF_TWENTY = (np.where(np.arange(20)[:, None, None] < n, 0.5, np.full((20, 20, 2), 0.95)) for n in (1, 6))
 
 
 @pytest.mark.parametrize(
@@ -204,6 +207,17 @@ def bands(*shares):
         (verdicts.updating_of, (1.0, 0.9, 0.4), "corrected"),
         (verdicts.updating_of, (1.0, 1.1, 0.9), "does not hold"),
         (verdicts.updating_of, (1.0, 0.69, 2.0), "holds"),
+        (verdicts.twenty_of, (np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95), bands(0.95)[0]), "corrected"),
+        (verdicts.twenty_of, (ONE_OF_TWENTY, ONE_OF_TWENTY), "corrected"),  # refutes a claim about all, not its correction
+        (verdicts.twenty_of, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
+        (verdicts.single_step_of, (compared(1.0, 10),), "does not hold"),
+        *[
+            (verdicts.single_step_of, (compared(0.01, good),), outcome)
+            for good, outcome in ((10, "holds"), (9, "holds"), (7, "corrected"), (4, "does not hold"))
+        ],
+        (verdicts.same_weights_of, (1e-9, 0.1), "corrected"),
+        (verdicts.same_weights_of, (1e-9, 1e-3), "holds"),
+        (verdicts.same_weights_of, (0.1, 0.1), "does not hold"),
         (verdicts.dimensions_of, (1.0, 0.95, 1.0), "holds"),
         (verdicts.dimensions_of, (1.0, 0.5, 0.5), "corrected"),
         (verdicts.dimensions_of, (0.5, 0.5, 1.0), "corrected"),
@@ -212,39 +226,3 @@ def bands(*shares):
 )
 def test_every_outcome(judge, given, outcome):
     assert judge(*given).outcome == outcome
-
-
-@pytest.mark.parametrize(("good", "outcome"), [(10, "holds"), (9, "holds"), (7, "corrected"), (4, "does not hold")])
-def test_single_step(good, outcome):
-    off, ratio = np.full(10, 0.01), np.ones(10)
-    assert verdicts.single_step_of(compared(off + 1.0, ratio)).outcome == "does not hold"
-    ratio[good:] = 1.5
-    assert verdicts.single_step_of(compared(off, ratio)) == (outcome, good / 10)
-
-
-def test_bands_that_fail_in_one_state_are_not_kept():
-    inside, full = bands(0.95, 0.95)
-    inside[:, 7, 1] = 0.6
-    assert verdicts.twenty_of(inside, full) == ("corrected", 7.0)
-    many = np.full((20, 20, 2), 0.95)
-    many[0] = 0.5  # one stretch of twenty: enough to refute a claim about all, not a correction of it
-    assert verdicts.twenty_of(many, many).outcome == "corrected"
-    many[:6] = 0.5
-    assert verdicts.twenty_of(many, many).outcome == "does not hold"
-
-
-@pytest.mark.parametrize(
-    ("draw", "verdict"), [((1e-9, 0.1), "corrected"), ((1e-9, 1e-3), "holds"), ((0.1, 0.1), "does not hold")]
-)
-def test_same_weights(draw, verdict):
-    judged = verdicts.judge_same_weights([draw] * 4, {"washout": 100, "input_std": 0.1})
-    assert (judged.verdict, judged.support, len(judged.draws)) == (verdict, 4, 4)
-
-
-def test_reasons_quote_all_draws(p):
-    drawn = [prediction.of_draw(prediction.one_draw(CART_POLE, p, seed, "level")) for seed in (0, 1)]
-    by_claim = {v.claim: v for v in verdicts.judge(drawn, drawn, (2, 3))}
-    ratio = np.concatenate([one.ratio("diagonal").ravel() for found in drawn for one in found.multi["before"]])
-    assert f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's" in by_claim["multi-step-mean"].reason
-    kept = [verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]]) for found in drawn]
-    assert f"for {np.median(kept):g} of 6 steps" in by_claim["twenty-steps"].reason
