@@ -123,24 +123,6 @@ def test_steps_and_duplicates_are_options(call, tmp_path):
     assert (record["frequency"], record["rows"], record["notes"][1]) == ("D", 59, "29 missing days left as gaps")
 
 
-def test_ids_and_calendar_columns_are_left_out_and_said(call, tmp_path):
-    days = enumerate(rows(), 1)
-    table = [[i, day, day.month, day.isoweekday(), str(day.day == 24).upper(), sales] for i, (day, sales, _) in days]
-    write(tmp_path / "shop.csv", table, "instant,dteday,mnth,weekday,holiday,cnt")
-    result = call("shop.csv", "--backtest", 0)
-    lines = result.stdout.splitlines()
-    assert lines[:5] == [
-        "data      60 rows, one each day, 2024-01-01 … 2024-02-29",
-        "target    cnt; season of 7 days",
-        "          left out, as it is TRUE or FALSE: holiday (--inputs NAME uses it as 1 and 0)",
-        "          left out, as it is a row number: instant",
-        "          left out, as they follow from the calendar: mnth, weekday (--target NAME forecasts it)",
-    ]
-    asked = call("shop.csv", "--backtest", 0, "--target", "cnt", "weekday", "--inputs", "holiday")
-    assert "target    cnt, weekday" in asked.stdout
-    assert "          holiday: TRUE is 1, FALSE is 0" in asked.stdout.splitlines()
-
-
 @pytest.mark.parametrize(("n", "judged"), [(8, False), (2, False), (30, True)])
 def test_few_rows_are_enough(call, tmp_path, n, judged):
     write(tmp_path / "short.csv", rows(n))

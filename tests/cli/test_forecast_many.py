@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli
-from pesn._support.files import claim_folder
 
 
 @pytest.fixture(scope="module")
@@ -180,20 +179,6 @@ def test_parquet_with_a_step_and_duplicates(call):
     ]
     expected = pesn.SeriesForecaster(2).fit(frame).forecast(2)
     pd.testing.assert_frame_equal(pd.read_parquet("streamed/part-00000.parquet"), expected)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="locks as POSIX has them")
-@pytest.mark.parametrize("where", [["--stream"], ["--scheduler", "tcp://127.0.0.1:1"]])
-def test_a_folder_that_another_run_is_writing_to(call, frame, where):
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("distributed")
-    frame.drop(columns="price").to_parquet("sales.parquet", index=False)
-    with claim_folder(Path("out")):
-        words = "sales.parquet", "--id", "shop", "--time", "month", "--target", "sold", "--out", "out"
-        result = call(*words, *where)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("pesn: cannot write out: another run is writing to it: wait until it has ended, or give")
-    assert os.listdir("out") == []
 
 
 def test_ids_of_other_types_on_a_cluster(call, frame):

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from pesn.systems.ardrone import NAMES, UNITS, Parameters, _body, _gusts, hovering, message_noise, simulate
-from pesn.systems.quadrotor import move, observe, share_out, spin
+from pesn.systems.quadrotor import observe, share_out, spin
 
 RECORDING = Path(__file__).parents[1] / "data" / "ardrone_gazebo.npz"  # Gazebo 11.1, the first 15 s of a flight
 ROTORS = {"mode": "rotors", "wind": 0.0}
@@ -81,7 +81,7 @@ def test_the_pilots_hand_is_the_recordings(recording):
 
 def test_the_pilot_stays_in_its_airspace():
     for mode in ("gazebo", "rotors"):
-        flights = simulate(runs=6, steps=5001, rng=1, mode=mode)  # of so many rows, compiled
+        flights = simulate(runs=3, steps=5001, rng=1, mode=mode)  # of so many rows, compiled
         position = flights.states[:, :3]
         assert np.abs(position[:, :2]).max() < 11.0
         assert position[:, 2].min() > 1.5
@@ -108,14 +108,6 @@ def test_euler_angles_and_rates_go_there_and_back():
     theirs = turned(states).as_quat(scalar_first=True)
     np.testing.assert_allclose(body[:, 6:10] * np.sign(np.sum(body[:, 6:10] * theirs, axis=1))[:, None], theirs, atol=1e-14)
     np.testing.assert_allclose(body[:, 10:], body_rates(states), atol=1e-14)
-
-
-def test_rotations_stay_rotations():
-    rng = np.random.default_rng(1)
-    body = _body(rng.normal(size=(20, 12)) * [*[1.0] * 6, 0.5, 0.5, 0.5, 20.0, 20.0, 20.0]).T.copy()
-    for _ in range(2000):
-        move(Parameters(), body, tuple(rng.normal(size=(4, 20))))
-    np.testing.assert_allclose(np.sum(body[6:10] ** 2, axis=0), 1.0, atol=1e-15)
 
 
 def test_without_thrust_it_falls():
@@ -147,15 +139,6 @@ def test_forward_is_where_the_nose_points():
     np.testing.assert_allclose(other[:, 3:5], east[:, 3:5] @ level.T, atol=1e-9)
     np.testing.assert_allclose(other[:, 8], east[:, 8] + turn, atol=1e-9)
     assert np.abs(east[-1, :2]).max() > 0.5
-
-
-def test_it_reaches_the_velocity_that_is_asked_for():
-    flight = simulate(steady([1.0, -0.5, 0.0, 0.0], 700), command_noise=False).states
-    np.testing.assert_allclose(flight[-1, 3:5], [1.0, -0.5], atol=1e-3)
-    spun = simulate(steady([0.0, 0.0, 0.0, 1.2], 600), command_noise=False).states
-    assert spun[-1, 11] == pytest.approx(1.2, abs=1e-3)
-    assert spun[-1, 8] > 2.0 * np.pi  # whole turns are counted
-    assert np.abs(np.diff(spun[:, 8])).max() < 0.02
 
 
 def test_commands_beyond_the_limits_are_the_limits():
@@ -258,16 +241,6 @@ def test_drag_balances_thrust():
     assert 0.9 < v < 0.98
 
 
-def test_wind_moves_it():
-    calm, windy, storm = (
-        simulate(steady([0, 0, 0, 0], 150), runs=8, command_noise=False, mode="rotors", wind=wind, rng=0).states[:, :2]
-        for wind in (0.0, 1.0, 3.0)
-    )
-    assert np.abs(calm).max() < 1e-9
-    assert np.abs(windy).max() > 0.02
-    assert np.abs(storm).max() > 2.0 * np.abs(windy).max()
-
-
 def test_wind_is_coloured():
     gusts = _gusts([list(rng.spawn(4)) for rng in np.random.default_rng(0).spawn(200)], 2000)
     assert gusts.var() == pytest.approx(1.0, rel=0.05)
@@ -322,8 +295,8 @@ def test_what_comes_out():
 
 @pytest.mark.parametrize("mode", ["gazebo", "rotors"])
 def test_the_commands_as_understood_fly_the_same_flight(mode):
-    flights = simulate(runs=2, steps=550, rng=5, mode=mode)
-    applied = flights.inputs.reshape(2, 550, 4) + message_noise(2, 550, rng=5)
+    flights = simulate(runs=2, steps=250, rng=5, mode=mode)
+    applied = flights.inputs.reshape(2, 250, 4) + message_noise(2, 250, rng=5)
     again = simulate(applied, runs=2, command_noise=False, rng=5, mode=mode)  # the seed is the wind's
     np.testing.assert_array_equal(again.states, flights.states)
 

@@ -1,5 +1,5 @@
 """The usual benchmarks of the field: Lorenz (1963 and 1996), Rössler, double scrolls, Rabinovich-Fabrikant, Hénon,
-the logistic map, Mackey-Glass with a true delay, Kuramoto-Sivashinsky, NARMA-10, oscillators, and the flows of dysts.
+the logistic map, Mackey-Glass with a true delay, Kuramoto-Sivashinsky, NARMA-10, and oscillators.
 
 Each gives :class:`~pesn.systems.trajectories.Trajectories`, all runs at once, with the parameters that are standard.
 ``LYAPUNOV_TIME`` is the time in which a small error grows e-fold, in each system's unit of time, at those parameters.
@@ -15,26 +15,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from difflib import get_close_matches
-from importlib import import_module
 from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.integrate import solve_ivp
 
-from pesn._support.arguments import as_real, number, whole_number
+from pesn._support.arguments import as_real, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Plan, Progress, Rates, for_each_run, generators, report, simulator, sizes, transient_rows
+from pesn.systems.stepping import Plan, Progress, Rates, for_each_run, generators, simulator, sizes, transient_rows
 from pesn.systems.trajectories import Trajectories, stacked
 
 Modes = npt.NDArray[np.complex128]
 _MOST = 1e7  # steps in a delay of Mackey and Glass, which are all held, and in a row
 _CONTOUR = 32  # points of the circle over which the coefficients of ETDRK4 are averaged
-_ROWS = 50  # of a period of a flow of dysts, by default
-_TOLERANCE = 1e-10  # of a step there, relative and absolute
 
 # The largest exponents, to base e and per unit of time, at the parameters that are the defaults here. Lorenz, Rössler, Hénon and
 # Rabinovich-Fabrikant: J. C. Sprott, Chaos and Time-Series Analysis (Oxford University Press, 2003). Kuramoto-Sivashinsky:
@@ -630,110 +625,3 @@ def mso(
     if progress is not None:
         progress(steps, steps)
     return Plan("mso", runs, steps).trajectories(x[:, :, None], ("x",))
-
-
-# ---------------------------------------------------------------- the package dysts
-
-
-def from_dysts(
-    name: str,
-    *,
-    runs: int = 1,
-    steps: int = 5000,
-    dt: float | None = None,
-    initial_state: npt.ArrayLike | None = None,
-    transient: float | None = None,
-    rng: Rng = None,
-    progress: Progress | None = None,
-) -> Trajectories:
-    """Simulate a flow of the package dysts at its parameters there: ``from_dysts("Thomas", steps=1000, rng=0)``.
-
-    dysts (``pip install dysts``) gives the equations, a start and a period; the eighth-order method of Dormand and Prince goes
-    through them at tolerances of 1e-10. Systems with a delay are not among them.
-
-    Parameters
-    ----------
-    name : str
-        Name of a class in ``dysts.flows``, "Thomas" for example.
-    runs : int, default=1
-        Number of runs.
-    steps : int, default=5000
-        Number of rows of each run.
-    dt : float, optional
-        Time from one row to the next: by default a fiftieth of the period that dysts states.
-    initial_state : array-like of shape (d,) or (runs, d), optional
-        By default that of dysts, each entry off by 0.1 %, with a random generator for each run.
-    transient : float, optional
-        Time before row 0, rounded up to whole rows: by default ten periods from a drawn state and 0 from a given one.
-    rng : None, int, SeedSequence, BitGenerator or Generator, optional
-        Seed, as ``np.random.default_rng`` takes it.
-    progress : callable, optional
-        Called with (runs done, runs in all).
-
-    Returns
-    -------
-    Trajectories
-        states of shape (runs * steps, d), called x, y, z where there are three, without inputs.
-
-    Raises
-    ------
-    ImportError
-        If dysts is not installed.
-    FloatingPointError
-        If the solver fails.
-    """
-    model = _model(name)
-    ic = np.atleast_1d(np.asarray(model.ic, np.float64))
-    d, period = len(ic), float(model.period)
-    runs, steps = sizes(runs, steps, d, progress)
-    dt = period / _ROWS if dt is None else dt
-    number("dt", dt, 0.0, math.inf, "()")
-    skipped = transient_rows(transient, 10.0 * period if initial_state is None else 0.0, dt)
-    plan = Plan(name, runs, steps, float(dt), skipped, initial_state=initial_state, rng=rng)
-    starts = plan.starts(lambda child: ic * (1.0 + 1e-3 * child.standard_normal(d)), d)
-    states = np.empty((runs, steps, d))
-    for run, first in enumerate(starts):
-        states[run] = _path(name, run, model, first, dt, skipped + steps)[skipped:]
-        report(progress, run + 1, runs)
-    names = ("x", "y", "z") if d == 3 else tuple(f"x{i}" for i in range(d))
-    return plan.trajectories(states, names)
-
-
-class _Equations(Protocol):
-    """What is used of a flow of dysts."""
-
-    ic: npt.ArrayLike
-    period: float
-
-    def rhs(self, x: Array, t: float) -> npt.ArrayLike:
-        """ẋ at a state and a time."""
-
-
-def _model(name: str) -> _Equations:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be that of a flow of dysts, got {name!r}")
-    try:
-        flows, base = import_module("dysts.flows"), import_module("dysts.base")
-    except ImportError as error:
-        raise ImportError(f"from_dysts needs the package dysts: pip install dysts ({error})") from error
-    known = [key for key, value in vars(flows).items() if isinstance(value, type) and issubclass(value, base.DynSys)]
-    if name not in known or name == "DynSys":
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"name must be that of a flow of dysts without a delay, got {name!r}{hint}")
-    model: _Equations = getattr(flows, name)()
-    return model
-
-
-def _path(name: str, run: int, model: _Equations, first: Array, dt: float, rows: int) -> Array:
-    """(rows, d), from the first state on."""
-    times = dt * np.arange(rows)
-    if rows == 1:
-        return first[None]
-    with np.errstate(all="ignore"):
-        found = solve_ivp(
-            lambda t, x: model.rhs(x, t), (0.0, times[-1]), first, "DOP853", times, rtol=_TOLERANCE, atol=_TOLERANCE
-        )
-    if not found.success or not np.isfinite(found.y).all():
-        raise FloatingPointError(f"{name}, run {run}: could not go on after t = {found.t[-1] if len(found.t) else 0.0:g}")
-    return np.ascontiguousarray(found.y.T)

@@ -96,14 +96,6 @@ def test_growth_with_the_mesh_both_ways(power, verdict):
     assert all(words in judged.reason for words in ("348ND", f"{power:.2f} ({power:.2f} to {power:.2f})", "0.50"))
 
 
-def test_tiny_run(run_item):
-    result = run_item("complexity")
-    assert len(result.frame) == 2 * (2 + 3 + 2 + 2 + 2 + 2 * 2)
-    assert (result.frame["seconds"] > 0).all()
-    counts = result.tables["Operations of the spline, Algorithm 1"]
-    assert {"published", "obtained"} <= set(counts.columns)
-
-
 @pytest.mark.parametrize("quick", [True, False])
 def test_parameters_leave_points_to_fit(quick):
     given = paper.get("complexity").parameters(quick)

@@ -76,17 +76,6 @@ def test_entropy_of_one_draw(P, outcome):
     assert entropy.lower_of(made_up(P, [4.5, 5.1, 5.2])).outcome == outcome
 
 
-def test_entropy_verdict():
-    lower = entropy._judge_entropy([made_up([4.0, 5.0], [4.5, 5.1])] * 4)
-    assert (lower.verdict, lower.support) == ("holds", 4)
-    assert "at 2 of 2" in lower.reason
-    assert "rises in every draw, by 1.00 bits" in lower.reason
-    assert "paper prints 4.94 to 5.89" in lower.reason
-    once = entropy._judge_entropy([made_up([5.0, 4.0], [4.5, 5.1])])
-    assert once.verdict == "does not hold"
-    assert "rises" not in once.reason
-
-
 def falling(**steps):
     """Distances that fall below 1 % at the step named, and stay."""
     columns = {name.replace("_", " "): np.where(np.arange(1, 31) < k, 1.0, 1e-3) for name, k in steps.items()}
@@ -107,9 +96,3 @@ def test_echo_state_verdict(P, MC, zero, outcome):
     found = entropy._judge_echo_state([falling(P=P, MC=MC, zero_start=zero, learned_start=5)] * 3)
     assert (found.verdict, found.support) == (outcome, 3)
     assert f"random start {MC}, PESN {P}, plain network from 0 {zero}" in found.reason
-
-
-def test_a_start_that_is_never_forgotten_is_said():
-    found = entropy._judge_echo_state([falling(P=40, MC=40, zero_start=40, learned_start=40)])
-    assert found.verdict == "does not hold"
-    assert "more than 30" in found.reason

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn import paper
 from pesn.paper.items import error_bound
 
 MESH = pesn.Mesh(-10.0, 10.0, 101)
@@ -16,12 +15,6 @@ MESH = pesn.Mesh(-10.0, 10.0, 101)
 @pytest.fixture(scope="module")
 def result(run_item):
     return run_item("error-bound")
-
-
-def test_the_example_is_the_paper_s():
-    p = error_bound.PUBLISHED
-    assert all(101 in paper.get("error-bound").parameters(quick)["points"] for quick in (True, False))
-    assert (p["mean"], p["variance"], p["mesh"], p["bound of the mean"]) == (3.0, 0.2, [-10.0, 10.0, 101], 4.21321e-5)
 
 
 def test_the_steepest_place():

@@ -104,15 +104,6 @@ def test_deep_verdict_all_ways():
     assert judged((0.01, 0.01), 1.0).support == 4
 
 
-def test_tiny_run(result):
-    assert set(result.frame.columns) == {"network", "weights", "draw", "method", "moment", "layer", "error"}
-    assert set(result.frame["layer"][result.frame["network"] == "deep"]) == set(range(1, 12))
-    assert (result.frame["error"] >= 0).all()
-    table = next(t for title, t in result.tables.items() if title.startswith("Deep network, any draw"))
-    assert table["spline, published"].tolist()[:2] == [7.97e-4, 1.01e-2]
-    assert set(result.figures) == {"cdf", "layers"}
-
-
 def test_saturated_draws_make_the_shallow_table(result):
     """The first layer's errors, which no closure spoils, are of the printed size in saturated draws and not in others."""
     first = result.frame[

@@ -98,9 +98,3 @@ def test_a_tie_at_mean_zero_is_no_loss():
     errors["spline"][1] = 0.1
     lost = moments_grid._compare(errors, np.array([1.0, 2.0]))
     assert (lost.share, lost.loses_below) == (0.5, 2.0)
-
-
-def test_eight_maps_and_a_color_bar(result):
-    maps, _ = result.figures["errors"]
-    assert len(maps.axes) == 9
-    assert maps.axes[-1].get_ylabel()

@@ -187,15 +187,3 @@ def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
 )
 def test_losses_are_small_or_not(mc, outcome):
     assert washout.losses_of(made_up(MC=mc)).outcome == outcome
-
-
-def test_reasons_quote_the_draws():
-    draws = [made_up(MC=1.1), made_up(MC=1.2), made_up(MC=[1.1] * 4 + [0.99] * 4)]
-    first, second = washout.judge(draws, [made_up(MC=0.9)])
-    assert "in 8 (4 to 8) of 8 cells" in first.reason
-    assert "22 wins, 2 ties, 8 losses of 32" in first.reason
-    assert "no gain" in first.reason
-    assert "changes are learned in place of velocities it wins in 0 cells" in first.reason
-    assert (first.verdict, first.support) == ("depends", 2)  # a half won is not most
-    assert "on average and 1.0% at most" in second.reason
-    assert second.verdict == "holds"
