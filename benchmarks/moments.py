@@ -80,9 +80,7 @@ class Pair(NamedTuple):
 
 PAIRS = (
     Pair("surface", 10**6, "np.tanh", 10**6, np.inf),  # different work: cost of a mean and a variance relative to one tanh
-    Pair("surface-fast", 10**6, "np.tanh", 10**6, np.inf),
     Pair("surface", 10**6, "plain vector loop", 10**6, 1e-12),  # overhead of flags, strides and tails over the same arithmetic
-    Pair("surface", 10**6, "surface-fast", 10**6, 1e-9),
     Pair("plain NumPy spline", 10**5, "surface", 10**6, 1e-4),
     Pair("mixture", 10**5, "surface", 10**6, 1e-4),
     Pair("plain NumPy spline", 10**5, "spline", 10**5, 1e-4),  # pesn returns the exact variance of the spline
@@ -143,7 +141,7 @@ class ActivationTimes(NamedTuple):
     nanoseconds: dict[str, float]
 
 
-COLUMNS = ("surface", "surface-fast", "float32", "gain", "two threads")
+COLUMNS = ("surface", "float32", "gain", "two threads")
 
 
 SYNONYMS = ("logistic", "silu", "sin", "linear")
@@ -161,7 +159,6 @@ def time_activations(rounds: int = 9, n: int = 10**6, names: Sequence[str] = ())
         log(f"… {name}")
         calls: dict[str, Callable[[], Any]] = {
             "surface": partial(pesn.moments, name, mean, var),
-            "surface-fast": partial(pesn.moments, name, mean, var, method="surface-fast"),
             "float32": partial(pesn.moments, name, mean32, var32),
             "gain": partial(pesn.gain, name, mean, var),
             "two threads": partial(_moments_in_two_threads, name, mean, var),

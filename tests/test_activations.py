@@ -89,7 +89,7 @@ def test_own_function_is_checked():
         custom("tanh", left=-1, right=1)
     with pytest.raises(ValueError, match="function must map an array to finite floats of the same shape"):
         custom(lambda z: 1.0, left=1, right=1)
-    with pytest.raises(ValueError, match="scale must be a positive finite number, got 0"):
+    with pytest.raises(ValueError, match=r"scale must lie in \(0, ∞\), got 0"):
         custom(np.tanh, left=-1, right=1, scale=0)
     with pytest.raises(ValueError, match="kinks must be finite"):
         custom(np.tanh, left=-1, right=1, kinks=[math.nan])
@@ -114,9 +114,9 @@ def test_copies_and_pickles_are_the_same_function(activation):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: swish(0), "beta must be a positive finite number, got 0"),
-        (lambda: softplus(-1.0), "beta must be a positive finite number, got -1.0"),
-        (lambda: elu(math.nan), "alpha must be a positive finite number, got nan"),
+        (lambda: swish(0), r"beta must lie in \(0, ∞\), got 0"),
+        (lambda: softplus(-1.0), "beta must lie in"),
+        (lambda: elu(math.nan), "alpha must lie in"),
         (lambda: hard_tanh(1, -1), "low must be below high, got low=1, high=-1"),
         (
             lambda: piecewise_linear("x", [0.0], [1.0], 0.0),

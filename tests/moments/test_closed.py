@@ -1,8 +1,6 @@
 """Claim: the closed forms are the exact moments to rounding, from v = 0 to 1e300, and their variance is never negative."""
 
-import csv
 import math
-from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -11,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pesn import activations
-from pesn.activations import Activation, Reduction, Tail
 from pesn.moments import closed, exact
 
 STEP = activations.piecewise_linear("step", [0.0, 1e-3], [0.0, 1000.0, 0.0], 0.0)
@@ -22,11 +19,15 @@ ABSOLUTE = activations.piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
 CUSTOM = [activations.hard_tanh(-0.3, 2.5), ABSOLUTE, STEP, DEAD_ZONE, ZIGZAG, NEARLY_FLAT]
 PIECEWISE = [*map(activations.get, ("relu", "leaky_relu", "hard_tanh")), *CUSTOM]
 ELU = [activations.elu(alpha) for alpha in (1.0, 0.05, 1.6732632423543772, 8.0)]
-SELU = Activation("selu", lambda z: 1.05 * ELU[2].value(z), lambda z: 1.05 * ELU[2].derivative(z), Tail(-1.05 * ELU[2].elu_alpha),
-                  Tail(0.0, 1.05), core=40.0, scale=2.0, kinks=(0.0,), reduction=Reduction(ELU[2], 1.0, 1.05, 0.0))  # fmt: skip
-CELU = Activation("celu", lambda z: 0.5 * ELU[0].value(2.0 * z), lambda z: ELU[0].derivative(2.0 * z), Tail(-0.5), Tail(0.0, 1.0),
-                  core=20.0, kinks=(0.0,), reduction=Reduction(ELU[0], 2.0, 0.5, 0.0))  # fmt: skip
-ALL = [activations.get("identity"), *PIECEWISE, *ELU, SELU, CELU, activations.get("sine"), activations.get("erf")]
+ALL = [
+    activations.get("identity"),
+    *PIECEWISE,
+    *ELU,
+    activations.get("selu"),
+    activations.elu(0.5, rate=2.0),
+    activations.get("sine"),
+    activations.get("erf"),
+]
 
 
 def by_name(activation):
@@ -88,7 +89,7 @@ def test_closed_form_is_the_quadrature(activation):
 def test_piecewise_linear_is_its_naive_twin_in_400_digits(activation):
     rng = np.random.default_rng(1)
     for largest in (0.0, 2.0, 6.0, 300.0):
-        for mean, exponent in zip(rng.uniform(-8.0, 8.0, 25), rng.uniform(-12.0, largest, 25), strict=True):
+        for mean, exponent in zip(rng.uniform(-8.0, 8.0, 10), rng.uniform(-12.0, largest, 10), strict=True):
             m, v = one(activation, mean, 10.0**exponent)
             true_mean, true_var = naive_twin(activation, mean, 10.0**exponent)
             scale = max(1.0, abs(float(true_mean)), math.sqrt(float(true_var)))
@@ -115,7 +116,7 @@ def elu_twin(alpha, mean, var, digits=400):
 def test_elu_is_its_naive_twin_in_400_digits(activation):
     rng = np.random.default_rng(4)
     for largest, widest in ((0.0, 8.0), (2.0, 8.0), (6.0, 100.0), (300.0, 8.0)):
-        mean, var = rng.uniform(-widest, widest, 60), 10.0 ** rng.uniform(-14.0, largest, 60)
+        mean, var = rng.uniform(-widest, widest, 15), 10.0 ** rng.uniform(-14.0, largest, 15)
         ours = *closed.moments(activation, mean, var, 2), closed.gain(activation, mean, var)
         for m, v, first, second, gain in zip(mean, var, *ours, strict=True):
             twin = elu_twin(activation.elu_alpha, m, v)
@@ -139,7 +140,7 @@ kinks = st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=4, unique_by=lambda 
 slope = st.sampled_from([0.0, 0.0, 1.0, -1.0, 0.3, 2.0, 1e-6])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), kinks, st.floats(-8.0, 8.0), st.floats(-12.0, 20.0))
 def test_any_piecewise_linear_activation(data, kinks, mean, exponent):
     slopes = data.draw(st.lists(slope, min_size=len(kinks) + 1, max_size=len(kinks) + 1))
@@ -149,19 +150,14 @@ def test_any_piecewise_linear_activation(data, kinks, mean, exponent):
     assert v == pytest.approx(float(naive_twin(activation, mean, 10.0**exponent)[1]), rel=1e-10, abs=1e-290)
 
 
-def test_erf_is_the_reference_table():
-    with (Path(__file__).parents[1] / "data" / "moments.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["activation"] == "erf"]
-    table = {
-        key: np.array([float(row[key]) for row in rows]) for key in rows[0] if key.startswith(("mean", "var", "out_m", "out_v"))
-    }
-    mean, var = closed.moments(activations.get("erf"), table["mean"], table["variance"], 2)
-    np.testing.assert_allclose(mean, table["out_mean"], rtol=0.0, atol=1e-14)
-    clear = table["out_variance"] > 1e-24
+def test_erf_is_the_reference_table(reference):
+    table = reference["erf"]
+    mean, var = closed.moments(activations.get("erf"), table.mean, table.var, 2)
+    np.testing.assert_allclose(mean, table.out_mean, rtol=0.0, atol=1e-14)
+    clear = table.out_var > 1e-24
     assert clear.sum() > 100
-    np.testing.assert_allclose(var[clear], table["out_variance"][clear], rtol=1e-9)
-    gain = closed.gain(activations.get("erf"), table["mean"], table["variance"])
-    np.testing.assert_allclose(gain, table["mean_derivative"], rtol=0.0, atol=1e-14)
+    np.testing.assert_allclose(var[clear], table.out_var[clear], rtol=1e-9)
+    np.testing.assert_allclose(closed.gain(activations.get("erf"), table.mean, table.var), table.gain, rtol=0.0, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +175,7 @@ def test_erf_variance_is_placketts_integral_in_50_digits(mean, var, rel):
 @pytest.mark.parametrize("activation", ALL, ids=by_name)
 @pytest.mark.parametrize(("mean", "var"), [(0.3, 0.5), (-1.5, 2.0), (2.0, 30.0)])
 def test_monte_carlo_agrees_within_its_standard_error(activation, mean, var):
-    n = 100_000
+    n = 20_000
     f = activation.value(mean + math.sqrt(var) * np.random.default_rng(3).standard_normal(n))
     m, v = one(activation, mean, var)
     assert abs(f.mean() - m) < 5.0 * f.std() / math.sqrt(n)
@@ -254,13 +250,3 @@ def test_empty_arrays_and_order():
         assert [r.shape for r in closed.moments(activation, empty, empty, 2)] == [(0,), (0,)]
         assert len(closed.moments(activation, np.ones(3), np.ones(3), 1)) == 1
         assert closed.gain(activation, empty, empty).shape == (0,)
-
-
-def test_what_it_refuses():
-    x = np.ones(1)
-    with pytest.raises(ValueError, match="'tanh' has no closed form"):
-        closed.moments(activations.get("tanh"), x, x, 2)
-    with pytest.raises(ValueError, match="order must be 1 or 2 for a closed form, got 3"):
-        closed.moments(activations.get("relu"), x, x, 3)
-    with pytest.raises(ValueError, match="'gelu' has no closed form"):
-        closed.gain(activations.get("gelu"), x, x)

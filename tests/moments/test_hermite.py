@@ -8,7 +8,7 @@ import pytest
 
 from pesn.activations import custom, elu, get, hard_tanh, leaky_relu
 from pesn.moments import exact, hermite, mehler, mixture, pairs
-from pesn.moments.covariance import TOLERANCE, Standardised, choose, covariance, linear_and_rest, plan
+from pesn.moments.covariance import TOLERANCE, Standardised, choose, covariance, linear_and_rest
 
 OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
 KINDS = ["relu", "leaky_relu", "hard_tanh", "gelu", "erf", "elu", elu(0.4), hard_tanh(-0.5, 2.0)]
@@ -87,11 +87,6 @@ def test_the_grid_of_high_orders_is_as_good_as_panels():
     np.testing.assert_allclose(on_grid, panels, rtol=0, atol=1e-10)
 
 
-def test_what_has_no_bumps_is_projected():
-    assert hermite.bumps_of(get("swish")) is None
-    assert hermite.bumps_of(OWN) is None
-
-
 # ---------------------------------------------------------------- few inputs
 
 
@@ -127,7 +122,7 @@ def test_a_short_series_is_not_taken_further_than_a_pair_needs():
     s = np.sqrt(np.diag(C))
     method, order = choose("tanh", m, C)
     problem = Standardised(get("tanh"), m[None], C[None])
-    own = problem.series(None, plan(get("tanh"), "auto")).own[0]
+    own = problem.series().own[0]
     _, c = tanh_coefficients(m, s**2, own, np.empty((0, 100)), float(problem.largest[0]), TOLERANCE, 8192)
     assert method == "mehler"
     assert order < 0.75 * len(c)

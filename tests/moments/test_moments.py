@@ -30,16 +30,6 @@ def test_rivals_agree_with_exact(name, method, tolerance):
     np.testing.assert_allclose(got.var, truth.var, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_monte_carlo_agrees_within_its_standard_error(name):
-    m, v, n = np.linspace(-2, 2, 9), 0.6, 100_000
-    got = pesn.moments(name, m, v, order=4, method="monte-carlo", n_samples=n, rng=3)
-    truth = pesn.moments(name, m, v, order=4)
-    assert np.all(np.abs(got.mean - truth.mean) <= 5 * np.sqrt(truth.var / n))
-    spread = truth.var * np.sqrt(np.maximum(truth.kurtosis - 1, 0) / n)
-    assert np.all(np.abs(got.var - truth.var) <= 5 * spread + 1e-15)
-
-
 @pytest.mark.parametrize("method", ["surface", "exact", "spline", "mixture", "analytic"])
 @given(m=st.floats(-30, 30), v=st.floats(0, 1e4))
 def test_tanh_is_odd(method, m, v):
@@ -93,12 +83,6 @@ def test_float32_for_every_activation(name):
     assert pesn.gain(name, np.float32(0.5), np.float32(0.1)).dtype == np.float32
 
 
-def test_float32_extremes():
-    got = pesn.moments("tanh", np.float32([0, 3e38, 20]), np.float32([3e38, 1e-45, 0]))
-    assert np.all(np.isfinite(got.mean))
-    assert np.all(got.var >= 0)
-
-
 def test_shapes_broadcast():
     m, v = np.zeros((3, 1, 2)), np.ones((4, 1))
     assert pesn.moments("tanh", m, v).mean.shape == (3, 4, 2)
@@ -129,7 +113,7 @@ def test_order_decides_what_is_there():
 @given(st.sampled_from(ALL), st.floats(-10, 10), st.floats(1e-6, 100))
 def test_gain_is_steins(name, m, v):
     # Cov(z, f(z)) = v E[f′], the covariance from an independent trapezoid rule
-    x = np.linspace(-12, 12, 48_001)
+    x = np.linspace(-12, 12, 12_001)
     p = np.exp(-0.5 * x * x) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
     stein = np.sum(p * x * activations.get(name).value(m + math.sqrt(v) * x)) / math.sqrt(v)
     size = np.max(np.abs(p * activations.get(name).value(m + math.sqrt(v) * x))) / math.sqrt(v)
@@ -236,19 +220,10 @@ def _entered(function):
     return counts
 
 
-def test_the_count_sees_the_front_doors():
-    pesn.moments("tanh", 0.0, 1.0)  # the table is loaded once
-    assert _entered(lambda: pesn.moments("tanh", 0.0, 1.0)) == {"moments": 1, "get": 1}
-
-
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
 def test_a_forecaster_enters_them_a_few_times_whatever_the_rows(covariance):
-    def run(rows):
-        y = np.sin(0.3 * np.arange(rows))[:, None]
-        network = pesn.ProbabilisticESN(n_units=20, covariance=covariance, random_state=0)
-        return _entered(lambda: pesn.Forecaster(network).fit(y).forecast(rows // 10))
-
-    for rows in (150, 300):
-        counts = run(rows)
-        assert counts["moments"] == counts["gain"] == 0
-        assert counts["get"] <= 20  # a few for each model that is tried
+    assert _entered(lambda: pesn.moments("tanh", 0.0, 1.0)) == {"moments": 1, "get": 1}  # they are seen
+    network = pesn.ProbabilisticESN(n_units=10, covariance=covariance, random_state=0)
+    counts = _entered(lambda: pesn.Forecaster(network).fit(np.sin(0.3 * np.arange(150))[:, None]).forecast(15))
+    assert counts["moments"] == counts["gain"] == 0
+    assert counts["get"] <= 20  # a few for each model that is tried

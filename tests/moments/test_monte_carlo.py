@@ -1,4 +1,4 @@
-"""Claim: sample moments agree with the exact ones within their standard errors, are reproducible, and need bounded memory."""
+"""Claim: sample moments agree with the exact ones within their standard errors, and are reproducible."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ V = np.array([0.3, 1e-10, 1.0, 2.0, 400.0])
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "relu", "gelu", "elu", "sine"])
 def test_within_the_standard_error(name):
-    n = 200_000
+    n = 50_000
     mean, var, skewness, kurtosis = monte_carlo.moments(get(name), M, V, 4, n_samples=n, rng=7)
     true_mean, true_var, true_skewness, true_kurtosis = exact.moments(get(name), M, V, 4)
     assert np.all(np.abs(mean - true_mean) <= 5 * np.sqrt(true_var / n))
@@ -30,11 +30,10 @@ def test_reproducible_by_seed_and_by_generator():
     assert not np.array_equal(first, monte_carlo.moments(TANH, M, V, 4, n_samples=100, rng=4))
 
 
-def test_blocks_merge_to_the_moments_of_the_whole_sample(monkeypatch):
+def test_they_are_the_moments_of_the_sample():
     n = 1000
-    monkeypatch.setattr(monte_carlo, "_BLOCK", 64)  # one element at a time, in 16 blocks
     got = np.array(monte_carlo.moments(TANH, M[:1], V[:1], 4, n_samples=n, rng=5))[:, 0]
-    f = np.tanh(M[0] + np.sqrt(V[0]) * np.random.default_rng(5).standard_normal(n))  # the same stream, all at once
+    f = np.tanh(M[0] + np.sqrt(V[0]) * np.random.default_rng(5).standard_normal(n))
     d = f - f.mean()
     c2, c3, c4 = (np.mean(d**k) for k in (2, 3, 4))
     np.testing.assert_allclose(got, [f.mean(), c2, c3 / c2**1.5, c4 / c2**2], rtol=1e-12, atol=1e-14)

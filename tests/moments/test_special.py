@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pesn.moments.special import density, erfc, exp, expm1, mills, ndtr
+from pesn.moments.special import density, exp, expm1, mills, ndtr, single_exp
 
 
 @njit(error_model="numpy")
@@ -57,6 +57,21 @@ def test_expm1_keeps_its_digits():
     np.testing.assert_allclose(out, np.expm1(x), rtol=2e-15, atol=0.0)
 
 
+def test_exp_of_float32():
+    @njit(error_model="numpy")
+    def over(x, out):
+        for i in range(x.size):
+            out[i] = single_exp(x[i])
+
+    x = np.concatenate([np.linspace(-87, 88, 100_001), np.linspace(-1, 1, 10_001)]).astype(np.float32)
+    out = np.empty_like(x)
+    over(x, out)
+    true = np.exp(x.astype(float))
+    assert np.max(np.abs(out - true) / np.spacing(true.astype(np.float32))) <= 2.0
+    over(np.float32([-1e30, 1e30]), out[:2])
+    assert np.all(np.isfinite(out[:2]))
+
+
 # ---------------------------------------------------------------- a Gaussian's tail
 
 
@@ -69,7 +84,7 @@ def _over_mills(x, out):
 @njit(error_model="numpy")
 def _over_tails(x, out):
     for i in range(x.size):
-        out[0, i], out[1, i], out[2, i] = density(x[i]), ndtr(x[i]), erfc(x[i])
+        out[0, i], out[1, i] = density(x[i]), ndtr(x[i])
 
 
 def _mills(n, x):
@@ -95,30 +110,21 @@ def test_moments_of_a_tail_far_out_are_powers():
         np.testing.assert_allclose(out[n], math.factorial(n) * (1.0 / x) ** (n + 1), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("row", "name", "truth"),
-    [
-        (0, "density", lambda z: mpmath.exp(-z * z / 2) / mpmath.sqrt(2 * mpmath.pi)),
-        (1, "ndtr", mpmath.ncdf),
-        (2, "erfc", mpmath.erfc),
-    ],
-    ids=["density", "ndtr", "erfc"],
-)
-def test_tails_keep_their_digits(row, name, truth):
+@pytest.mark.parametrize(("row", "truth"), [(0, lambda z: mpmath.exp(-z * z / 2) / mpmath.sqrt(2 * mpmath.pi)), (1, mpmath.ncdf)])
+def test_tails_keep_their_digits(row, truth):
     x = np.concatenate([np.linspace(-37.0, 37.0, 223), np.linspace(-2.0, 2.0, 101), [0.0, -0.0, 1e-300, 5e-324]])
-    out = np.empty((3, x.size))
+    out = np.empty((2, x.size))
     _over_tails(x, out)
     with mpmath.workdps(50):
         for z, ours in zip(x, out[row], strict=True):
             value = truth(mpmath.mpf(float(z)))
             if value > 1e-300:
-                assert abs(mpmath.mpf(float(ours)) / value - 1) < 1e-14, (name, z)
+                assert abs(mpmath.mpf(float(ours)) / value - 1) < 1e-14, z
 
 
 def test_tails_end_in_their_limits():
     x = np.array([-1e300, -50.0, 50.0, 1e300, -np.inf, np.inf])
-    out = np.empty((3, x.size))
+    out = np.empty((2, x.size))
     _over_tails(x, out)
     assert out[0].tolist() == [0.0] * 6
     assert out[1].tolist() == [0.0, 0.0, 1.0, 1.0, 0.0, 1.0]
-    assert out[2].tolist() == [2.0, 2.0, 0.0, 0.0, 2.0, 0.0]

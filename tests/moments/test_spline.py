@@ -1,9 +1,6 @@
 """The spline method: exact moments of the cubic spline with tails, never negative, 2e-5 from tanh's on 101 points, and fast."""
 
-import csv
 import math
-import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,7 +67,7 @@ def twin(activation, mesh, m, v):
 @pytest.mark.parametrize("mesh", [MESH, Mesh(-3.0, 5.0, 7), Mesh(-20.0, 8.0, 300)], ids=lambda m: str(m.n_points))
 def test_kernel_equals_dense_quadrature_of_the_spline(activation, mesh):
     rng = np.random.default_rng(3)
-    m, v = rng.uniform(-12.0, 12.0, 30), 10.0 ** rng.uniform(-8.0, 3.0, 30)
+    m, v = rng.uniform(-12.0, 12.0, 20), 10.0 ** rng.uniform(-8.0, 3.0, 20)
     m[:4], v[:4] = [mesh.a, mesh.b, mesh.points[2], mesh.points[3]], [1e-6, 1e-4, 1e-5, 2e-2]
     fast, four = spline.moments(activation, m, v, 2, mesh), spline.moments(activation, m, v, 4, mesh)
     for i in range(m.size):
@@ -93,12 +90,10 @@ def test_tanh_on_101_points_is_within_the_promised_errors_everywhere():
     assert np.min(got[1]) >= 0.0
 
 
-def test_reference_table():
-    with (Path(__file__).parents[1] / "data" / "moments.csv").open() as file:
-        rows = [r for r in csv.DictReader(file) if abs(float(r["mean"])) <= 12.0]
-    for name in {r["activation"] for r in rows}:
-        mine = [r for r in rows if r["activation"] == name]
-        m, v, mean, var = (np.array([float(r[k]) for r in mine]) for k in ("mean", "variance", "out_mean", "out_variance"))
+def test_reference_table(reference):
+    for name, table in reference.items():
+        near = np.abs(table.mean) <= 12.0
+        m, v, mean, var = (column[near] for column in (table.mean, table.var, table.out_mean, table.out_var))
         # On [−10, 10] swish is still 4.5e-4 away from its tail.
         mesh = MESH if name in ("tanh", "erf") else Mesh(-30.0, 30.0, 301)
         got = spline.moments(activations.get(name), m, v, 2, mesh)
@@ -108,6 +103,10 @@ def test_reference_table():
 
 
 def test_tails_are_there():
+    s = 1e150
+    ramp = [s / math.sqrt(2 * math.pi), s * s * (0.5 - 0.5 / math.pi)]
+    assert one(activations.get("tanh"), 0.0, s * s) == pytest.approx([0.0, 1.0], abs=1e-14)
+    assert one(activations.get("relu"), 0.0, s * s) == pytest.approx(ramp, rel=1e-12)
     assert one(activations.get("tanh"), 9.5, 1.0)[0] == pytest.approx(1.0, abs=1e-6)
     assert one(activations.get("relu"), 100.0, 4.0) == pytest.approx([100.0, 4.0], rel=1e-13)
     assert one(activations.get("swish"), -100.0, 4.0) == [0.0, 0.0]
@@ -145,15 +144,7 @@ def test_extremes_are_finite(activation):
     assert np.min(result[1]) >= 0.0
 
 
-def test_very_wide_gaussians_have_the_limits_of_a_step_and_a_ramp():
-    assert one(activations.get("tanh"), 0.0, 1e300) == pytest.approx([0.0, 1.0], abs=1e-14)
-    s = 1e150
-    assert one(activations.get("relu"), 0.0, s * s) == pytest.approx(
-        [s / math.sqrt(2 * math.pi), s * s * (0.5 - 0.5 / math.pi)], rel=1e-12
-    )
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(NAMES),
     m=st.floats(-1e3, 1e3),
@@ -219,33 +210,15 @@ def test_views_and_read_only_arrays_are_taken():
     assert [r.shape for r in spline.moments(activations.get("tanh"), m[:0], v[:0], 3)] == [(0,)] * 3
 
 
-def test_threads_agree():
-    rng = np.random.default_rng(0)
-    m, v = rng.normal(size=2000), rng.uniform(0.0, 2.0, 2000)
-    results = [None] * 4
-
-    def work(i):
-        results[i] = spline.moments(activations.get("sigmoid"), m, v, 2, Mesh(-9.0, 9.0, 55))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for r in results[1:]:
-        np.testing.assert_array_equal(r, results[0])
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         ((1, 1, 10), ValueError, "a must be below b, got a=1.0, b=1.0"),
-        ((-math.inf, 1, 10), ValueError, "a must be finite, got -inf"),
-        ((0, math.nan, 10), ValueError, "b must be finite, got nan"),
-        (("x", 1, 10), TypeError, "a must be a number, got 'x'"),
+        ((-math.inf, 1, 10), ValueError, r"a must lie in \(-inf, ∞\), got -inf"),
+        ((0, math.nan, 10), ValueError, "b must lie in .* got nan"),
+        (("x", 1, 10), TypeError, "a must be a number in .* got 'x'"),
         ((0, 1, 3), ValueError, "n_points must be 4 or more, got 3"),
-        ((0, 1, 10.0), TypeError, "n_points must be an integer, got 10.0"),
-        ((0, 1, True), TypeError, "n_points must be an integer, got True"),
+        ((0, 1, 10.0), TypeError, "n_points must be a whole number, 4 or more, got 10.0"),
         ((1.0, 1.0 + 1e-15, 100), ValueError, "coincide"),
     ],
 )

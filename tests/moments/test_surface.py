@@ -45,7 +45,7 @@ def test_reference_table(reference, name):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_against_exact_everywhere(name):
     rng = np.random.default_rng(1)
-    m, v = rng.uniform(-8, 8, 6000), 10.0 ** rng.uniform(-14, 3, 6000)
+    m, v = rng.uniform(-8, 8, 2000), 10.0 ** rng.uniform(-14, 3, 2000)
     v[:20] = 0.0
     truth = pesn.moments(name, m, v, method="exact")
     check(name, pesn.moments(name, m, v), truth.mean, truth.var)
@@ -197,11 +197,16 @@ def test_bare_callable_saturated_to_the_last_digit_gives_no_nan():
 
 
 def test_uncompiled_for_debuggers():
-    code = "import pesn; print(pesn.moments('tanh', [0.3, 60.0], 1.0).mean[0].round(12))"
+    code = (
+        "import numpy as np, pesn; from pesn.moments import packed; packed._CELLS = 2, 4; m = np.array([0.3, 60.0]); "
+        "print(*pesn.moments('tanh', m, 1.0).mean, *pesn.moments('softplus', np.float32(m), np.float32(1.0)).var)"
+    )
     out = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}
     )
-    assert float(out.stdout) == pytest.approx(float(pesn.moments("tanh", 0.3, 1.0).mean), abs=1e-11)
+    double, single = np.split(np.array(out.stdout.split(), float), 2)
+    np.testing.assert_allclose(double, pesn.moments("tanh", [0.3, 60.0], 1.0).mean, rtol=1e-11)
+    np.testing.assert_allclose(single, pesn.moments("softplus", [0.3, 60.0], 1.0).var, rtol=1e-3)  # few cells
 
 
 def test_import_compiles_nothing_and_loads_no_table():
@@ -210,9 +215,11 @@ def test_import_compiles_nothing_and_loads_no_table():
 
 
 @pytest.mark.parametrize("name", ["tanh", "softplus"])
-def test_what_is_no_number_does_not_look_outside_of_the_table(name):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_no_number_does_not_look_outside_of_the_table(name, dtype):
     """Loops ask the resolved method without checks: what diverged must come out as NaN or a limit, not as a crash."""
-    mean, var = np.meshgrid([np.nan, np.inf, -np.inf, 1e308, 0.3], [np.nan, np.inf, 1e308, 0.2])
+    most = np.finfo(dtype).max
+    mean, var = np.meshgrid(np.array([np.nan, np.inf, -np.inf, most, 0.3], dtype), np.array([np.nan, np.inf, most, 0.2], dtype))
     with np.errstate(all="ignore"):
         first, second = MomentMethod(name)(mean.ravel(), var.ravel())
         MomentMethod(name).gain(mean.ravel(), var.ravel())

@@ -37,7 +37,7 @@ Scaling: TypeAlias = float | Sequence[float] | FloatArray  # of drawn weights; o
 Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "low-rank", "diagonal"]  # of the units of a feed-forward network
-MomentName: TypeAlias = Literal["surface", "surface-fast", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
+MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
 RidgeValue: TypeAlias = float | tuple[float, float]  # on all features of a readout, or on the linear ones and on the others
 Ridge: TypeAlias = RidgeValue | Literal["auto"]
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pesn._support.arguments import number
 from pesn._support.types import FloatArray
-from pesn.activations.record import Activation, Reduction, Tail
+from pesn.activations.record import Activation, Tail, scaled_copy
 
 
 def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float], value_at_first_kink: float) -> Activation:
@@ -104,8 +105,13 @@ def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation
     -------
     Activation
     """
-    for name, value in (("alpha", alpha), ("scale", scale), ("rate", rate)):
-        _positive(name, value)
+    given = {"alpha": alpha, "scale": scale, "rate": rate}
+    for argument, value in given.items():
+        number(argument, value, 0.0, math.inf, "()")
+    named = ", ".join(f"{argument}={value:g}" for argument, value in given.items() if value != 1.0)
+    name, recipe = f"elu({named})" if named else "elu", (elu, (alpha, scale, rate))
+    if (scale, rate) != (1.0, 1.0):
+        return scaled_copy(elu(alpha * rate), rate, scale / rate, name=name, recipe=recipe)
 
     def difference(m: FloatArray, d: FloatArray) -> FloatArray:
         z = m + d
@@ -113,45 +119,27 @@ def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation
         low_m, low_z = np.minimum(m, 0.0), np.minimum(z, 0.0)
         below = np.where((m < 0.0) & (z < 0.0), d, low_z - low_m)
         above = np.where((m > 0.0) & (z > 0.0), d, np.maximum(z, 0.0) - np.maximum(m, 0.0))
-        fall = np.sign(below) * alpha * np.exp(rate * np.maximum(low_m, low_z)) * np.expm1(-rate * np.abs(below))
-        return scale * (above - fall)
+        return above - np.sign(below) * alpha * np.exp(np.maximum(low_m, low_z)) * np.expm1(-np.abs(below))
 
-    plain, given = (scale, rate) == (1.0, 1.0), {"alpha": alpha, "scale": scale, "rate": rate}
-    named = ", ".join(f"{name}={value:g}" for name, value in given.items() if value != 1.0)
     return Activation(
-        f"elu({named})" if named else "elu",
-        lambda z: scale * np.where(np.asarray(z) > 0.0, z, alpha * np.expm1(rate * np.minimum(z, 0.0))),
-        lambda z: scale * np.where(np.asarray(z) > 0.0, 1.0, alpha * rate * np.exp(rate * np.minimum(z, 0.0))),
-        Tail(-scale * alpha),
-        Tail(0.0, scale),
-        core=40.0 / rate,
-        scale=2.0 / rate,
+        name,
+        lambda z: np.where(np.asarray(z) > 0.0, z, alpha * np.expm1(np.minimum(z, 0.0))),
+        lambda z: np.where(np.asarray(z) > 0.0, 1.0, alpha * np.exp(np.minimum(z, 0.0))),
+        Tail(-alpha),
+        Tail(0.0, 1.0),
+        core=40.0,
+        scale=2.0,
         kinks=(0.0,),
-        elu_alpha=alpha if plain else None,
+        elu_alpha=alpha,
         closed_difference=difference,
-        reduction=None if plain else Reduction(elu(alpha * rate), rate, scale / rate, 0.0),
-        recipe=(elu, (alpha, scale, rate)),
+        recipe=recipe,
     )
 
 
-def selu() -> Activation:
-    """The self-normalising ELU: 1.0507 z for z > 0, 1.7581 · (exp(z) − 1) below."""
-    return replace(elu(1.6732632423543772848170429916717, 1.0507009873554804934193349852946), name="selu")
-
-
-def relu() -> Activation:
-    """max(z, 0)."""
-    return piecewise_linear("relu", [0.0], [0.0, 1.0], 0.0)
-
-
-def absolute() -> Activation:
-    """|z|."""
-    return piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
-
-
-def hard_sigmoid() -> Activation:
-    """z/6 + 1/2, clipped to [0, 1]."""
-    return piecewise_linear("hard_sigmoid", [-3.0, 3.0], [0.0, 1.0 / 6.0, 0.0], 0.0)
+RELU = piecewise_linear("relu", [0.0], [0.0, 1.0], 0.0)
+ABSOLUTE = piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
+HARD_SIGMOID = piecewise_linear("hard_sigmoid", [-3.0, 3.0], [0.0, 1.0 / 6.0, 0.0], 0.0)
+SELU = replace(elu(1.6732632423543772848170429916717, 1.0507009873554804934193349852946), name="selu")  # self-normalizing
 
 
 def soft_shrink(width: float = 0.5) -> Activation:
@@ -166,22 +154,8 @@ def soft_shrink(width: float = 0.5) -> Activation:
     -------
     Activation
     """
-    _positive("width", width)
+    number("width", width, 0.0, math.inf, "()")
     return piecewise_linear(f"soft_shrink({width:g})", [-width, width], [1.0, 0.0, 1.0], 0.0)
-
-
-def hard_swish() -> Activation:
-    """z · hard_sigmoid(z)."""
-    return Activation(
-        "hard_swish",
-        lambda z: np.asarray(z) * np.clip(np.asarray(z) + 3.0, 0.0, 6.0) / 6.0,
-        lambda z: np.where(np.abs(z) < 3.0, np.asarray(z) / 3.0 + 0.5, np.where(np.asarray(z) > 0.0, 1.0, 0.0)),
-        Tail(0.0),
-        Tail(0.0, 1.0),
-        core=3.0,
-        kinks=(-3.0, 3.0),
-        closed_difference=_hard_swish_difference,
-    )
 
 
 def _hard_swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
@@ -193,25 +167,35 @@ def _hard_swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return step * (low_m + low_z + 3.0) / 6.0 + np.where((m > 3.0) & (z > 3.0), d, np.maximum(z, 3.0) - np.maximum(m, 3.0))
 
 
-def softsign() -> Activation:
-    """z/(1 + |z|); its second derivative jumps at 0, and its tails are never reached."""
-    return Activation(
-        "softsign",
-        lambda z: np.asarray(z) / (1.0 + np.abs(z)),
-        lambda z: np.square(1.0 / (1.0 + np.abs(z))),
-        None,
-        None,
-        core=math.inf,
-        kinks=(0.0,),
-        symmetry="odd",
-        closed_difference=_softsign_difference,
-    )
+HARD_SWISH = Activation(
+    "hard_swish",
+    lambda z: np.asarray(z) * np.clip(np.asarray(z) + 3.0, 0.0, 6.0) / 6.0,
+    lambda z: np.where(np.abs(z) < 3.0, np.asarray(z) / 3.0 + 0.5, np.where(np.asarray(z) > 0.0, 1.0, 0.0)),
+    Tail(0.0),
+    Tail(0.0, 1.0),
+    core=3.0,
+    kinks=(-3.0, 3.0),
+    closed_difference=_hard_swish_difference,
+)
 
 
 def _softsign_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     z = m + d
     one, other = 1.0 + np.abs(m), 1.0 + np.abs(z)
     return np.where(np.sign(m) * np.sign(z) >= 0.0, d / one / other, z / other - m / one)
+
+
+SOFTSIGN = Activation(  # its second derivative jumps at 0, and its tails are never reached
+    "softsign",
+    lambda z: np.asarray(z) / (1.0 + np.abs(z)),
+    lambda z: np.square(1.0 / (1.0 + np.abs(z))),
+    None,
+    None,
+    core=math.inf,
+    kinks=(0.0,),
+    symmetry="odd",
+    closed_difference=_softsign_difference,
+)
 
 
 def hard_shrink(width: float = 0.5) -> Activation:
@@ -226,7 +210,7 @@ def hard_shrink(width: float = 0.5) -> Activation:
     -------
     Activation
     """
-    _positive("width", width)
+    number("width", width, 0.0, math.inf, "()")
     return Activation(
         f"hard_shrink({width:g})",
         lambda z: np.where(np.abs(z) > width, z, 0.0),
@@ -264,8 +248,3 @@ def threshold(at: float, value: float) -> Activation:
         kinks=(at,),
         recipe=(threshold, (at, value)),
     )
-
-
-def _positive(name: str, given: float) -> None:
-    if not (math.isfinite(given) and given > 0):
-        raise ValueError(f"{name} must be a positive finite number, got {given!r}")

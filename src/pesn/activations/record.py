@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pesn._support.arguments import number
 from pesn._support.types import FloatArray
 
 Function = Callable[[Any], Any]  # of arrays and tensors alike
@@ -150,6 +151,35 @@ def slope_integral(derivative: Function, m: FloatArray, d: FloatArray) -> FloatA
     return d * (slopes @ (0.5 * _SLOPE_WEIGHTS))
 
 
+def scaled_copy(
+    base: Activation,
+    inner: float,
+    outer: float,
+    *,
+    name: str,
+    recipe: tuple[Callable[..., Activation], tuple[Any, ...]] | None = None,
+) -> Activation:
+    """Return outer · base(inner · z), with every property carried along."""
+    derivative, difference = base.derivative, base.closed_difference
+    ends = (base.left, base.right) if inner > 0.0 else (base.right, base.left)
+    left, right = (end and Tail(outer * end.intercept, outer * inner * end.slope) for end in ends)
+    return Activation(
+        name,
+        lambda z: outer * base.value(inner * np.asarray(z)),
+        derivative and (lambda z: outer * inner * derivative(inner * np.asarray(z))),
+        left,
+        right,
+        core=base.core / abs(inner),
+        scale=base.scale / abs(inner),
+        kinks=tuple(sorted(kink / inner for kink in base.kinks)),
+        fourth_bound=base.fourth_bound and base.fourth_bound * abs(outer) * inner**4,
+        square_fourth_bound=base.square_fourth_bound and base.square_fourth_bound * outer**2 * inner**4,
+        closed_difference=difference and (lambda m, d: outer * difference(inner * m, inner * d)),
+        reduction=Reduction(base, inner, outer, 0.0),
+        recipe=recipe,
+    )
+
+
 # ---------------------------------------------------------------- from a callable
 
 
@@ -198,8 +228,7 @@ def custom(
     name = name or str(getattr(function, "__name__", "custom"))
     if not callable(function):
         raise TypeError(f"function must be callable, got {type(function).__name__}")
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"scale must be a positive finite number, got {scale!r}")
+    number("scale", scale, 0.0, math.inf, "()")
     sides = {"left": _as_tail("left", left), "right": _as_tail("right", right)}
     kinks = tuple(sorted(float(k) for k in kinks))
     if not all(map(math.isfinite, kinks)):

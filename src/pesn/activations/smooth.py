@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy import special
 
+from pesn._support.arguments import number
 from pesn._support.types import FloatArray
-from pesn.activations.record import Activation, Reduction, Tail, slope_integral
+from pesn.activations.record import Activation, Reduction, Tail, scaled_copy, slope_integral
 
 
 def _tanh_difference(m: FloatArray, d: FloatArray) -> FloatArray:
@@ -67,10 +69,6 @@ def _mish(z: FloatArray) -> FloatArray:
 def _mish_derivative(z: FloatArray) -> FloatArray:
     gate = np.tanh(np.logaddexp(0.0, z))
     return gate + z * (1.0 - gate * gate) * special.expit(z)
-
-
-def _log_sigmoid_difference(m: FloatArray, d: FloatArray) -> FloatArray:
-    return -_softplus_difference(-m, -d)
 
 
 def _normal_pdf(z: FloatArray) -> FloatArray:
@@ -199,17 +197,7 @@ IDENTITY = Activation(
 
 MISH = Activation("mish", _mish, _mish_derivative, Tail(0.0), Tail(0.0, 1.0), core=45.0)
 
-LOG_SIGMOID = Activation(
-    "log_sigmoid",
-    lambda z: -np.logaddexp(0.0, -np.asarray(z)),
-    lambda z: special.expit(-np.asarray(z)),
-    Tail(0.0, 1.0),
-    Tail(0.0),
-    core=40.0,
-    scale=2.0,
-    closed_difference=_log_sigmoid_difference,
-    reduction=Reduction(SOFTPLUS, -1.0, -1.0, 0.0),
-)
+LOG_SIGMOID = scaled_copy(SOFTPLUS, -1.0, -1.0, name="log_sigmoid")
 
 
 def as_scaled_tanh(activation: Activation) -> Reduction | None:
@@ -222,34 +210,19 @@ def as_scaled_tanh(activation: Activation) -> Reduction | None:
     return reduction if reduction is not None and reduction.base is TANH else None
 
 
-def _rescaled(base: Activation, beta: float, parameter: str) -> Activation:
-    """base(beta * z) / beta, with every property carried along."""
-    if not (math.isfinite(beta) and beta > 0):
-        raise ValueError(f"{parameter} must be a positive finite number, got {beta!r}")
-    if beta == 1.0:
-        return base
-    derivative, difference = base.derivative, base.closed_difference
-    return Activation(
-        f"{base.name}({parameter}={beta:g})",
-        lambda z: base.value(beta * np.asarray(z)) / beta,
-        derivative and (lambda z: derivative(beta * np.asarray(z))),
-        base.left,
-        base.right,
-        core=base.core / beta,
-        scale=base.scale / beta,
-        fourth_bound=base.fourth_bound and base.fourth_bound * beta**3,
-        square_fourth_bound=base.square_fourth_bound and base.square_fourth_bound * beta**2,
-        closed_difference=difference and (lambda m, d: difference(beta * m, beta * d) / beta),
-        reduction=Reduction(base, beta, 1.0 / beta, 0.0),
-        recipe=(_rescaled, (base, beta, parameter)),
-    )
-
-
 def swish(beta: float = 1.0) -> Activation:
     """z · sigmoid(β z); β = 1 is SiLU."""
-    return _rescaled(SWISH, beta, "beta")
+    return _with_beta(SWISH, beta, swish)
 
 
 def softplus(beta: float = 1.0) -> Activation:
     """log(1 + exp(β z)) / β."""
-    return _rescaled(SOFTPLUS, beta, "beta")
+    return _with_beta(SOFTPLUS, beta, softplus)
+
+
+def _with_beta(base: Activation, beta: float, make: Callable[[float], Activation]) -> Activation:
+    """Return base(beta · z) / beta."""
+    number("beta", beta, 0.0, math.inf, "()")
+    return (
+        base if beta == 1.0 else scaled_copy(base, beta, 1.0 / beta, name=f"{base.name}(beta={beta:g})", recipe=(make, (beta,)))
+    )

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, Type
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import broadcast_moments, result_dtype
+from pesn._support.arguments import broadcast_moments, number, result_dtype, whole_number
 from pesn._support.types import AnyArray, Array, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
 
@@ -63,19 +63,11 @@ class Mesh:
 
     def __post_init__(self) -> None:
         for name in ("a", "b"):
-            try:
-                end = float(getattr(self, name))
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"{name} must be a number, got {getattr(self, name)!r}") from error
-            if not math.isfinite(end):
-                raise ValueError(f"{name} must be finite, got {end!r}")
-            object.__setattr__(self, name, end)
+            number(name, getattr(self, name), -math.inf, math.inf, "()")
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not (self.a < self.b and math.isfinite(self.b - self.a)):
             raise ValueError(f"a must be below b, got a={self.a!r}, b={self.b!r}")
-        if isinstance(self.n_points, bool) or not isinstance(self.n_points, (int, np.integer)):
-            raise TypeError(f"n_points must be an integer, got {self.n_points!r}")
-        if self.n_points < 4:
-            raise ValueError(f"n_points must be 4 or more, got {self.n_points!r}")
+        whole_number("n_points", self.n_points, 4)
         object.__setattr__(self, "n_points", int(self.n_points))
         if not np.all(np.diff(self.points) > 0.0):
             raise ValueError(f"n_points={self.n_points} is too many: points between a={self.a!r} and b={self.b!r} coincide")
@@ -97,7 +89,6 @@ UnitMethod: TypeAlias = MomentName | tuple[Literal["spline", "spline-raw"], Mesh
 # imported when they are called: numba and the tables cost more than the rest of the package
 _METHODS = {
     "surface": "surface.moments",
-    "surface-fast": "packed.moments",
     "exact": "exact.moments",
     "spline": "spline.moments",
     "spline-raw": "spline.raw_moments",
@@ -138,12 +129,12 @@ class MomentMethod:
         self.options: dict[str, Mesh | Rng] = {name: value for name, value in options.items() if name in _OPTIONS.get(method, ())}
 
     def __call__(self, mean: FloatArray, var: FloatArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
-        method = self.method
-        if method == "surface" and mean.dtype == var.dtype == np.float32:
-            method = "surface-fast"  # which has a table of this precision
-        if not method.startswith("surface"):  # every other method computes in float64
+        place = _METHODS[self.method]
+        if self.method == "surface" and mean.dtype == var.dtype == np.float32:
+            place = "packed.moments"  # which has tables of this precision
+        elif self.method != "surface":
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
-        results: tuple[AnyArray, ...] = _function(_METHODS[method])(self.activation, mean, var, order, **self.options)
+        results: tuple[AnyArray, ...] = _function(place)(self.activation, mean, var, order, **self.options)
         if "mesh" in self.options:
             _function("spline.check_inside_mesh")(self.activation, mean, var, self.options["mesh"])
         return results
@@ -231,8 +222,6 @@ def moments(
         - ``"surface"`` (default): a table of the answer; nearly exact at the price of one formula. Closed forms where they
           exist (piecewise-linear activations, erf, sine), ``"exact"`` where f is neither smooth nor piecewise linear, and
           for orders 3 and 4. float32 has smaller tables of its own accuracy.
-        - ``"surface-fast"``: the same from smaller tables, mean and variance within 1e-9 (of v where f is not bounded, relative
-          where it is), in half the time.
         - ``"exact"``: quadrature to rounding, any activation.
         - ``"spline"``: the paper's cubic spline on ``mesh``, with tails; the variance is that of the spline itself.
         - ``"spline-raw"``: the same with the paper's A₂ − A₁² (and A₃, A₄) from a spline of each power. Kept for the

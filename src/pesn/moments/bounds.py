@@ -13,6 +13,7 @@ and to the left and right of it these bound the error of the mean, for f², of A
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special as sc
 
-from pesn._support.arguments import broadcast_moments
+from pesn._support.arguments import broadcast_moments, number
 from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation, get, names
 from pesn.activations.smooth import SINE
@@ -224,12 +225,7 @@ def choose_mesh(
     box = _Box(*_range("mean_range", mean_range), *_range("var_range", var_range))
     if box.least < 0.0:
         raise ValueError(f"var_range must not be negative, got {var_range!r}")
-    try:
-        tolerance = float(tolerance)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"tolerance must be a number, got {tolerance!r}") from error
-    if not (math.isfinite(tolerance) and tolerance > 0.0):
-        raise ValueError(f"tolerance must be a positive finite number, got {tolerance!r}")
+    number("tolerance", tolerance, 0.0, math.inf, "()")
     grid = box.grid()
     # Beyond the core f is its tail; without a tail, or short of the core, the mesh may end where the Gaussians do.
     reach = max(abs(box.low), abs(box.high)) + 40.0 * math.sqrt(box.most) + record.scale
@@ -328,12 +324,6 @@ def _innermost(error: Callable[[float], float], limit: float, outer: float) -> f
 
 def _fewest(error: Callable[[float], float], limit: float, width: float) -> int | None:
     """The least number of points on ``width`` with error(step) ≤ limit; None if a million are not enough."""
-    low, high = 3, 4
-    while error(width / (high - 1)) > limit:
-        if high == _MOST_POINTS:
-            return None
-        low, high = high, min(2 * high, _MOST_POINTS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if error(width / (middle - 1)) <= limit else (middle, high)
-    return high
+    counts = range(4, _MOST_POINTS + 1)
+    found = bisect.bisect_left(counts, True, key=lambda count: error(width / (count - 1)) <= limit)
+    return counts[found] if found < len(counts) else None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from pesn._support.threads import by_parts
-from pesn._support.types import Array
+from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation
 from pesn.activations.smooth import SINE
 from pesn.moments.special import density, exp, expm1, fast, fast_inline, mills, ndtr, near
@@ -28,41 +29,35 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
     >>> mean.round(6), var.round(6)
     (array([0.398942]), array([0.340845]))
     """
-    _check(activation, order)
     if activation.reduction is not None:
         base, input_scale, output_scale, offset = activation.reduction
         first, *second = moments(base, input_scale * mean, input_scale**2 * var, order)
         return offset + output_scale * first, *(output_scale**2 * v for v in second)
-    mean, var = np.ascontiguousarray(mean), np.ascontiguousarray(var)
+    if activation.slopes is not None and not activation.kinks:
+        return (np.array(activation.value(mean), dtype=float), activation.slopes[0] ** 2 * var)[:order]
     if activation.slopes is not None:
-        return _hinges(activation, mean, var)[:order]
+        kinks = np.array(activation.kinks)
+        pieces = kinks, np.asarray(activation.value(kinks), dtype=float), np.array(activation.slopes)
+        return tuple(fill((_fill_hinges, _fill_pieces), pieces, mean, var, 2)[:order])
     if activation.elu_alpha is not None:
-        return _elu(activation.elu_alpha, mean, var)[:order]
+        return tuple(fill((_fill_elu,), (activation.elu_alpha,), mean, var, 2)[:order])
     return (_sine if activation is SINE else _erf)(mean, var)[:order]
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
     """E[f′(z)], one-dimensional float64 in and out; f′ itself where var is 0."""
-    _check(activation)
     if activation.reduction is not None:
         base, input_scale, output_scale, _ = activation.reduction
         return input_scale * output_scale * gain(base, input_scale * mean, input_scale**2 * var)
-    mean, var = np.ascontiguousarray(mean), np.ascontiguousarray(var)
     if activation.slopes is not None:
-        return _hinge_gain(activation, mean, var)
+        pieces = np.array(activation.kinks), np.array(activation.slopes)
+        return fill((_fill_hinge_gains, _fill_piece_gains), pieces, mean, var, 1)[0]
     if activation.elu_alpha is not None:
-        return _elu_gain(activation.elu_alpha, mean, var)
+        return fill((_fill_elu_gains,), (activation.elu_alpha,), mean, var, 1)[0]
     if activation is SINE:
         return np.asarray(np.exp(-0.5 * var) * np.cos(mean))
     w = np.sqrt(0.5 + var)
     return np.asarray(math.sqrt(2.0 / math.pi) / w * np.exp(-0.5 * np.square(np.clip(mean / w, -_FAR, _FAR))))
-
-
-def _check(activation: Activation, order: int = 1) -> None:
-    if not activation.has_closed_form:
-        raise ValueError(f"activation {activation.name!r} has no closed form; use method='exact'")
-    if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2 for a closed form, got {order!r}")
 
 
 # ---------------------------------------------------------------- sine and erf
@@ -98,42 +93,26 @@ def _erf(mean: Array, var: Array) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- compiled
 
 
-def _hinges(activation: Activation, mean: Array, var: Array) -> tuple[Array, Array]:
-    slopes, kinks = np.array(activation.slopes), np.array(activation.kinks)
-    if not kinks.size:
-        return np.array(activation.value(mean), dtype=float), np.square(slopes[0]) * var
-    values, out = np.asarray(activation.value(kinks), dtype=float), np.empty((2, mean.size))
-
-    def fill(part: slice) -> None:
-        given = kinks, values, slopes, mean[part], var[part], out[0, part], out[1, part]
-        if _fill_hinges(*given):
-            _fill_pieces(*given)
-
-    by_parts(fill, mean.size)
-    return out[0], out[1]
+def source(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+    """One array type for the kernels: contiguous and read-only."""
+    given = np.ascontiguousarray(values, dtype=dtype).view()
+    given.flags.writeable = False
+    return given
 
 
-def _hinge_gain(activation: Activation, mean: Array, var: Array) -> Array:
-    slopes, kinks, out = np.array(activation.slopes), np.array(activation.kinks), np.empty_like(mean)
+def fill(
+    kernels: tuple[Callable[..., Any], ...], fixed: tuple[Any, ...], mean: FloatArray, var: FloatArray, n_rows: int
+) -> Array:
+    """Rows (n_rows, n) by the first kernel, and by the second what it returns to have left open."""
+    out = np.empty((n_rows, mean.size))  # one piece of memory, which the allocator keeps where it gives two back
+    arrays = source(mean, np.float64), source(var, np.float64), *out
 
-    def fill(part: slice) -> None:
-        given = kinks, slopes, mean[part], var[part], out[part]
-        if _fill_hinge_gains(*given) and kinks.size:
-            _fill_piece_gains(*given)
+    def fill_part(part: slice) -> None:
+        given = *fixed, *(each[part] for each in arrays)
+        if kernels[0](*given):
+            kernels[1](*given)
 
-    by_parts(fill, mean.size)
-    return out
-
-
-def _elu(alpha: float, mean: Array, var: Array) -> tuple[Array, Array]:
-    out = np.empty((2, mean.size))
-    by_parts(lambda part: _fill_elu(alpha, mean[part], var[part], out[0, part], out[1, part]), mean.size)
-    return out[0], out[1]
-
-
-def _elu_gain(alpha: float, mean: Array, var: Array) -> Array:
-    out = np.empty_like(mean)
-    by_parts(lambda part: _fill_elu_gains(alpha, mean[part], var[part], out[part]), mean.size)
+    by_parts(fill_part, mean.size)
     return out
 
 
@@ -174,16 +153,6 @@ def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t
         i0, i1, i2 = mills(beta)
         p = density(beta)
         t0[i], t1[i], t2[i] = p * i0, p * i1, p * i2
-
-
-@fast_inline
-def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> None:
-    """The slope of f at m."""
-    for i in range(n):
-        k[i] = slopes[0]
-    for j in range(kinks.size):
-        for i in range(n):
-            k[i] = slopes[j + 1] if m[i] >= kinks[j] else k[i]
 
 
 @fast
@@ -245,7 +214,11 @@ def _fill_hinge_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out:
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
         _load(mean[start : start + n], var[start : start + n], n, m, s)
-        _slopes_at_mean(kinks, slopes, m, n, total)
+        for i in range(n):
+            total[i] = slopes[0]
+        for j in range(kinks.size):
+            for i in range(n):
+                total[i] = slopes[j + 1] if m[i] >= kinks[j] else total[i]
         for i in range(n):
             size[i] = abs(total[i])
         for j in range(kinks.size):

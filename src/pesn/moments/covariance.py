@@ -30,7 +30,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ from pesn.activations import Activation, get
 from pesn.activations.smooth import ERF, SINE, TANH, as_scaled_tanh
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
-__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "cross", "linear_and_rest"]
+__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "linear_and_rest"]
 
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
@@ -65,13 +65,13 @@ class Plan(NamedTuple):
     after: str
 
 
-def plan(record: Activation, method: str) -> Plan:
-    """For ``method`` "auto" or "mehler"."""
-    if method == "auto" and record.slopes is not None:
+def plan(record: Activation) -> Plan:
+    """Return the plan for an activation."""
+    if record.slopes is not None:
         return Plan((_MOST_OF_KINKS,), "other")
-    if method == "auto" and mehler.is_tanh(record):
+    if mehler.is_tanh(record):
         return Plan(STAGES, "closed")
-    if method == "auto" and components(record) is not None:
+    if record is ERF:
         return Plan((_MOST_CLOSED,), "other")
     if hermite.bumps_of(record) is not None:
         return Plan((2048,), "continued")
@@ -107,10 +107,11 @@ class Standardised:
             bound = std[row] * std[column]
             raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
 
-    def variance(self) -> Array:
-        """Of f(z), (B, D)."""
-        result, live = np.zeros_like(self.std), self.std > 0.0
-        result[live] = _variance(self.record, self.mean[live], self.var[live])
+    def variance(self, rows: Rows | slice = slice(None)) -> Array:
+        """Of f(z), (B, D), or of some rows."""
+        mean, var = self.mean[rows], self.var[rows]
+        result, live = np.zeros_like(var), var > 0.0
+        result[live] = surface.moments(self.record, mean[live], var[live], 2)[1]
         return result
 
     def pairwise(self, rows: Rows, out_var: Array) -> Array:
@@ -130,11 +131,11 @@ class Standardised:
         hermite.rescale(matrix, live, out_var)
         return matrix
 
-    def series(self, order: int | None, plan: Plan, given: Array | None = None, rest: bool = False) -> Series:
-        """Mehler's series, of ``order`` or as far as ``plan`` goes; ``rest``: without the first order."""
-        found = Series(self, order, given, rest)
+    def series(self, given: Array | None = None, rest: bool = False) -> Series:
+        """Mehler's series, as far as the plan of the activation goes; ``rest``: without the first order."""
+        found = Series(self, given, rest)
         if self.mean.size:
-            found.run(plan)
+            found.run(plan(self.record))
         return found
 
 
@@ -149,13 +150,13 @@ class Series:
         The variance of f(z), (B, D).
     """
 
-    def __init__(self, problem: Standardised, order: int | None, given: Array | None, rest: bool) -> None:
-        self.problem, self.order, self.given = problem, order or 0, given
+    def __init__(self, problem: Standardised, given: Array | None, rest: bool) -> None:
+        self.problem = problem
         matrix, vector = np.empty_like(problem.correlation), np.zeros_like(problem.std)
-        self.own = vector if mehler.is_tanh(problem.record) else problem.variance()  # tanh's comes with the coefficients
-        self.sums = hermite.Sums(
-            problem.correlation, problem.largest, vector, vector, rest, matrix, np.zeros(len(matrix), np.int64), vector.copy()
-        )
+        # tanh's comes with the coefficients
+        self.own = vector.copy() if mehler.is_tanh(problem.record) else problem.variance()
+        variance, orders = self.own if given is None else given, np.zeros(len(matrix), np.int64)
+        self.sums = hermite.Sums(problem.correlation, problem.largest, variance, rest, matrix, orders, vector)
 
     def run(self, plan: Plan) -> None:
         """As far as the plan goes."""
@@ -165,7 +166,7 @@ class Series:
             self._by_projection(rows, plan)
             return
         bumps, (base, inner, outer, _) = closed
-        most = self.order or plan.orders[-1]
+        (most,) = plan.orders
         # of pieces that a Gaussian is far wider than, digits are lost
         wide = base.slopes is not None and base.slopes[0] == base.slopes[-1] == 0.0 and plan.after == "other"
         narrow = rows[np.max(self.problem.std, axis=1) * inner < _WIDEST * np.ptp(base.kinks)] if wide else rows
@@ -181,19 +182,21 @@ class Series:
         self, rows: Rows, bumps: hermite.Bumps, base: Activation, inner: float, outer: float, known: Array, most: int
     ) -> Rows:
         """By coefficients in closed form, the first of them ``known`` (b, n, D); the rows that they do not suffice for."""
-        part, mean, std, own = self._part(rows), self.problem.mean[rows], self.problem.std[rows], self.own[rows] / outer**2
-        mean, std = inner * mean, inner * std
-        units = hermite.as_units(bumps, mehler.gain_of(base, mean, std), mean, std, own)
-        hermite.rows(bumps, units, known, TOLERANCE, self.order, most, part)
-        part.first[...] *= math.copysign(1.0, inner * outer)
-        return self._done(rows, part)
+        mean, std = inner * self.problem.mean[rows], inner * self.problem.std[rows]
+        units = hermite.as_units(bumps, mehler.gain_of(base, mean, std), mean, std, self.own[rows] / outer**2)
+        hermite.sum_closed(bumps, units, known, rows, TOLERANCE, most, self.sums)
+        self.sums.first[rows] *= math.copysign(1.0, inner * outer)
+        return self._unfinished(rows)
+
+    def _unfinished(self, rows: Rows) -> Rows:
+        return rows[self.sums.orders[rows] == 0]
 
     def _by_projection(self, rows: Rows, plan: Plan) -> None:
         """In stages; tanh in closed form after them, the others continued."""
         problem = self.problem
         waiting: list[tuple[Rows, Array]] = []  # rows for closed coefficients, and those that are known
         for count in plan.orders:
-            if self.order <= count and rows.size:
+            if rows.size:
                 groups = mehler.by_grid(problem.record, problem.mean, problem.std, rows, count)
                 left = [self._project(group, grid, count, plan, waiting) for group, grid in groups]
                 rows = np.concatenate(left) if left else rows[:0]
@@ -209,13 +212,12 @@ class Series:
         """``count`` orders of some rows that one grid serves; the rows that need more of them."""
         problem, last = self.problem, count == plan.orders[-1]
         if grid is None and plan.after == "closed":
-            self._own_by_surface(group)
+            self.own[group] = problem.variance(group)
             waiting.append((group, np.empty((len(group), 0, problem.mean.shape[1]))))
             return group[:0]
-        c, part = self._projected(group, grid, count), self._part(group)
-        hermite.projected(c, problem.std[group], self.own[group], TOLERANCE, self.order, part)
-        c = c[part.orders == 0]
-        rest = self._done(group, part)
+        c = self._projected(group, grid, count)
+        hermite.sum_projected(c, group, problem.std, self.own, TOLERANCE, self.sums)
+        c, rest = c[self.sums.orders[group] == 0], self._unfinished(group)
         if rest.size and plan.after == "closed":
             least = np.min(np.where(self.own[rest] > 0.0, self.own[rest], np.inf), axis=1)
             good = least >= (mixture.ERROR / TOLERANCE) ** 2  # beside which a mixture's error is nothing
@@ -226,8 +228,7 @@ class Series:
             for row, own in zip(rest, c, strict=True):
                 if last or (grid is None and self._bound(row, own) <= _FINE):
                     self._continued(row, own)
-            return rest[self.sums.orders[rest] == 0]
-        return rest
+        return self._unfinished(rest)
 
     def _projected(self, rows: Rows, grid: tuple[float, float] | None, count: int) -> Array:
         """c_n/s (b, D, count) of some rows that one grid serves."""
@@ -241,14 +242,7 @@ class Series:
                 own = np.zeros_like(std)
                 own[live] = var * np.square(std[live])
                 self.own[rows] = own
-            elif mehler.is_tanh(problem.record):
-                self._own_by_surface(rows)
         return c
-
-    def _own_by_surface(self, rows: Rows) -> None:
-        own, live = np.zeros_like(self.problem.std[rows]), self.problem.std[rows] > 0.0
-        own[live] = _variance(self.problem.record, self.problem.mean[rows][live], self.problem.var[rows][live])
-        self.own[rows] = own
 
     def _continued(self, row: int, c: Array) -> None:
         """With what is left of the variances in further orders, shaped as the last of c (D, N) are."""
@@ -260,11 +254,8 @@ class Series:
                 "standard deviations up to %.3g of nearly collinear units",
                 record.name, bound, record.scale, float(self.problem.std[row].max()),
             )  # fmt: skip
-        rows = np.array([row])
-        part = self._part(rows)
-        hermite.put(part, 0, np.ascontiguousarray(mehler.continued(c).T))
-        part.orders[0] = c.shape[1]
-        self._done(rows, part)
+        hermite.put(self.sums, row, np.ascontiguousarray(mehler.continued(c).T))
+        self.sums.orders[row] = c.shape[1]
 
     def _bound(self, row: int, c: Array) -> float:
         """Of the error in any output correlation after the terms of c (D, N), continued; exact twins have none."""
@@ -278,32 +269,6 @@ class Series:
         twins &= mean[:, None] == np.where((sign < 0.0) & odd, -1.0, 1.0) * mean
         return float(np.max(np.where(twins, 0.0, error), initial=0.0))
 
-    # ---------------------------------------------------------------- some of the rows
-
-    def _part(self, rows: Rows) -> hermite.Sums:
-        """Of some rows; all of them are not copied."""
-        sums, variance = self.sums, (self.own if self.given is None else self.given)[rows]
-        sums = sums._replace(deviation=np.sqrt(variance), variance=variance)
-        if len(rows) == len(self.problem.mean):
-            return sums
-        return sums._replace(
-            correlation=sums.correlation[rows], largest=sums.largest[rows], out=np.empty((len(rows), *sums.out.shape[1:])),
-            orders=np.zeros(len(rows), np.int64), first=np.zeros_like(variance),
-        )  # fmt: skip
-
-    def _done(self, rows: Rows, part: hermite.Sums) -> Rows:
-        """Keeps what was summed; the rows that were not."""
-        done = part.orders > 0
-        if part.orders is not self.sums.orders:
-            for whole, some in zip(self.sums[-3:], part[-3:], strict=True):
-                whole[rows[done]] = some[done]
-        return rows[~done]
-
-
-def _variance(record: Activation, mean: Array, var: Array) -> Array:
-    result: Array = surface.moments(record, mean, var, 2)[1]
-    return result
-
 
 _ENTRIES = 2**20  # of the matrices of a batch that are worked on at a time
 
@@ -313,8 +278,6 @@ def covariance(
     mean: npt.ArrayLike,
     cov: npt.ArrayLike,
     *,
-    order: int | None = None,
-    method: Literal["auto", "mehler", "plackett", "closed"] = "auto",
     var: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Covariance matrix of f(z), z ~ N(mean, cov), f elementwise.
@@ -325,10 +288,6 @@ def covariance(
         f: a name or an :class:`~pesn.activations.Activation`.
     mean, cov
         (D,) and (D, D), or a batch: (n, D) and (n, D, D), of which one may be the same for all: (D,) or (D, D).
-    order
-        Terms of Mehler's series, 1 to 80; ``None``: as many as the bound above asks for.
-    method
-        ``"mehler"``, ``"plackett"`` (tanh, sigmoid, erf, piecewise-linear), ``"closed"`` (sine) or ``"auto"``.
     var
         Output variances Var f(z_i), (D,) or (n, D), where they are at hand; ``None`` computes them. They stand on the
         diagonal, and the covariances are scaled to them: it is the correlations that are computed.
@@ -343,7 +302,6 @@ def covariance(
            [0.320621, 0.350715]])
     """
     record = get(activation)
-    _check_options(record, order, method)
     mean, cov = _check_arrays(mean, cov)
     dtype = result_dtype(mean, cov)
     given = None if var is None else as_real("var", var)
@@ -356,12 +314,12 @@ def covariance(
     variances = None if given is None else given.reshape(count, size).astype(np.float64)
     result = np.empty((count, size, size))
     for part in _blocks(count, size):
-        result[part] = _solve(record, means[part], matrices[part], order, method, None if variances is None else variances[part])
+        result[part] = _solve(record, means[part], matrices[part], None if variances is None else variances[part])
     return result.reshape(cov.shape).astype(dtype, copy=False)
 
 
 def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[str, int | None]:
-    """What ``method="auto"`` does with one matrix: ("mehler", its order), ("plackett", None) or ("closed", None).
+    """How the covariances of one matrix are computed: ("mehler", its order), ("plackett", None) or ("closed", None).
 
     Parameters
     ----------
@@ -386,57 +344,8 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
         raise ValueError(f"mean must be one-dimensional here: the choice is made matrix by matrix; got shape {mean.shape}")
     if record is SINE:
         return "closed", None
-    (order,) = Standardised(record, mean[None], cov[None]).series(None, plan(record, "auto")).sums.orders
+    (order,) = Standardised(record, mean[None], cov[None]).series().sums.orders
     return ("mehler", int(order)) if order else ("plackett", None)
-
-
-def cross(
-    activation: str | Activation,
-    mean: npt.ArrayLike,
-    var: npt.ArrayLike,
-    cov_xz: npt.ArrayLike,
-    *,
-    gain: npt.ArrayLike | None = None,
-) -> FloatArray:
-    """Cov(x, f(z)) = Cov(x, z) · E[f′(z)], exact for any x jointly Gaussian with z (Stein).
-
-    Parameters
-    ----------
-    activation
-        A name or an :class:`~pesn.activations.Activation`.
-    mean, var
-        Of z, (D,).
-    cov_xz
-        Cov(x, z), (…, D).
-    gain
-        E[f′(z)] (D,), where it is at hand.
-
-    Returns
-    -------
-    array
-        Cov(x, f(z)), (…, D).
-
-    Examples
-    --------
-    >>> cross("relu", [0.0, 5.0], [1.0, 1.0], [[0.3, 0.2]]).round(6)
-    array([[0.15, 0.2 ]])
-    """
-    record = get(activation)
-    mean, var, cov_xz = as_real("mean", mean), as_real("var", var), as_real("cov_xz", cov_xz)
-    if mean.ndim != 1 or var.shape != mean.shape or cov_xz.shape[-1:] != mean.shape:
-        raise ValueError(
-            f"mean, var and cov_xz must be (D,), (D,) and (..., D), got {mean.shape}, {var.shape} and {cov_xz.shape}"
-        )
-    if np.any(var < 0.0):
-        raise ValueError(f"var must not be negative, got {var.min()}")
-    if gain is None:
-        factor: FloatArray = surface.gain(record, mean.astype(np.float64), var.astype(np.float64))
-    else:
-        factor = as_real("gain", gain)
-        if factor.shape != mean.shape:
-            raise ValueError(f"gain must have mean's shape {mean.shape}, got {factor.shape}")
-    dtype = np.result_type(mean.dtype, var.dtype, cov_xz.dtype)
-    return np.asarray(cov_xz * factor, dtype=dtype)
 
 
 def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
@@ -487,12 +396,9 @@ def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.
 
 
 def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
-    """Of matrices (D, D) or (B, D, D), at any order that they need."""
-    if mean.ndim == 1:
-        one = _linear_and_rest(record, mean[None], cov[None])
-        return one[0][0], one[1][0]
+    """Of matrices (B, D, D), at any order that they need."""
     problem = Standardised(record, mean, cov)
-    found = problem.series(None, plan(record, "auto"), rest=True)
+    found = problem.series(rest=True)
     rest, own = found.sums.out, found.own
     g = found.sums.first * np.divide(np.sqrt(own), problem.std, out=np.zeros_like(own), where=problem.std > 0.0)
     (others,) = np.nonzero(found.sums.orders == 0)
@@ -509,13 +415,13 @@ def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> t
     return g, rest
 
 
-def _solve(record: Activation, mean: FloatArray, cov: FloatArray, order: int | None, method: str, given: Array | None) -> Array:
+def _solve(record: Activation, mean: FloatArray, cov: FloatArray, given: Array | None) -> Array:
     """Of some matrices (B, D, D), as :func:`covariance`."""
     problem = Standardised(record, mean, cov)
     rows = np.arange(len(mean))
-    if method in ("plackett", "closed") or (method == "auto" and order is None and record is SINE):
+    if record is SINE:
         return problem.pairwise(rows, problem.variance() if given is None else given)
-    found = problem.series(order, plan(record, method) if order is None else Plan((MAX_ORDER,), "order"), given)
+    found = problem.series(given)
     result = found.sums.out
     rows = rows[found.sums.orders == 0]
     if rows.size and mean.size:
@@ -530,20 +436,6 @@ def _blocks(count: int, size: int) -> Iterator[slice]:
 
 
 # ---------------------------------------------------------------- checks
-
-
-def _check_options(record: Activation, order: int | None, method: str) -> None:
-    if method not in ("auto", "mehler", "plackett", "closed"):
-        raise ValueError(f"method must be 'auto', 'mehler', 'plackett' or 'closed', got {method!r}")
-    if order is not None and (isinstance(order, bool) or not isinstance(order, (int, np.integer)) or not 1 <= order <= MAX_ORDER):
-        raise ValueError(f"order must be None or an integer from 1 to {MAX_ORDER}, got {order!r}")
-    if method == "plackett" and components(record) is None and record.slopes is None:
-        served = "tanh, sigmoid, erf and piecewise-linear activations"
-        raise ValueError(f"method 'plackett' serves {served}, got {record.name!r}; use 'mehler' or 'auto'")
-    if method == "closed" and record is not SINE:
-        raise ValueError(f"method 'closed' serves sine, got {record.name!r}; use 'mehler' or 'auto'")
-    if method in ("plackett", "closed") and order is not None:
-        raise ValueError(f"order belongs to 'mehler', got order={order} with method {method!r}; leave it out")
 
 
 def _check_arrays(mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:

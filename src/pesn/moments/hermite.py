@@ -43,8 +43,8 @@ class Sums(NamedTuple):
     ----------
     correlation, largest
         ρ, (B, D, D), and its largest off the diagonal (B,).
-    deviation, variance
-        What the series is multiplied by, and what stands on its diagonal, (B, D).
+    variance
+        What stands on the diagonal, (B, D); its roots are what the series is multiplied by.
     rest
         Without the first order.
     out
@@ -57,7 +57,6 @@ class Sums(NamedTuple):
 
     correlation: Array
     largest: Array
-    deviation: Array
     variance: Array
     rest: bool
     out: Array
@@ -211,54 +210,70 @@ def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None
 @jit()
 def put(sums: Sums, b: int, c: Array) -> None:
     """The series of coefficients c (N, D) of matrix b, which are overwritten."""
-    own = sums.variance[b].copy()
-    for i in range(own.shape[0]):
+    deviation, own = np.empty(c.shape[1]), np.empty(c.shape[1])
+    for i in range(c.shape[1]):
+        own[i] = sums.variance[b, i]
+        deviation[i] = math.sqrt(own[i])
         sums.first[b, i] = c[0, i]
         if sums.rest:
             own[i] *= max(1.0 - c[0, i] * c[0, i], 0.0)
             c[0, i] = 0.0
     sums.orders[b] = c.shape[0]
-    series(sums.correlation[b], c, sums.deviation[b], own, sums.out[b])
+    series(sums.correlation[b], c, deviation, own, sums.out[b])
 
 
 @jit()
-def projected(found: Array, std: Array, own: Array, tolerance: float, order: int, sums: Sums) -> None:
-    """Of coefficients c_n/s that were found by projection, (B, D, N), ``order`` of them or as few as suffice.
+def sum_projected(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Array, tolerance: float, sums: Sums) -> None:
+    """Sum the series of matrices ``rows`` (b,) from coefficients c_n/s that were projected, (b, D, N): as few as suffice.
 
     They are overwritten: c_n in output deviations. ``own``: the variance of f(z), (B, D).
     """
-    batch, size, count = found.shape
+    _, size, count = found.shape
     c, left, remainder = np.empty((count, size)), np.empty((count, size)), np.empty(count)
-    for b in range(batch):
+    for row in range(rows.size):
+        b, terms = rows[row], found[row]
         for n in range(count):
             remainder[n] = 0.0
         for i in range(size):
-            scale, total = std[b, i] / math.sqrt(own[b, i]) if own[b, i] > 0.0 else 0.0, 0.0
+            scale_terms(terms[i], std[b, i] / math.sqrt(own[b, i]) if own[b, i] > 0.0 else 0.0, left[:, i], remainder)
             for n in range(count):
-                c[n, i] = found[b, i, n] * scale
-                total += c[n, i] * c[n, i]
-            # rounding must not leave a negative remainder on the diagonal
-            shrink, room = 1.0 / math.sqrt(total) if total > 1.0 else 1.0, 1.0 if scale > 0.0 else 0.0
-            for n in range(count):
-                c[n, i] *= shrink
-                found[b, i, n] = c[n, i]
-                room = max(room - c[n, i] * c[n, i], 0.0)
-                left[n, i] = room
-                remainder[n] = max(remainder[n], room)
-        chosen = order if order > 0 else _enough(left, remainder, sums.correlation[b], sums.largest[b], tolerance)
+                c[n, i] = terms[i, n]
+        chosen = _enough(left, remainder, sums.correlation[b], sums.largest[b], tolerance)
         if chosen > 0:
             put(sums, b, c[:chosen])
+
+
+@jit(**INLINE)
+def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
+    """Scale the coefficients (N,) of a unit to output deviations; fill what each order leaves, and raise ``remainder`` to it."""
+    total = 0.0
+    for n in range(c.size):
+        c[n] *= scale
+        total += c[n] * c[n]
+    # rounding must not leave a negative remainder on the diagonal
+    shrink, room = 1.0 / math.sqrt(total) if total > 1.0 else 1.0, 1.0 if scale > 0.0 else 0.0
+    for n in range(c.size):
+        c[n] *= shrink
+        room = max(room - c[n] * c[n], 0.0)
+        left[n] = room
+        remainder[n] = max(remainder[n], room)
+
+
+@jit(**INLINE)
+def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
+    """The first order after which no more than the tolerance is left of any correlation; 0: none."""
+    power = largest
+    for n in range(remainder.size):
+        power *= largest
+        if power * remainder[n] <= tolerance:
+            return n + 1
+    return 0
 
 
 @jit(no_cpython_wrapper=True)
 def _enough(left: Array, remainder: Array, correlation: Array, largest: float, tolerance: float) -> int:
     """The least order, nearly, whose remainder (N, D) is within the tolerance; 0: none. ``remainder`` (N,): the largest."""
-    count, chosen, power = left.shape[0], 0, largest
-    for n in range(count):
-        power *= largest
-        if power * remainder[n] <= tolerance:
-            chosen = n + 1
-            break
+    count, chosen = left.shape[0], fewest_orders(remainder, largest, tolerance)
     if chosen == 0 and count >= _MANY_ORDERS and beyond_tolerance(correlation, left[count - 1], count + 1, tolerance, 0) < 0:
         chosen = count
     low, suspect = _MANY_ORDERS // 2, 0
@@ -397,26 +412,28 @@ def coefficients(
 
 
 @jit()
-def rows(bumps: Bumps, units: Units, known: Array, tolerance: float, order: int, most: int, sums: Sums) -> None:
-    """Mehler's series of each matrix of a batch: as many orders as the tolerance needs, ``most`` at most; or ``order`` of them.
+def sum_closed(
+    bumps: Bumps, units: Units, known: Array, rows: npt.NDArray[np.intp], tolerance: float, most: int, sums: Sums
+) -> None:
+    """Sum the series of matrices ``rows`` (b,): as many orders as the tolerance needs, ``most`` at most.
 
-    ``known`` (B, n, D): coefficients in output deviations that are known.
+    ``known`` (b, n, D): coefficients in output deviations that are known; ``units`` (b, D).
     """
-    batch, size = units.mean.shape
+    size = units.mean.shape[1]
     c, state, left = np.empty((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
-    asked, limit = (order, -1.0) if order > 0 else (most, tolerance)
     ready = known.shape[1] if known.shape[0] > 0 else 0
     decay, none = (1.5 if bumps.exponential == 0.0 and _largest(bumps.width) == 0.0 else 0.0), np.empty(0)
-    for b in range(batch):
+    for row in range(rows.size):
+        b = rows[row]
         for n in range(ready):
             for i in range(size):
-                c[n, i] = known[b, n, i]
-        gain = units.gain[b] if units.gain.shape[0] > 0 else none
-        one = Units(units.mean[b], units.std[b], units.own[b], gain, units.exponential[b])
+                c[n, i] = known[row, n, i]
+        gain = units.gain[row] if units.gain.shape[0] > 0 else none
+        one = Units(units.mean[row], units.std[row], units.own[row], gain, units.exponential[row])
         first, kinds = _start(bumps, one, ready, state, left, c)
-        goal = _Goal(limit, asked, sums.largest[b], sums.correlation[b], decay)
+        goal = _Goal(tolerance, most, sums.largest[b], sums.correlation[b], decay)
         count, enough = _coefficients(bumps.exponential, one, goal, kinds, first, state, left, c)
-        if order > 0 or enough:
+        if enough:
             put(sums, b, c[:count])
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import GELU, SINE, TANH, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
-from pesn.moments.hermite import correlations, series
+from pesn.moments.hermite import correlations, fewest_orders, scale_terms, series
 
 HIGH = 80  # beyond this order the grid is finer, and panels are cut
 
@@ -133,20 +133,17 @@ def by_grid(
     record: Activation, mean: Array, std: Array, rows: npt.NDArray[np.intp], count: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], tuple[float, float] | None]]:
     """The ``rows`` of a batch, (B, D), that share a grid, and the grid; each has the one that it would have alone."""
-    if record.kinks or len(rows) == 1:
-        live = std[rows] > 0.0
-        alone = grid_of(record, mean[rows][live], std[rows][live], count) if live.any() else None
-        yield rows, alone
+    if record.kinks:
+        yield rows, None
         return
     size, std = np.abs(mean[rows]), std[rows]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = np.where(std > 0.0, size / std, 0.0).max(axis=1)
     size = np.where(std > 0.0, size, 0.0).max(axis=1)
-    kinds, place = np.unique(np.stack([std.max(axis=1), size, ratio], axis=1), axis=0, return_inverse=True)
-    grids = [_grid(record, float(a), float(b), float(c), count) for a, b, c in kinds]
+    each = zip(std.max(axis=1).tolist(), size.tolist(), ratio.tolist(), strict=True)
+    grids = [_grid(record, *one, count) for one in each]
     for grid in dict.fromkeys(grids):
-        of_it = np.array([one == grid for one in grids])
-        yield rows[of_it[place.ravel()]], grid
+        yield rows[[one == grid for one in grids]], grid
 
 
 def _grid(record: Activation, std: float, mean: float, ratio: float, count: int = HIGH) -> tuple[float, float] | None:
@@ -253,32 +250,6 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
             out[i, n - 1] = total
 
 
-@jit(**INLINE)
-def _output_terms(c: Array, var: float, terms: Array, remainder: Array) -> None:
-    """c_n, n ≥ 1, of a unit in units of the output's deviation, from c_n/s and Var/v; what they leave raises ``remainder``."""
-    scale, total, left = 1.0 / math.sqrt(var) if var > 0.0 else 0.0, 0.0, 1.0
-    for n in range(terms.size):
-        terms[n] = c[n + 1] * scale
-        total += terms[n] * terms[n]
-    shrink = 1.0 / math.sqrt(total) if total > 1.0 else 1.0  # rounding must not leave a negative remainder
-    for n in range(terms.size):
-        terms[n] *= shrink
-        left -= terms[n] * terms[n]
-        if scale > 0.0:
-            remainder[n] = max(remainder[n], left)
-
-
-@jit(**INLINE)
-def _enough_orders(remainder: Array, largest: float, tolerance: float) -> int:
-    """The first order after which no more than the tolerance is left of any correlation; 0: none."""
-    power = largest
-    for n in range(remainder.size):
-        power *= largest
-        if power * remainder[n] <= tolerance:
-            return n + 1
-    return 0
-
-
 @jit()
 def tanh_rests(
     mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array
@@ -294,7 +265,7 @@ def tanh_rests(
     std, factor, var, deviation, own = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     c, terms = np.empty((size, count + 1)), np.empty((count, size))
     correlation = np.empty((size, size))
-    remainder = np.empty(count)
+    left, remainder = np.empty(count), np.empty(count)
     for b in range(batch):
         for i in range(size):
             std[i] = math.sqrt(max(cov[b, i, i], 0.0))
@@ -307,11 +278,13 @@ def tanh_rests(
         for n in range(count):
             remainder[n] = 0.0
         for i in range(size):
-            _output_terms(c[i], var[i], terms[:, i], remainder)
             deviation[i] = math.sqrt(var[i]) * std[i]
             a = math.exp(-2.0 * abs(mean[b, i]))
             gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # where it does not vary, f′ itself
-        order = _enough_orders(remainder, largest, tolerance)
+            scale_terms(c[i, 1:], 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, left, remainder)
+            for n in range(count):
+                terms[n, i] = c[i, n + 1]
+        order = fewest_orders(remainder, largest, tolerance)
         if order == 0:
             continue
         for i in range(size):

@@ -26,8 +26,6 @@ from pesn.moments.special import density, exp, mills
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(12)
-_FEWEST_NODES, _FEWEST_WEIGHTS = np.polynomial.legendre.leggauss(8)
-_WEAK, _NEAR = 0.35, 3.0  # a correlation and a kink's distance up to which the fewest nodes are as good
 _inline = jit(fastmath={"contract", "nsz"}, **INLINE)
 _Piece: TypeAlias = tuple[float, float, float]  # its ends and its width
 _POOL = 128  # pairs at a time
@@ -53,15 +51,15 @@ class _Pieces(NamedTuple):
 
 
 class _Pool(NamedTuple):
-    """Pairs of kinks whose integrals are under way, side by side, and where they belong in the result.
+    """Pairs of kinks whose integrals are under way, side by side in ``work``, and where they belong in the result."""
 
-    ``work`` (13 + 2 K, n): tan(θ/2) at the top, 1 − that, where the panel begins, half its length, its middle, its end from the
-    top; the exponents' factors, the lever, an inverse, the sum of a panel, parts that it still has, the exponent beyond which
-    nothing counts; the kinks of the first and of the second unit.
-    """
-
-    work: Array
+    work: Array  # (_KINKS + 2 K, n): the rows named below, then the kinks of the first and of the second unit
     place: npt.NDArray[np.int64]
+
+
+# tan(θ/2) at the top, 1 − that, where the panel begins, half its length, its middle, its end from the top; factors of the
+# exponents, the lever, an inverse, the sum of a panel, parts that it still has, the exponent beyond which nothing counts
+_TOP, _GAP, _START, _HALF, _MIDDLE, _BEYOND, _APART, _ALONG, _LEVER, _INVERSE, _VALUE, _PARTS, _LIMIT, _KINKS = range(14)
 
 
 def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: Array) -> Array:
@@ -145,9 +143,7 @@ def _piecewise_linear(
     log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
     out = np.zeros((batch, size, size))
     flat = out.reshape(batch * size * size)
-    pool = _Pool(np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64))
-    easy = _Pool(np.empty((13 + 2 * bends, _POOL)), np.empty(_POOL, np.int64))
-    active, waiting = 0, 0
+    pool, active = _Pool(np.empty((_KINKS + 2 * bends, _POOL)), np.empty(_POOL, np.int64)), 0
     for b in range(batch):
         for i in range(size):
             for j in range(i, size):
@@ -157,24 +153,15 @@ def _piecewise_linear(
                 elif abs(rho) == 1.0:
                     out[b, i, j] = _collinears(kinks, b, i, j, rho)
                 elif rho != 0.0:
+                    pool.place[active] = (b * size + i) * size + j
                     # what is e^−limit and less is nothing beside the linear part
-                    limit = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
-                    where = (b * size + i) * size + j
-                    if abs(rho) < _WEAK and _is_near(kinks.places[b, i]) and _is_near(kinks.places[b, j]):
-                        _enter(easy, waiting, where, rho, limit, kinks.places[b, i], kinks.places[b, j])
-                        waiting += 1
-                    else:
-                        _enter(pool, active, where, rho, limit, kinks.places[b, i], kinks.places[b, j])
-                        active += 1
-                    # pairs that are done with make room for others
-                    if waiting == _POOL:
-                        waiting = _panels(easy.work, easy.place, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
-                    if active == _POOL:
-                        active = _panels(pool.work, pool.place, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
-    while waiting > 0:
-        waiting = _panels(easy.work, easy.place, waiting, kinks.steps, _FEWEST_NODES, _FEWEST_WEIGHTS, flat)
+                    pool.work[_LIMIT, active] = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
+                    _enter(pool.work, active, rho, kinks.places[b, i], kinks.places[b, j])
+                    active += 1
+                    if active == _POOL:  # pairs that are done with make room for others
+                        active = _panels(pool, active, kinks.steps, flat)
     while active > 0:
-        active = _panels(pool.work, pool.place, active, kinks.steps, _FEW_NODES, _FEW_WEIGHTS, flat)
+        active = _panels(pool, active, kinks.steps, flat)
     _add_linear(correlation, gain, out)
     return out
 
@@ -225,24 +212,15 @@ def _exponents(rest: float) -> tuple[float, float]:
 
 
 @jit(**INLINE)
-def _is_near(kinks: Array) -> bool:
-    most = 0.0
-    for p in range(kinks.shape[0]):
-        most = max(most, abs(kinks[p]))
-    return most < _NEAR
-
-
-@jit(**INLINE)
-def _enter(pool: _Pool, n: int, where: int, rho: float, limit: float, first: Array, second: Array) -> None:
+def _enter(work: Array, n: int, rho: float, first: Array, second: Array) -> None:
     """A pair to place n; φ₂(a, b; −r) = φ₂(a, −b; r)."""
-    work, side, size = pool.work, math.copysign(1.0, rho), abs(rho)
+    side, size = math.copysign(1.0, rho), abs(rho)
     cosine = math.sqrt((1.0 - size) * (1.0 + size))
-    pool.place[n] = where
-    work[0, n] = size / (1.0 + cosine)
-    work[1, n] = (cosine + cosine * cosine / (1.0 + size)) / (1.0 + cosine)  # 1 − that
-    work[2, n], work[11, n], work[12, n] = 1.0, 0.0, limit
+    work[_TOP, n] = size / (1.0 + cosine)
+    work[_GAP, n] = (cosine + cosine * cosine / (1.0 + size)) / (1.0 + cosine)  # 1 − that
+    work[_START, n], work[_PARTS, n] = 1.0, 0.0
     for p in range(first.shape[0]):
-        work[13 + p, n], work[13 + first.shape[0] + p, n] = first[p], side * second[p]
+        work[_KINKS + p, n], work[_KINKS + first.shape[0] + p, n] = first[p], side * second[p]
 
 
 @_inline
@@ -252,75 +230,80 @@ def _is_off(a: float, b: float, far: float, gap: float, limit: float) -> bool:
     return square * far > 1e-13 * gap * gap and square < limit * far * far
 
 
+@_inline
+def _range_of_exponents(work: Array, n: int, count: int, near: float) -> float:
+    """How far the exponents of the corners that count fall until ``near``."""
+    spread, limit = 0.0, work[_LIMIT, n]
+    (far_apart, far_along), (near_apart, near_along) = _exponents(work[_START, n]), _exponents(near)
+    for p in range(count):
+        for q in range(count):
+            a, b = work[_KINKS + p, n], work[_KINKS + count + q, n]
+            least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
+            if least < limit:
+                square, product = (a - b) ** 2, a * b
+                start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
+                spread = max(spread, abs(min(start, limit) - min(stop, limit)))
+    return spread
+
+
 @jit(fastmath={"contract", "nsz"})
-def _panels(
-    pool: Array, place: npt.NDArray[np.int64], active: int, steps: Array, nodes: Array, weights: Array, out: Array
-) -> int:
+def _next_panel(work: Array, n: int, count: int) -> None:
+    """The next part of a panel of pair n, or its next panel: half of the way, as long as a corner off the diagonal is alive."""
+    far, gap = work[_START, n], work[_GAP, n]
+    if work[_PARTS, n] > 0.0:
+        work[_PARTS, n] -= 1.0
+        work[_MIDDLE, n] -= 2.0 * work[_HALF, n]
+        if work[_PARTS, n] == 0.0 and far == gap:
+            work[_BEYOND, n], work[_START, n] = work[_HALF, n], 0.0
+        else:
+            work[_BEYOND, n] = work[_MIDDLE, n] - gap
+        return
+    near = gap
+    if gap < 0.5 * far:
+        for p in range(count):
+            for q in range(count):
+                if _is_off(work[_KINKS + p, n], work[_KINKS + count + q, n], far, gap, 2.5 * work[_LIMIT, n]):
+                    near = 0.5 * far
+    parts = math.floor(_range_of_exponents(work, n, count, near) / 8.0)  # beside the first: 12 nodes integrate no more than that
+    half = 0.5 * (work[_TOP, n] if far == 1.0 and near == gap else far - near) / (1.0 + parts)
+    work[_PARTS, n], work[_HALF, n], work[_MIDDLE, n] = parts, half, far - half
+    work[_BEYOND, n] = half if near == gap and parts == 0.0 else far - half - gap
+    work[_START, n] = 0.0 if parts == 0.0 and (near == gap or near * near * near < 1e-24) else near
+
+
+@jit(fastmath={"contract", "nsz"})
+def _panels(pool: _Pool, active: int, steps: Array, out: Array) -> int:
     """One panel more of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, 0 < ρ < 1, in τ = tan(θ/2).
 
     As :func:`_rectangle` does with its corners; but a node of the panels of all pairs in the pool is a vector. How many are left.
     """
-    count = steps.shape[0]
-    top, gap, far, half, middle, beyond = pool[0], pool[1], pool[2], pool[3], pool[4], pool[5]
-    apart, along, lever, inverse, value, parts, limit = pool[6], pool[7], pool[8], pool[9], pool[10], pool[11], pool[12]
-    first, second = pool[13 : 13 + count], pool[13 + count :]
+    work, place, count = pool.work, pool.place, steps.shape[0]
     for n in range(active):
-        value[n] = 0.0
-        if parts[n] > 0.0:  # the next part of a panel
-            parts[n] -= 1.0
-            middle[n] -= 2.0 * half[n]
-            if parts[n] == 0.0 and far[n] == gap[n]:
-                beyond[n], far[n] = half[n], 0.0
-            else:
-                beyond[n] = middle[n] - gap[n]
-            continue
-        near, spread = gap[n], 0.0
-        if gap[n] < 0.5 * far[n]:
-            for p in range(count):
-                for q in range(count):
-                    square = (first[p, n] - second[q, n]) ** 2
-                    if square * far[n] > 1e-13 * gap[n] * gap[n] and square < 2.5 * limit[n] * far[n] * far[n]:
-                        near = 0.5 * far[n]
-        (far_apart, far_along), (near_apart, near_along) = _exponents(far[n]), _exponents(near)
+        work[_VALUE, n] = 0.0
+        _next_panel(work, n, count)
+    for k in range(_FEW_NODES.shape[0]):
+        _at_node(_FEW_NODES[k], _FEW_WEIGHTS[k], active, work)
         for p in range(count):
             for q in range(count):
-                a, b = first[p, n], second[q, n]
-                least = 0.5 * (max(a * a, b * b) if a * b > 0.0 else a * a + b * b)  # of the exponent
-                if least < limit[n]:
-                    square, product = (a - b) ** 2, a * b
-                    start, stop = square * far_apart + product * far_along, square * near_apart + product * near_along
-                    spread = max(spread, abs(min(start, limit[n]) - min(stop, limit[n])))
-        parts[n] = math.floor(spread / 8.0)  # beside the first: 12 nodes integrate no more than that
-        half[n] = 0.5 * (top[n] if far[n] == 1.0 and near == gap[n] else far[n] - near) / (1.0 + parts[n])
-        middle[n] = far[n] - half[n]
-        beyond[n] = half[n] if near == gap[n] and parts[n] == 0.0 else middle[n] - gap[n]
-        far[n] = near
-        if parts[n] == 0.0 and (near == gap[n] or near * near * near < 1e-24):
-            far[n] = 0.0
-    for k in range(nodes.shape[0]):
-        _at_node(nodes[k], weights[k], active, top, gap, half, middle, beyond, inverse, apart, along, lever)
-        for p in range(count):
-            for q in range(count):
-                _add_corner(first[p], second[q], steps[p] * steps[q], active, apart, along, lever, value)
+                _add_corner(work[_KINKS + p], work[_KINKS + count + q], steps[p] * steps[q], active, work)
     kept = 0
     for n in range(active):
-        out[place[n]] += 4.0 * value[n] / (1.0 + top[n] * top[n])
-        if far[n] > 0.0:
-            top[kept], gap[kept], far[kept], place[kept] = top[n], gap[n], far[n], place[n]
-            half[kept], middle[kept], parts[kept], limit[kept] = half[n], middle[n], parts[n], limit[n]
-            for p in range(count):
-                first[p, kept], second[p, kept] = first[p, n], second[p, n]
+        out[place[n]] += 4.0 * work[_VALUE, n] / (1.0 + work[_TOP, n] * work[_TOP, n])
+        if work[_START, n] > 0.0:
+            place[kept] = place[n]
+            for row in range(work.shape[0]):
+                work[row, kept] = work[row, n]
             kept += 1
     return kept
 
 
 # Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
 @_inline
-def _at_node(
-    x: float, weight: float, active: int, top: Array, gap: Array, half: Array, middle: Array, beyond: Array,
-    inverse: Array, apart: Array, along: Array, lever: Array,
-) -> None:  # fmt: skip
+def _at_node(x: float, weight: float, active: int, work: Array) -> None:
     """−1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ, but for 4/(1 + T²), at a node of each panel."""
+    half, middle, inverse, apart, along, lever = (
+        work[_HALF], work[_MIDDLE], work[_INVERSE], work[_APART], work[_ALONG], work[_LEVER],
+    )  # fmt: skip
     for j in range(active):
         rest = middle[j] - half[j] * x
         tau = 1.0 - rest
@@ -334,6 +317,7 @@ def _at_node(
         square = 1.0 + (1.0 - rest) * (1.0 - rest)
         other = rest * square * inverse[j]
         along[j] = -square * other * other
+    top, gap, beyond = work[_TOP], work[_GAP], work[_BEYOND]
     for j in range(active):
         rest = middle[j] - half[j] * x
         less = rest * (2.0 - rest) * inverse[j]
@@ -341,7 +325,8 @@ def _at_node(
 
 
 @_inline
-def _add_corner(a: Array, b: Array, step: float, active: int, apart: Array, along: Array, lever: Array, value: Array) -> None:
+def _add_corner(a: Array, b: Array, step: float, active: int, work: Array) -> None:
+    apart, along, lever, value = work[_APART], work[_ALONG], work[_LEVER], work[_VALUE]
     for j in range(active):
         delta = a[j] - b[j]
         value[j] += step * lever[j] * exp(delta * delta * apart[j] + a[j] * b[j] * along[j])

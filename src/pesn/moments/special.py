@@ -21,7 +21,7 @@ _LN2_HIGH, _LN2_LOW = 0.6931471805598903, 5.497923018708371e-14
 _ROUND = 6755399441055744.0
 _ONE = 4607182418800017408  # the bits of 1.0
 _SHORT = -(1 << 27)  # keeps 26 bits of a mantissa
-_DENSITY, _SQRT_2, _SQRT_2_PI = 1.0 / math.sqrt(2.0 * math.pi), math.sqrt(2.0), math.sqrt(2.0 / math.pi)
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _FAR = 1e3  # standard deviations at which φ and every tail are 0
 # Fused products only: reassociation would cancel the constant that rounds.
 _inline = jit(fastmath={"contract", "nsz"}, **INLINE)
@@ -173,14 +173,3 @@ def ndtr(x: float) -> float:
     """Φ(x), relatively accurate on the left too: 1e-14."""
     tail = density(x) * mills(abs(x))[0]
     return tail if x < 0.0 else 1.0 - tail
-
-
-@_inline
-def erfc(x: float) -> float:
-    """1 − erf x, relatively accurate on the right too: 1e-14 while it is a normal number."""
-    y = abs(x)
-    y = y if y < 28.0 else 28.0
-    short = np.int64(np.float64(y).view(np.int64) & _SHORT).view(np.float64)
-    rest = (y - short) * (y + short)
-    tail = _SQRT_2_PI * exp(-short * short) * (1.0 - rest * (1.0 - rest * (0.5 - rest * (1.0 / 6.0)))) * mills(_SQRT_2 * y)[0]
-    return tail if x >= 0.0 else 2.0 - tail

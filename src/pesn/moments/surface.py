@@ -25,7 +25,6 @@ import logging
 import math
 import threading
 import weakref
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +34,6 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.intrinsics import polynomial
-from pesn._support.threads import by_parts
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, get
 from pesn.moments import closed, exact
@@ -76,29 +74,34 @@ class Surface(NamedTuple):
 def coordinates(n_t: int, n_q: int, root_c: float, odd: bool) -> tuple[Array, Array]:
     """Means and variances at the Chebyshev points of every cell, each (n_t, n_q, COLUMNS, ROWS)."""
     farthest = FARTHEST / (FARTHEST + FOLD)
-    t_edges = np.linspace(0.0 if odd else -farthest, farthest, n_t + 1)
-    q_edges = np.linspace(0.0, 1.0, n_q + 1)
-    t = (t_edges[:-1, None] + np.diff(t_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(COLUMNS)))[:, None, :, None]
-    q = (q_edges[:-1, None] + np.diff(q_edges)[:, None] * (0.5 + 0.5 * chebyshev_points(ROWS)))[None, :, None, :]
+    t = cell_points(0.0 if odd else -farthest, farthest, n_t, COLUMNS)[:, None, :, None]
+    q = cell_points(0.0, 1.0, n_q, ROWS)[None, :, None, :]
     mean = FOLD * t / (1.0 - np.abs(t)) * root_c / q
     return mean, np.broadcast_to(root_c**2 * (1.0 - q) * (1.0 + q) / q**2, mean.shape)
 
 
-def chebyshev_points(n: int) -> Array:
+def cell_points(start: float, stop: float, cells: int, count: int) -> Array:
+    """The Chebyshev points of every cell, (cells, count)."""
+    edges = np.linspace(start, stop, cells + 1)
+    return np.asarray(edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * _chebyshev_points(count)))
+
+
+def _chebyshev_points(n: int) -> Array:
     """On [−1, 1]."""
     return np.asarray(-np.cos(np.pi * (np.arange(n) + 0.5) / n))
 
 
-def _fit(values: Array) -> Array:
+def fit(values: Array) -> Array:
     """Values at a cell's Chebyshev points (…, t, q) → coefficients of powers of coordinates that run over ±½ (…, q, t)."""
-    chebyshev = np.einsum("ia,jb,...ab->...ji", _to_chebyshev(COLUMNS), _to_chebyshev(ROWS), values)
+    columns, rows = values.shape[-2:]
+    chebyshev = np.einsum("ia,jb,...ab->...ji", _to_chebyshev(columns), _to_chebyshev(rows), values)
     # Coefficients that are rounding noise would be amplified a thousandfold by the change to powers.
     chebyshev[np.abs(chebyshev) < 4e-16 * np.max(np.abs(values), axis=(-2, -1), keepdims=True)] = 0.0
-    return np.asarray(np.einsum("ia,jb,...ba->...ji", _from_chebyshev(COLUMNS), _from_chebyshev(ROWS), chebyshev))
+    return np.asarray(np.einsum("ia,jb,...ba->...ji", _from_chebyshev(columns), _from_chebyshev(rows), chebyshev))
 
 
 def _to_chebyshev(n: int) -> Array:
-    matrix = np.cos(np.arange(n)[:, None] * np.arccos(chebyshev_points(n))) * (2.0 / n)
+    matrix = np.cos(np.arange(n)[:, None] * np.arccos(_chebyshev_points(n))) * (2.0 / n)
     matrix[0] *= 0.5
     return matrix
 
@@ -108,11 +111,6 @@ def _from_chebyshev(n: int) -> Array:
     for k in range(n):
         matrix[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(np.eye(n)[k, : k + 1])
     return np.asarray(2.0 ** np.arange(n)[:, None] * matrix)
-
-
-def to_powers(n: int) -> Array:
-    """Values at n Chebyshev points of a cell → coefficients of powers of a coordinate that runs over ±½."""
-    return _from_chebyshev(n) @ _to_chebyshev(n)
 
 
 def _empty(activation: Activation, n_t: int, n_q: int) -> Surface:
@@ -162,7 +160,7 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
         surface = surface._replace(log=False)  # a bare callable, saturated to the last digit
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
-    tables = [_fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
+    tables = [fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
     return surface._replace(moments=aligned(np.stack(tables[:2], axis=-1)), gains=aligned(tables[2]))
 
 
@@ -340,25 +338,14 @@ def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
     return _sloped(surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a))
 
 
-@fast_inline
-def gain_at(surface: Surface, m: float, v: float) -> float:
-    """E[f′] at one (m, v)."""
-    m, v, inverse = _scaled(surface, m, v)
+@fast
+def _gain_beyond(surface: Surface, m: float, v: float) -> float:
+    """E[f′] where |a| > FARTHEST: the slope of the tail; of a saturated f it goes on falling at the rate it had at the edge."""
+    m, _, inverse = _scaled(surface, m, v)
     a, q = m * inverse, surface.root_c * inverse
-    slope = surface.left[1] if m < 0.0 else surface.right[1]
-    beyond = abs(a) > FARTHEST
-    if beyond and (slope != 0.0 or not surface.log):
-        gain = slope
-    else:
-        if beyond:
-            gain = _extrapolate(surface, True, a, q)
-        else:
-            cell, x, y = _place(surface, a, q)
-            gain = _one(surface.gains, cell * _CELL, x, y)
-        if surface.log:
-            gain = surface.direction * exp(gain)
-        if surface.bounded:
-            gain *= q
+    gain = surface.left[1] if m < 0.0 else surface.right[1]
+    if surface.log and gain == 0.0:
+        gain = surface.direction * exp(_extrapolate(surface, True, a, q)) * (q if surface.bounded else 1.0)
     return surface.output_scale * surface.input_scale * gain
 
 
@@ -382,127 +369,80 @@ def _look_up(surface: Surface, n: int, cells: Array, work: Array) -> None:
         work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
 
 
-@fast_inline
-def _mark(n: int, work: Array, out_var: Array) -> None:
-    for i in range(n):
-        if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
-            out_var[i] = _BEYOND
-
-
 @fast
-def fill_bounded(
-    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
-) -> bool:
-    """All but what lies beyond the table, where the variance is left as −1; whether anything does. Both tails constant."""
-    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
-    for start in range(0, out_mean.size, BLOCK):
-        n = min(BLOCK, out_mean.size - start)
-        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+def fill_bounded(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
+    """All but what lies beyond the table, where the variance is left as −1; how much does. Both tails constant."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
+    for start in range(0, mean.size, BLOCK):
+        n = min(BLOCK, mean.size - start)
+        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
         _look_up(surface, n, cells, work)
         first, second = out_mean[start:][:n], out_var[start:][:n]
         for i in range(n):
             m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
-            first[i], second[i] = _bounded(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
-        if far > 0:
-            beyond = True
-            _mark(n, work, second)
+            first[i], found = _bounded(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
+            second[i] = _BEYOND if abs(m * inverse) > FARTHEST else found
     return beyond
 
 
 @fast
-def fill_sloped(
-    surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array
-) -> bool:
+def fill_sloped(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
     """The same where a tail has a slope: apart, as each takes a while to compile."""
-    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
-    for start in range(0, out_mean.size, BLOCK):
-        n = min(BLOCK, out_mean.size - start)
-        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
+    for start in range(0, mean.size, BLOCK):
+        n = min(BLOCK, mean.size - start)
+        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
         _look_up(surface, n, cells, work)
         first, second = out_mean[start:][:n], out_var[start:][:n]
         for i in range(n):
             m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
             below, peak = ndtr(-m * inverse), density(m * inverse)
-            first[i], second[i] = _sloped(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
-        if far > 0:
-            beyond = True
-            _mark(n, work, second)
+            first[i], found = _sloped(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
+            second[i] = _BEYOND if abs(m * inverse) > FARTHEST else found
     return beyond
 
 
 @fast
-def fill_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out_mean: Array, out_var: Array) -> None:
+def fill_tails(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
     """What lies beyond the table: a kernel of its own, as few calls need it compiled."""
-    for i in range(out_mean.size):
+    for i in range(mean.size):
         if out_var[i] < 0.0:
-            out_mean[i], out_var[i] = _beyond(surface, mean[i * mean_step], var[i * var_step])
+            out_mean[i], out_var[i] = _beyond(surface, mean[i], var[i])
 
 
 @fast
-def fill_gains(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> bool:
-    """E[f′] of all but what lies beyond the table, NaN there; whether anything does."""
-    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), False
+def fill_gains(surface: Surface, mean: Array, var: Array, out: Array) -> int:
+    """E[f′] of all but what lies beyond the table, NaN there; how much does."""
+    cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
     scale = surface.output_scale * surface.input_scale
-    for start in range(0, out.size, BLOCK):
-        n = min(BLOCK, out.size - start)
-        far = _find(surface, mean[start * mean_step :][:n], var[start * var_step :][:n], n, cells, work)
+    for start in range(0, mean.size, BLOCK):
+        n = min(BLOCK, mean.size - start)
+        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
         for i in range(n):
             work[3 * BLOCK + i] = _one(surface.gains, np.int64(cells[i]) * _CELL, work[3 * BLOCK + i], work[4 * BLOCK + i])
         part = out[start:][:n]
         for i in range(n):
+            inverse = work[2 * BLOCK + i]
             gain = surface.direction * exp(work[3 * BLOCK + i]) if surface.log else work[3 * BLOCK + i]
-            part[i] = scale * gain * (surface.root_c * work[2 * BLOCK + i] if surface.bounded else 1.0)
-        if far > 0:
-            beyond = True
-            for i in range(n):
-                if abs(work[i] * work[2 * BLOCK + i]) > FARTHEST:
-                    part[i] = np.nan
+            gain *= scale * (surface.root_c * inverse if surface.bounded else 1.0)
+            part[i] = np.nan if abs(work[i] * inverse) > FARTHEST else gain
     return beyond
 
 
 @fast
-def fill_gain_tails(surface: Surface, mean: Array, mean_step: int, var: Array, var_step: int, out: Array) -> None:
+def fill_gain_tails(surface: Surface, mean: Array, var: Array, out: Array) -> None:
     """What lies beyond the table."""
-    for i in range(out.size):
+    for i in range(mean.size):
         if math.isnan(out[i]):
-            out[i] = gain_at(surface, mean[i * mean_step], var[i * var_step])
+            out[i] = _gain_beyond(surface, mean[i], var[i])
 
 
 # ---------------------------------------------------------------- arrays
 
 
-def source(values: FloatArray, dtype: npt.DTypeLike) -> tuple[FloatArray, int]:
-    """One array type for the kernels, contiguous and read-only, and its step: 0 for a block that stands for every other."""
-    step = 0 if values.strides == (0,) else 1
-    given = np.ascontiguousarray(values[:BLOCK] if step == 0 else values, dtype=dtype).view()
-    given.flags.writeable = False
-    return given, step
-
-
-def part_of(given: tuple[FloatArray, int], part: slice) -> tuple[FloatArray, int]:
-    """Some elements of a source."""
-    return (given[0][part] if given[1] else given[0]), given[1]
-
-
-def _fill(
-    surface: Surface, mean: FloatArray, var: FloatArray, out: tuple[Array, ...], kernels: tuple[Callable[..., bool], ...]
-) -> None:
-    """Arrays ``out`` (n,) by the first kernel, and by the second what lies beyond the table."""
-    means, variances = source(mean, np.float64), source(var, np.float64)
-
-    def fill(part: slice) -> None:
-        given = surface, *part_of(means, part), *part_of(variances, part), *(each[part] for each in out)
-        if kernels[0](*given):
-            kernels[1](*given)
-
-    by_parts(fill, mean.size)
-
-
 def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
     """Mean and variance (2, n) from a surface."""
-    out = np.empty((2, *mean.shape))  # one piece of memory, which the allocator keeps where it gives two back
-    _fill(surface, mean, var, (out[0], out[1]), (fill_bounded if surface.bounded else fill_sloped, fill_tails))
-    return out
+    return closed.fill((fill_bounded if surface.bounded else fill_sloped, fill_tails), (surface,), mean, var, 2)
 
 
 def _error(activation: Activation, surface: Surface) -> float:
@@ -518,30 +458,31 @@ def _error(activation: Activation, surface: Surface) -> float:
 
 def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: int) -> tuple[Array, ...]:
     """The first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
+    mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if order <= 2 and activation.has_closed_form:
-        return closed.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
+        return closed.moments(activation, mean, var, order)
     surface = load(activation) if order <= 2 else None
     if surface is None:
-        return exact.moments(activation, mean.astype(float, copy=False), var.astype(float, copy=False), order)
+        return exact.moments(activation, mean, var, order)
     result = evaluate(surface, mean, var)[:order]
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
-        result[:, beyond] = exact.moments(activation, mean[beyond].astype(float), var[beyond].astype(float), order)
+        result[:, beyond] = exact.moments(activation, mean[beyond], var[beyond], order)
     return tuple(result)
 
 
 def gain(activation: Activation, mean: FloatArray, var: FloatArray) -> Array:
     """E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
+    mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if activation.has_closed_form:
-        return closed.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
+        return closed.gain(activation, mean, var)
     surface = load(activation)
     if surface is None:
-        return exact.gain(activation, mean.astype(float, copy=False), var.astype(float, copy=False))
-    out = np.empty(mean.shape)
-    _fill(surface, mean, var, (out,), (fill_gains, fill_gain_tails))
+        return exact.gain(activation, mean, var)
+    out = closed.fill((fill_gains, fill_gain_tails), (surface,), mean, var, 1)[0]
     beyond = _unfinished(activation, surface, mean, var)
     if beyond is not None:
-        out[beyond] = exact.gain(activation, mean[beyond].astype(float), var[beyond].astype(float))
+        out[beyond] = exact.gain(activation, mean[beyond], var[beyond])
     return out
 
 
@@ -549,6 +490,6 @@ def _unfinished(activation: Activation, surface: Surface, mean: FloatArray, var:
     """Where the table ends though an activation of the user's own is not on its tail yet, or None."""
     if is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
         return None
-    size = np.abs(mean.astype(float, copy=False))
+    size = np.abs(mean)
     beyond = (size > FARTHEST * np.sqrt(var + surface.root_c**2)) & (size < activation.core + 12.0 * np.sqrt(var))
     return np.flatnonzero(beyond) if beyond.any() else None
