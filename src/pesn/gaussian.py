@@ -441,12 +441,13 @@ class Gaussian(NormalMarginals[FloatArray]):
             none: FloatArray = np.empty((1, 0), mean.dtype)
             first, second = (none if g._factor is None else g._factor for g in (x, y))
             return self._of(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
+        dense = blocks(batch, x.dim, y.dim, x.cov, y.cov)
         if cross is None:
-            return self._of(mean, cov=blocks(batch, x.dim, y.dim, x.cov, y.cov))
+            return self._of(mean, cov=dense)
         between = as_real("cross", cross)
         if between.shape[-2:] != (x.dim, y.dim):
             raise ValueError(f"cross must have shape {(x.dim, y.dim)}, got {between.shape}")
-        dense = blocks(batch, x.dim, y.dim, x.cov, y.cov).astype(np.result_type(mean, between))
+        dense = dense.astype(np.result_type(mean, between))
         dense[..., : x.dim, x.dim :], dense[..., x.dim :, : x.dim] = between, transpose(between)
         return self._of(mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:]))
 
@@ -582,13 +583,9 @@ def _frozen(array: FloatArray) -> FloatArray:
 
 
 def _plus(value: FloatArray, offset: FloatArray) -> FloatArray:
-    try:
-        result = value + offset
-    except ValueError as error:
-        raise ValueError(f"b must have shape {value.shape[-1:]}, got {offset.shape}") from error
-    if result.shape[-1:] != value.shape[-1:]:
+    if offset.shape[-1:] not in ((), (1,), value.shape[-1:]):
         raise ValueError(f"b must have shape {value.shape[-1:]}, got {offset.shape}")
-    return result
+    return value + offset
 
 
 def _as_factor(factor: npt.ArrayLike, mean: FloatArray) -> FloatArray:

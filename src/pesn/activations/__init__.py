@@ -76,10 +76,9 @@ def get(activation: str | Activation) -> Activation:
             "wrap a callable with pesn.activations.custom"
         )
     key = activation.strip().lower().replace("-", "_").replace(" ", "_")
-    for candidate in (key, key.replace("_", "")):
-        for known, record in _BUILT_IN.items():
-            if candidate in (known, known.replace("_", "")):
-                return record
+    for known, record in _BUILT_IN.items():
+        if key.replace("_", "") == known.replace("_", ""):
+            return record
     near = difflib.get_close_matches(key, _BUILT_IN, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"activation {activation!r} is not known; {hint}known: {', '.join(names())}")

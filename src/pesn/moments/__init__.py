@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +21,16 @@ from pesn._support.arguments import broadcast_moments, number, result_dtype, who
 from pesn._support.types import AnyArray, Array, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
 
-__all__ = ["MeanAndVariance", "Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
-
-_Var_co = TypeVar("_Var_co", bound=FloatArray | None, covariant=True)
-_Skewness_co = TypeVar("_Skewness_co", bound=FloatArray | None, covariant=True)
-_Kurtosis_co = TypeVar("_Kurtosis_co", bound=FloatArray | None, covariant=True)
+__all__ = ["Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
 
 
-class Moments(NamedTuple, Generic[_Var_co, _Skewness_co, _Kurtosis_co]):
+class Moments(NamedTuple):
     """Mean, variance, skewness and kurtosis, of one shape; ``None`` above the order that was asked for."""
 
     mean: FloatArray
-    var: _Var_co = None  # type: ignore[assignment]
-    skewness: _Skewness_co = None  # type: ignore[assignment]
-    kurtosis: _Kurtosis_co = None  # type: ignore[assignment]
-
-
-MeanAndVariance: TypeAlias = Moments[FloatArray, None, None]
+    var: FloatArray = None  # type: ignore[assignment]
+    skewness: FloatArray = None  # type: ignore[assignment]
+    kurtosis: FloatArray = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -164,38 +157,6 @@ def _function(place: str) -> Callable[..., Any]:
     return function
 
 
-class _Options(TypedDict, total=False):
-    """What methods take, as :func:`moments` documents it."""
-
-    method: MomentName
-    mesh: Mesh | None
-    n_components: int
-    n_samples: int
-    rng: Rng
-
-
-@overload
-def moments(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[1], **options: Unpack[_Options]
-) -> Moments[None, None, None]: ...
-@overload
-def moments(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[2] = 2, **options: Unpack[_Options]
-) -> MeanAndVariance: ...
-@overload
-def moments(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[3], **options: Unpack[_Options]
-) -> Moments[FloatArray, FloatArray, None]: ...
-@overload
-def moments(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: Literal[4], **options: Unpack[_Options]
-) -> Moments[FloatArray, FloatArray, FloatArray]: ...
-@overload
-def moments(
-    activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike, *, order: int, **options: Unpack[_Options]
-) -> Moments[FloatArray | None, FloatArray | None, FloatArray | None]: ...
-
-
 def moments(
     activation: str | Activation,
     mean: npt.ArrayLike,
@@ -207,7 +168,7 @@ def moments(
     n_components: int = 8,
     n_samples: int = 10_000,
     rng: Rng = None,
-) -> Moments[FloatArray | None, FloatArray | None, FloatArray | None]:
+) -> Moments:
     """Moments of f(z) for z ~ N(mean, var), elementwise.
 
     Parameters

@@ -157,7 +157,7 @@ def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t
 
 @fast
 def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
-    """Mean and variance, the latter −1 where the hinges cancel; how many there are of these."""
+    """Mean and variance; f(m) and −1 where the hinges cancel; how many there are of these."""
     n_kinks, cancelled = kinks.size, 0
     work = np.empty((7 + 3 * n_kinks, _BLOCK))
     m, s, value, k, shift, total, size = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
@@ -199,8 +199,8 @@ def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
         first, second = out_mean[start : start + n], out_var[start : start + n]
         for i in range(n):
             moving = s[i] > 0.0
-            first[i] = value[i] + s[i] * shift[i] if moving else value[i]
             lost = moving and total[i] < _CANCELLED * size[i]
+            first[i] = value[i] + s[i] * shift[i] if moving and not lost else value[i]
             second[i] = (-1.0 if lost else given_var[i] * max(total[i], 0.0)) if moving else 0.0
             cancelled += int(lost)
     return cancelled
@@ -312,7 +312,7 @@ def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, no
 
 @fast
 def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
-    """Mean and variance where the variance stands at −1."""
+    """Mean and variance where f(m) and −1 stand for them."""
     n = kinks.size
     u, sums, nodes = np.empty(n), np.empty((n + 1, 5)), np.empty((2, _NODES.size))
     for i in range(mean.size):
@@ -331,10 +331,7 @@ def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
             value, slope = (sums[j, 3] - shift) / unit, sums[j, 4] / unit
             square += value * value * sums[j, 0] + 2.0 * value * slope * sums[j, 1] + slope * slope * sums[j, 2]
         root = s * (unit * math.sqrt(max(square, 0.0)))
-        at_m = values[0] + slopes[0] * (m - kinks[0])
-        for j in range(n):
-            at_m = values[j] + slopes[j + 1] * (m - kinks[j]) if m >= kinks[j] else at_m
-        out_mean[i], out_var[i] = at_m + s * shift, root * root
+        out_mean[i], out_var[i] = out_mean[i] + s * shift, root * root
 
 
 @fast

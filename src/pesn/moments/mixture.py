@@ -41,14 +41,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @cache
-def _table() -> dict[str, dict[str, list[str]]]:
-    text = resources.files("pesn.moments").joinpath("tables", "logistic_mixture.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
-@cache
 def _components(count: int) -> tuple[Array, Array]:
-    entry = _table()[f"cdf_K{count}"]
+    text = resources.files("pesn.moments").joinpath("tables", "logistic_mixture.json").read_text(encoding="utf-8")
+    entry = json.loads(text)[f"cdf_K{count}"]
     return np.array([float(p) for p in entry["p"]]), np.array([0.25 / float(s) ** 2 for s in entry["s"]])
 
 

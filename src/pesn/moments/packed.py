@@ -43,16 +43,16 @@ class Packed(NamedTuple):
     odd: bool
     log: bool
     bounded: bool
-    q_cells: np.float32  # n_q again
-    middle: np.float32  # the cell is at middle + folded·|a| + straight·a
-    folded: np.float32
-    straight: np.float32
-    root_c: np.float32
-    low: np.float32
-    high: np.float32
-    input_scale: np.float32
-    output_scale: np.float32
-    offset: np.float32
+    q_cells: Any  # n_q again
+    middle: Any  # the cell is at middle + folded·|a| + straight·a
+    folded: Any
+    straight: Any
+    root_c: Any
+    low: Any
+    high: Any
+    input_scale: Any
+    output_scale: Any
+    offset: Any
 
 
 # ---------------------------------------------------------------- from a surface
@@ -165,8 +165,8 @@ def _load(activation: Activation, surface: Surface) -> Packed:
     with _lock:
         if base not in _tables:
             _tables[base] = pack(surface)
-    scales = {name: np.float32(getattr(surface, name)) for name in ("input_scale", "output_scale", "offset")}
-    return _tables[base]._replace(**scales)
+    input_scale, output_scale, offset = (np.float32(x) for x in (surface.input_scale, surface.output_scale, surface.offset))
+    return _tables[base]._replace(input_scale=input_scale, output_scale=output_scale, offset=offset)
 
 
 def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: int) -> tuple[FloatArray, ...]:

@@ -26,7 +26,6 @@ import math
 import threading
 import weakref
 from importlib import resources
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,12 +184,6 @@ def tail_mean(left: tuple[float, float], right: tuple[float, float], mean: Array
 
 _lock = threading.RLock()
 _loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKeyDictionary()
-
-
-def save(surface: Surface, path: Path) -> None:
-    """Write the tables as package data; the rest of the record follows from the activation."""
-    apart = np.ascontiguousarray(np.moveaxis(surface.moments.reshape(-1, ROWS, COLUMNS, 2), -1, 1)).reshape(-1)
-    np.savez(path, moments=apart, gains=surface.gains, cells=np.array([surface.n_t, surface.n_q]))
 
 
 def is_shipped(activation: Activation) -> bool:
@@ -456,7 +449,7 @@ def _error(activation: Activation, surface: Surface) -> float:
     return float(np.max(errors))
 
 
-def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: int) -> tuple[Array, ...]:
+def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -> tuple[Array, ...]:
     """The first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if order <= 2 and activation.has_closed_form:
@@ -471,7 +464,7 @@ def moments(activation: Activation, mean: FloatArray, var: FloatArray, order: in
     return tuple(result)
 
 
-def gain(activation: Activation, mean: FloatArray, var: FloatArray) -> Array:
+def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
     """E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if activation.has_closed_form:

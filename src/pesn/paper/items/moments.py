@@ -60,7 +60,7 @@ def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh
     if method == "spline":
         got = pesn.moments("tanh", mean, var, method="spline-raw", mesh=mesh)
     else:
-        got = pesn.moments("tanh", mean, var, method=method)  # type: ignore[call-overload]
+        got = pesn.moments("tanh", mean, var, method=method)  # type: ignore[arg-type]
     return np.asarray(got.mean), np.asarray(got.var)
 
 
