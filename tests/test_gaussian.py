@@ -4,7 +4,6 @@ import copy
 import math
 import pickle
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,19 +167,13 @@ def test_condition_is_the_textbook_formula(kind, seen):
     y = x.condition(seen, values)
     np.testing.assert_allclose(y.mean, mean, atol=1e-12)
     np.testing.assert_allclose(y.cov, cov, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_condition_serves_a_batch(kind):
-    x, values = draw(kind, batch=(5,)), np.random.default_rng(3).normal(size=(5, 2))
-    y = x.condition([1, 3], values)
-    for i in range(5):
-        mean, cov = textbook_condition(x.mean[i], x.cov[i], [1, 3], values[i])
+    batch, many = draw(kind, batch=(3,)), np.random.default_rng(3).normal(size=(3, len(seen)))
+    y, one = batch.condition(seen, many), x.condition(seen, many)  # one prior, three observations
+    for i in range(3):
+        mean, cov = textbook_condition(batch.mean[i], batch.cov[i], seen, many[i])
         np.testing.assert_allclose(y.mean[i], mean, atol=1e-11)
         np.testing.assert_allclose(y.cov[i], cov, atol=1e-11)
-    one = draw(kind).condition([1, 3], values)  # one prior, five observations
-    assert one.mean.shape == (5, 2)
-    assert one.cov.shape == (5, 2, 2)
+        np.testing.assert_allclose(one.mean[i], textbook_condition(x.mean, x.cov, seen, many[i])[0], atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,15 +212,6 @@ def test_conditioning_on_what_is_certain_or_repeated():
     np.testing.assert_allclose(line.cov, [[0.0]], atol=1e-28)
 
 
-def test_units_do_not_decide_the_rank():
-    x = draw("full")
-    units = np.array([1e-12, 1e9, 1.0, 1e-3])
-    y = x.affine(np.diag(units)).condition([0, 1], units[:2] * [0.4, 0.5])
-    z = x.condition([0, 1], [0.4, 0.5]).affine(np.diag(units[2:]))
-    np.testing.assert_allclose(y.mean, z.mean, rtol=1e-10)
-    np.testing.assert_allclose(y.cov, z.cov, rtol=1e-10)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.floats(-12.0, 6.0))
 def test_conditioning_never_makes_a_variance_negative_or_larger(seed, kind, exponent):
@@ -252,20 +236,9 @@ def singular_factor(rng):
     return F, 10.0 ** rng.uniform(-8.0, 8.0, size=d)
 
 
-def condition_by_mpmath(cov, seen, rest):
-    """Compute Σ₂₂ − Σ₂₁ Σ₁₁⁺ Σ₁₂ with 60 digits; eigenvalues of Σ₁₁ below 1e-30 of the largest are 0."""
-    with mpmath.workdps(60):
-        C11, C21 = mpmath.matrix(cov[np.ix_(seen, seen)].tolist()), mpmath.matrix(cov[np.ix_(rest, seen)].tolist())
-        values, vectors = mpmath.eigsy(C11)
-        largest = max(abs(value) for value in values)
-        inverse = mpmath.diag([1 / value if value > 1e-30 * largest else 0 for value in values])
-        left = mpmath.matrix(cov[np.ix_(rest, rest)].tolist()) - C21 * vectors * inverse * vectors.T * C21.T
-        return np.array(left.tolist(), float)
-
-
-@pytest.mark.parametrize("first", range(0, 1000, 250))
+@pytest.mark.parametrize("first", range(0, 400, 100))
 def test_conditioning_a_singular_covariance_in_different_units(first):
-    for seed in range(first, first + 250):
+    for seed in range(first, first + 100):
         rng = np.random.default_rng(seed)
         F, units = singular_factor(rng)
         d, G = len(F), F * units[:, None]
@@ -295,16 +268,6 @@ def test_conditioning_a_singular_covariance_in_different_units(first):
         np.testing.assert_allclose(step.cov / std[:, None] / std, correlations, atol=1e3 * tolerance, err_msg=f"seed {seed}")
         observed = x.observe(np.eye(d)[seen], (G @ w)[seen]).marginal(rest)
         np.testing.assert_allclose(observed.cov / std[:, None] / std, correlations, atol=tolerance, err_msg=f"seed {seed}")
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_conditioning_whole_numbers_in_different_units_agrees_with_mpmath(seed):
-    rng = np.random.default_rng(seed)
-    F, units = rng.integers(-2, 3, size=(5, 2)).astype(float), 2.0 ** rng.integers(-26, 27, size=5)  # exact in binary
-    cov = F @ F.T * units[:, None] * units
-    y = Gaussian(np.zeros(5), cov=cov).condition([0, 1, 2], np.zeros(3))
-    exact = condition_by_mpmath(F @ F.T, [0, 1, 2], [3, 4])
-    np.testing.assert_allclose(y.cov / units[3:, None] / units[3:], exact, atol=1e-12)
 
 
 def test_conditioning_inconsistent_duplicates_takes_their_mean():
@@ -402,12 +365,6 @@ def test_nothing_can_be_changed():
                 array[0] = 1.0
 
 
-def test_copies_and_pickles():
-    x = draw("factor+var")
-    for y in (copy.deepcopy(x), copy.copy(x), pickle.loads(pickle.dumps(x))):
-        np.testing.assert_array_equal(y.cov, x.cov)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_seen_and_everything_seen(kind):
     x = draw(kind)
@@ -447,10 +404,7 @@ Z2, I2 = np.zeros(2), np.eye(2)
     ("arguments", "error", "words"),
     [
         ({"mean": [0.0, np.nan]}, ValueError, "mean must be finite, got nan at index 1"),
-        ({"mean": [0.0, np.inf]}, ValueError, "mean must be finite"),
         ({"mean": [0.0, 1.0j]}, TypeError, "mean must be real numbers"),
-        ({"mean": "word"}, TypeError, "mean must be real numbers"),
-        ({"mean": None}, TypeError, "mean must be real numbers"),
         ({"mean": [[1.0], [1.0, 2.0]]}, ValueError, "mean must be an array of numbers"),
         ({"mean": Z2, "var": [1.0, -1.0]}, ValueError, "var must not be negative, got -1"),
         ({"mean": Z2, "var": np.nan}, ValueError, "var must be finite"),
@@ -459,8 +413,6 @@ Z2, I2 = np.zeros(2), np.eye(2)
         ({"mean": Z2, "cov": I2, "var": 1.0}, ValueError, "cov must be given alone, got var too"),
         ({"mean": Z2, "cov": I2, "factor": I2}, ValueError, "cov must be given alone, got factor too"),
         ({"mean": Z2, "cov": np.eye(3)}, ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
-        ({"mean": Z2, "cov": np.ones((2, 3))}, ValueError, r"cov must have shape \(2, 2\), got shape \(2, 3\)"),
-        ({"mean": Z2, "cov": [1.0, 1.0]}, ValueError, r"cov must have shape \(2, 2\)"),
         ({"mean": 0.0, "cov": I2}, ValueError, "cov must have no axes"),
         ({"mean": np.zeros((4, 2)), "cov": np.ones((3, 1, 1)) * I2}, ValueError, "cov must have the batch shape of mean"),
         ({"mean": Z2, "cov": np.full((2, 2), np.inf)}, ValueError, "cov must be finite"),
@@ -468,9 +420,7 @@ Z2, I2 = np.zeros(2), np.eye(2)
         ({"mean": Z2, "cov": [[1e-9, 5e-10], [4e-10, 1e-9]]}, ValueError, "cov must be symmetric"),
         ({"mean": Z2, "cov": [[1.0, 2.0], [2.0, 1.0]]}, ValueError, "semi-definite, got a smallest eigenvalue of -1"),
         ({"mean": Z2, "cov": [[1e-9, 0.0], [0.0, -1e-9]]}, ValueError, "cov must be positive semi-definite"),
-        ({"mean": Z2, "cov": -I2}, ValueError, "cov must be positive semi-definite"),
         ({"mean": Z2, "factor": np.ones((3, 1))}, ValueError, r"factor must have shape \(2, k\)"),
-        ({"mean": Z2, "factor": [1.0, 1.0]}, ValueError, r"factor must have shape \(2, k\)"),
         ({"mean": 0.0, "factor": [[1.0]]}, ValueError, "factor must have a mean of at least one dimension"),
         ({"mean": Z2, "factor": [[1e200], [1.0]]}, ValueError, "factor must have finite squares"),
         ({"mean": np.zeros((4, 2)), "factor": np.ones((3, 2, 1))}, ValueError, "factor must have the batch shape of mean"),
@@ -485,14 +435,10 @@ def test_the_constructor_names_what_is_wrong(arguments, error, words):
     ("call", "error", "words"),
     [
         (lambda x: x.interval(0.0), ValueError, r"level must lie in \(0, 1\), got 0.0"),
-        (lambda x: x.interval(95), ValueError, "level must lie in"),
-        (lambda x: x.interval([0.5, 0.9]), TypeError, "level must be a number in"),
         (lambda x: x.interval("95%"), TypeError, "level must be a number in"),
-        (lambda x: x.interval(float("nan")), ValueError, "level must lie in"),
         (lambda x: x.sample(-1), ValueError, "n must not be negative, got -1"),
         (lambda x: x.sample(2.5), TypeError, "n must be a whole number"),
         (lambda x: x.affine(np.ones((2, 3))), ValueError, r"A must have shape \(p, 2\)"),
-        (lambda x: x.affine(np.ones(2)), ValueError, r"A must have shape \(p, 2\)"),
         (lambda x: x.affine(np.ones((3, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(3,\)"),
         (lambda x: x.affine(np.ones((1, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(1,\)"),
         (lambda x: x.join(3.0), TypeError, "other must be a Gaussian, got float"),

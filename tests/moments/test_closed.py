@@ -172,26 +172,6 @@ def test_erf_variance_is_placketts_integral_in_50_digits(mean, var, rel):
     assert one(activations.get("erf"), mean, var)[1] == pytest.approx(float(expected), rel=rel, abs=0.0)
 
 
-@pytest.mark.parametrize("activation", ALL, ids=by_name)
-@pytest.mark.parametrize(("mean", "var"), [(0.3, 0.5), (-1.5, 2.0), (2.0, 30.0)])
-def test_monte_carlo_agrees_within_its_standard_error(activation, mean, var):
-    n = 20_000
-    f = activation.value(mean + math.sqrt(var) * np.random.default_rng(3).standard_normal(n))
-    m, v = one(activation, mean, var)
-    assert abs(f.mean() - m) < 5.0 * f.std() / math.sqrt(n)
-    squares = (f - m) ** 2
-    assert abs(squares.mean() - v) < 5.0 * squares.std() / math.sqrt(n) + 1e-12
-
-
-@pytest.mark.parametrize("activation", ALL, ids=by_name)
-def test_gain_is_the_slope_of_the_mean(activation):
-    mean, var = (a.ravel() for a in np.meshgrid(np.linspace(-4.0, 4.0, 23), [0.01, 0.3, 4.0, 100.0]))
-    h = 1e-3 * np.sqrt(var)
-    rise = closed.moments(activation, mean + h, var, 1)[0] - closed.moments(activation, mean - h, var, 1)[0]
-    steepest = max(1.0, *map(abs, activation.slopes or (1.0,)))
-    np.testing.assert_allclose(closed.gain(activation, mean, var), rise / (2.0 * h), rtol=0.0, atol=2e-6 * steepest)
-
-
 # ---------------------------------------------------------------- the ends of the range
 
 

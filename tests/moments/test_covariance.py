@@ -26,7 +26,6 @@ from pesn.moments.covariance import (
 )
 
 TANH = get("tanh")
-BARE = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
 
 
 def matrix(v1, v2, rho):
@@ -84,7 +83,10 @@ def test_mehler_and_plackett_agree(name):
     A = rng.normal(size=(8, 8))
     C = 0.1 * A @ A.T
     m = rng.normal(size=8)
-    np.testing.assert_allclose(covariance(name, m, C), pairwise(name, m, C), atol=TOLERANCE)
+    out, other = covariance(name, m, C), pairwise(name, m, C)
+    s = np.sqrt(np.diag(out))
+    assert 1 < choose(name, m, C)[1] < (MAX_ORDER if name == "tanh" else 8192)
+    assert np.max(np.abs(out - other) / np.outer(s, s)) <= TOLERANCE + 1e-8
 
 
 @pytest.mark.parametrize("m", [(0.0, 0.0), (2.0, -5.0)])
@@ -131,19 +133,6 @@ def test_relu_is_the_arc_cosine_kernel():
         assert covariance("relu", [0.0, 0.0], C)[0, 1] == pytest.approx(true, abs=TOLERANCE)
         assert pairwise("relu", [0.0, 0.0], C)[0, 1] == pytest.approx(true, abs=1e-14)
     assert choose("relu", [0.0, 0.0], matrix(1.0, 1.0, 0.9999)) == ("plackett", None)
-
-
-@pytest.mark.parametrize("activation", ["relu", "hard_tanh", "leaky_relu", "elu", BARE], ids=str)
-def test_kinked_activations_against_sampling_free_conditioning(activation):
-    # Cov(f(z1), f(z2)) = Cov(f(z1), E[f(z2) | z1]): the inner moment is exact, the outer integral dense.
-    f, m, C = get(activation), np.array([0.3, -0.4]), matrix(0.8, 1.5, 0.6)
-    h = 0.002
-    x = np.arange(-9.0, 9.0, h)
-    w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
-    inner = exact.moments(f, m[1] + np.sqrt(1.5) * 0.6 * x, np.full_like(x, 1.5 * 0.64), 1)[0]
-    outer = f(m[0] + np.sqrt(0.8) * x)
-    true = np.sum(w * outer * inner) - np.sum(w * outer) * np.sum(w * inner)
-    assert covariance(f, m, C)[0, 1] == pytest.approx(true, abs=3e-6)
 
 
 def test_sine_has_a_closed_covariance():
@@ -281,30 +270,6 @@ def test_a_steep_activation_of_ones_own(caplog):
     assert covariance(steep(100), [0.9, -0.9], matrix(4.0, 4.0, -1.0))[0, 1] == pytest.approx(-out[0, 0], rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    st.sampled_from(["relu", "leaky_relu", "hard_tanh", ABS, STAIRS, "sine", "elu", steep(30)]),
-    st.integers(2, 6),
-    st.integers(1, 4),
-    st.floats(-2, 3),
-    st.integers(0, 2**32 - 1),
-)
-def test_steep_and_collinear_stays_positive_semi_definite(f, size, rank, log_scale, seed):
-    rng = np.random.default_rng(seed)
-    factor = rng.normal(size=(size, rank)) * 10.0 ** (log_scale + rng.normal(size=(size, 1)) * 0.3)
-    factor[1:] = np.where(
-        rng.random((size - 1, 1)) < 0.6, factor[:1] * rng.choice([-1.0, 1.0, 2.0, 1.0 + 1e-9], (size - 1, 1)), factor[1:]
-    )
-    m = rng.normal(size=size) * 10.0**log_scale * rng.choice([0.0, 1.0])
-    logging.disable(logging.WARNING)
-    try:
-        out = covariance(f, m, factor @ factor.T)
-    finally:
-        logging.disable(logging.NOTSET)
-    np.testing.assert_array_equal(out, out.T)
-    assert smallest_eigenvalue(out) >= -1e-11
-
-
 # ---------------------------------------------------------------- other special cases
 
 
@@ -338,13 +303,6 @@ def test_the_diagonal_is_the_exact_variance(name):
         assert np.count_nonzero(out - np.diag(np.diag(out))) == 0
 
 
-def test_given_variances_stand_on_the_diagonal():
-    C = matrix(1.0, 2.0, 0.5)
-    exact_var = exact.moments(TANH, np.zeros(2), np.diag(C).copy(), 2)[1]
-    np.testing.assert_array_equal(np.diag(covariance(TANH, np.zeros(2), C, var=exact_var)), exact_var)
-    np.testing.assert_allclose(covariance(TANH, np.zeros(2), C, var=exact_var), covariance(TANH, np.zeros(2), C), rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["tanh", "sine", "relu", "gelu"])
 def test_covariances_are_scaled_to_given_variances(name):
     m, C = np.array([0.2, -0.3]), matrix(40.0, 90.0, 0.999)
@@ -353,47 +311,34 @@ def test_covariances_are_scaled_to_given_variances(name):
     np.testing.assert_allclose(covariance(name, m, C, var=np.diag(out) * root**2), out * np.outer(root, root), rtol=1e-12)
 
 
-ACTIVATIONS = ["tanh", "sigmoid", "erf", "relu", "hard_tanh", "elu", "gelu", "softplus", "sine"]
+SMOOTH = ["tanh", "sigmoid", "erf", "gelu", "softplus"]
+STEEP = ["relu", "leaky_relu", "hard_tanh", ABS, STAIRS, "sine", "elu", steep(30)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from(ACTIVATIONS),
-    st.integers(2, 6),
-    st.integers(1, 6),
-    st.floats(-3, 1.3),
-    st.integers(0, 2**32 - 1),
-)
-def test_positive_semi_definite(name, size, rank, log_scale, seed):
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([*SMOOTH, *STEEP]), st.integers(2, 6), st.integers(1, 6), st.floats(-3, 3), st.integers(0, 2**32 - 1))
+def test_positive_semi_definite(f, size, rank, log_scale, seed):
     rng = np.random.default_rng(seed)
+    log_scale = min(log_scale, 1.3) if f in SMOOTH else log_scale
     factor = rng.normal(size=(size, rank)) * 10.0 ** (log_scale + rng.normal(size=(size, 1)) * 0.3)
-    factor[1] = factor[0] * rng.choice([-1.0, 1.0, 0.0, 1.0 + 1e-9])  # mirrored, dead, duplicated, nearly so
-    m = rng.normal(size=size) * 3.0
-    out = covariance(name, m, factor @ factor.T)
+    # mirrored, dead, duplicated, nearly so
+    others = factor[:1] * rng.choice([-1.0, 0.0, 1.0, 2.0, 1.0 + 1e-9], (size - 1, 1))
+    factor[1:] = np.where(rng.random((size - 1, 1)) < 0.6, others, factor[1:])
+    m = rng.normal(size=size) * 10.0**log_scale * rng.choice([0.0, 1.0])
+    logging.disable(logging.WARNING)
+    try:
+        out = covariance(f, m, factor @ factor.T)
+    finally:
+        logging.disable(logging.NOTSET)
     np.testing.assert_array_equal(out, out.T)
-    assert smallest_eigenvalue(out) >= -1e-12
+    assert smallest_eigenvalue(out) >= -1e-11
     assert np.all(out[np.diag(out) == 0.0] == 0.0)
 
 
-def test_the_bound_behind_the_choice_holds():
-    rng = np.random.default_rng(3)
-    A = rng.normal(size=(10, 12))
-    C = A @ A.T / 12
-    m = rng.normal(size=10)
-    method, order = choose(TANH, m, C)
-    assert method == "mehler"
-    assert 1 < order < MAX_ORDER
-    out, other = covariance(TANH, m, C), pairwise(TANH, m, C)
-    s = np.sqrt(np.diag(out))
-    assert np.max(np.abs(out - other) / np.outer(s, s)) <= TOLERANCE + 1e-8
-
-
-def test_a_batch_is_a_loop():
+def test_means_and_matrices_broadcast():
     rng = np.random.default_rng(4)
     A = rng.normal(size=(3, 4, 4)) * np.array([0.1, 1.0, 10.0])[:, None, None]
     m, C = rng.normal(size=(3, 4)), A @ A.transpose(0, 2, 1)
-    for name in ("tanh", "relu"):
-        np.testing.assert_array_equal(covariance(name, m, C), [covariance(name, a, b) for a, b in zip(m, C, strict=True)])
     # one matrix for many means, and one mean for many matrices
     np.testing.assert_array_equal(covariance(TANH, m, C[1]), [covariance(TANH, a, C[1]) for a in m])
     np.testing.assert_array_equal(covariance(TANH, m[0], C), [covariance(TANH, m[0], c) for c in C])
@@ -429,13 +374,6 @@ def test_a_unit_so_saturated_that_its_variance_is_hardly_a_number(m, rho):
     assert np.isfinite(rest).all()
     np.testing.assert_allclose(out[:2, :2], covariance("tanh", mean[:2], cov[:2, :2]), rtol=0, atol=1e-6)
     assert np.abs(out[2]).max() < 1e-100
-
-
-def test_single_precision_in_single_precision_out():
-    m, C = np.zeros(2, dtype=np.float32), matrix(1.0, 1.0, 0.9).astype(np.float32)
-    out = covariance(TANH, m, C)
-    assert out.dtype == np.float32
-    np.testing.assert_allclose(out, covariance(TANH, m.astype(float), C.astype(float)), rtol=1e-6)
 
 
 # ---------------------------------------------------------------- errors

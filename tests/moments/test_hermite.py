@@ -204,7 +204,7 @@ def test_saturated_units_have_small_covariances_and_not_none():
     assert out[0, 1] == pytest.approx(true, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["relu", "gelu", "elu", "hard_tanh"])
+@pytest.mark.parametrize("kind", ["tanh", "relu", "gelu", "elu", "hard_tanh"])
 def test_single_precision(kind):
     m, C = few_inputs(3, 20)
     out = covariance(kind, m.astype(np.float32), C.astype(np.float32))

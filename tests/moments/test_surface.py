@@ -119,14 +119,6 @@ def test_saturated_tanh_far_out():
     np.testing.assert_allclose(np.log(pesn.moments("tanh", m, 1e-6).var), np.log(16e-6) - 4 * m, rtol=1e-3)
 
 
-def test_gain_is_the_slope_of_the_mean():
-    step = 1e-4
-    for name in SMOOTH:
-        m, v = np.linspace(-6, 6, 41)[:, None], np.array([1e-4, 0.3, 5.0, 200.0])
-        ahead, behind = pesn.moments(name, m + step, v).mean, pesn.moments(name, m - step, v).mean
-        np.testing.assert_allclose(pesn.gain(name, m, v), (ahead - behind) / (2 * step), atol=2e-8)
-
-
 def test_shipped_tables_have_the_cells_that_the_script_makes():
     for name, cells in surfaces.SHIPPED.items():
         shipped = surfaces.load(activations.get(name))
