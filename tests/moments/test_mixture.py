@@ -122,13 +122,3 @@ def test_finite_at_the_ends_of_the_range():
         assert np.all(np.isfinite(mean))
         assert np.all((var >= 0) & (var <= 1))
     assert analytic_moments(TANH, m, v, 2)[0][4] == pytest.approx(np.tanh(3.0), abs=1e-14)
-
-
-@pytest.mark.parametrize(("method", "moments"), [("analytic", analytic_moments), ("mixture", mixture.moments)])
-def test_what_they_cannot_do_is_said(method, moments):
-    one = np.ones(1)
-    with pytest.raises(ValueError, match=rf"method '{method}' serves tanh and sigmoid, got 'relu'; use 'surface', 'exact'"):
-        moments(get("relu"), one, one, 2)
-    with pytest.raises(ValueError, match=r"gives orders 1 and 2, got order 3"):
-        moments(TANH, one, one, 3)
-    assert len(moments(TANH, one, one, 1)) == 1

@@ -75,13 +75,18 @@ def _standardised(activation: Activation, mean: Array, std: Array) -> Iterator[t
         yield chunk, x, p, activation.difference(m, s * x) / s
 
 
-def moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
-    """The first ``order`` of mean, variance, skewness, kurtosis; ``mean`` and ``var`` one-dimensional float64."""
+def moments(activation: Activation, mean: Array, var: Array, order: int, slope: Array | None = None) -> tuple[Array, ...]:
+    """The first ``order`` of mean, variance, skewness, kurtosis; ``mean`` and ``var`` one-dimensional float64.
+
+    ``slope`` (n,) is filled with E[f′] where var > 0, by Stein's identity Cov(z, f(z))/v, which needs no derivative.
+    """
     std = np.minimum(np.sqrt(var), activation.widest)
     result = [np.array(activation.value(mean), dtype=float), np.zeros_like(std), np.zeros_like(std), np.full_like(std, 3.0)]
-    for chunk, _, p, u in _standardised(activation, mean, std):
+    for chunk, x, p, u in _standardised(activation, mean, std):
         shift = np.sum(p * u, axis=1)
         result[0][chunk] += std[chunk] * shift
+        if slope is not None:
+            slope[chunk] = np.sum(p * u * x, axis=1)
         if order == 1:
             continue
         u -= shift[:, None]
@@ -99,24 +104,16 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
-    """E[f′(z)]; by Stein's identity Cov(z, f(z))/v, which needs no derivative where v > 0."""
+    """E[f′(z)]."""
     return moments_and_gain(activation, mean, var)[2]
 
 
 def moments_and_gain(activation: Activation, mean: Array, var: Array) -> tuple[Array, Array, Array]:
     """Mean, variance and E[f′] from one set of nodes."""
-    std = np.minimum(np.sqrt(var), activation.widest)
-    first, second, slope = np.array(activation.value(mean), dtype=float), np.zeros_like(std), np.empty_like(std)
-    still = std == 0.0
+    slope, still = np.empty_like(mean), var == 0.0
     if still.any():
         slope[still] = _slope(activation, mean[still])
-    for chunk, x, p, u in _standardised(activation, mean, std):
-        pu = p * u
-        shift = np.sum(pu, axis=1)
-        first[chunk] += std[chunk] * shift
-        slope[chunk] = np.sum(pu * x, axis=1)
-        u -= shift[:, None]
-        second[chunk] = std[chunk] ** 2 * np.sum(p * u * u, axis=1)
+    first, second = moments(activation, mean, var, 2, slope)
     return first, second, slope
 
 
