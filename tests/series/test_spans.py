@@ -110,12 +110,6 @@ def test_one_default_horizon(table, rows, tmp_path):
     assert sum(map(len, parts)) == 2 * expected
 
 
-def test_one_default_horizon_of_a_dask_frame(table):
-    frames = pytest.importorskip("dask.dataframe")
-    frame = frames.from_pandas(long(table[["whole", "late"]][-30:]), npartitions=2)
-    assert len(pesn.SeriesForecaster().fit(frame).forecast().compute()) == 14
-
-
 def test_seasons_are_searched_in_each_column():
     rng, t = np.random.default_rng(1), np.arange(300.0)
     frame = pd.DataFrame({"wave": np.sin(2 * np.pi * t / 17) + 0.1 * rng.normal(size=300), "walk": rng.normal(size=300).cumsum()})

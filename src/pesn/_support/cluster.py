@@ -97,6 +97,15 @@ def client(address: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
+def worker_cluster(address: str) -> Iterator[None]:
+    """Inside, joblib shares work among the workers of the cluster of a Dask scheduler."""
+    from joblib import parallel_config
+
+    with client(address) as found, parallel_config("dask", client=found):
+        yield
+
+
+@contextlib.contextmanager
 def _silenced(name: str) -> Iterator[None]:
     """No word from a package's loggers, each of which has a level of its own."""
     loggers = [logging.getLogger(known) for known in [*logging.root.manager.loggerDict] if known.split(".")[0] == name]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from pesn._support.files import naming
 from pesn.cli import terminal
 
 if TYPE_CHECKING:
-    from pesn.series.job import Request, Watch
+    from pesn.series.job import Request
 
 
 def forecast(
@@ -67,12 +68,12 @@ def forecast(
         typer.Option("--id", metavar="COL", help="The column of names, where FILE has many series: a row for each and date."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", help="With --id: processes.", show_default="1 a core")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With --id: a folder from which a run that was killed goes on.")
-    ] = None,
     stream: Annotated[
         bool,
-        typer.Option("--stream", help="With --id: Parquet in, Parquet out, some rows at a time, for more than memory holds."),
+        typer.Option(
+            "--stream",
+            help="With --id: Parquet in, Parquet out, some rows at a time, for more than memory holds; killed, it goes on.",
+        ),
     ] = False,
     scheduler: Annotated[
         str | None,
@@ -84,17 +85,15 @@ def forecast(
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
     with terminal.failing_in_one_line():
         begin = perf_counter()
-        many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
+        many = {"--jobs": jobs, "--stream": stream or None, "--scheduler": scheduler}
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
         alone = {} if id_col is None else {"--save": save, "--model": model}
         _refuse(alone, "must not be given with --id: the rows and options are all there is to many series")
         from pesn.series.job import Request
-        from pesn.series.panel.work import Runner
 
-        runner = Runner(-1 if jobs is None else jobs, checkpoint, sys.stderr.isatty())
         request = Request(
             file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq,
-            duplicates, id_col, runner,
+            duplicates, id_col, -1 if jobs is None else jobs, sys.stderr.isatty(),
         )  # fmt: skip
         _check(request, jobs)
         if id_col is None:
@@ -133,6 +132,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     if save is not None and request.model is not None:
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
     from pesn._support.files import check_writable
+    from pesn._support.progress import shown
     from pesn.series import job, summary, writing
 
     with naming(out):
@@ -140,10 +140,10 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     if save is not None:
         with naming(save):
             check_writable(save)
-    with terminal.stages() as stage:
-        outcome = job.run(request, _watch(stage))
-        stage("writing")
-        with naming(out):
+    console = terminal.console()
+    with shown(sys.stderr.isatty()) as steps:
+        outcome = job.run(request, steps, lambda line: console.print(f"pesn: {line}", markup=False, highlight=False))
+        with steps.step("writing"), naming(out):
             writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite)
         if save is not None:
             with naming(save):
@@ -169,26 +169,24 @@ def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) 
 
 
 def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> None:
-    """Forecast Parquet into Parquet: here, some rows at a time, or on a cluster."""
+    """Forecast Parquet into Parquet, some rows at a time; with a scheduler, its workers forecast the series."""
+    from pesn._support.cluster import worker_cluster
     from pesn.series.forecaster import SeriesForecaster
-    from pesn.series.panel.parquet import forecast_parquet, forecast_parquet_on
+    from pesn.series.panel.parquet import forecast_parquet
     from pesn.series.table.numerals import counted
 
-    if request.inputs or request.backtest or request.runner.checkpoint:
+    if request.inputs or request.backtest:
         raise ValueError(
-            "--inputs, --backtest and --checkpoint must not be given with --stream or --scheduler: all columns beside --id, "
-            "--time and --target are inputs, and what is written is gone on from"
+            "--inputs and --backtest must not be given with --stream or --scheduler: all columns beside --id, --time and "
+            "--target are inputs"
         )
     forecaster = SeriesForecaster(
-        request.horizon, tuple(request.season) or "auto", tuple(request.levels or (0.8, 0.95)), request.runner.n_jobs,
+        request.horizon, tuple(request.season) or "auto", tuple(request.levels or (0.8, 0.95)), request.n_jobs,
         id_col=str(request.id_col), time_col=request.time or "ds", target_col=[*request.targets, "y"][0], freq=request.freq,
-        duplicates=request.duplicates, verbose=request.runner.verbose,
+        duplicates=request.duplicates, verbose=request.verbose,
     )  # fmt: skip
-    with naming(out):
-        if scheduler is None:
-            done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
-        else:
-            done = forecast_parquet_on(scheduler, request.file, out, request.horizon, X=request.future, forecaster=forecaster)
+    with naming(out), contextlib.nullcontext() if scheduler is None else worker_cluster(scheduler):
+        done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
     terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
     if done.merged:
         terminal.say(f"merged    {counted(done.merged, 'row')} with the time of another row of their series")
@@ -197,17 +195,3 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
 
 def _command() -> str:
     return shlex.join(["pesn", *sys.argv[1:]])
-
-
-def _watch(stage: Callable[[str], Callable[[int, int], None]]) -> Watch:
-    """Return what shows the stages of a job, and its warnings on a line each."""
-    from pesn.series import job
-
-    class Lines(job.Watch):
-        def warn(self, line: str) -> None:
-            terminal.console().print(f"pesn: {line}", markup=False, highlight=False)
-
-        def stage(self, what: str) -> Callable[[int, int], None]:
-            return stage(what)
-
-    return Lines()

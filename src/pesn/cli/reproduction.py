@@ -12,7 +12,6 @@ import typer
 from pesn import paper
 from pesn.cli import terminal
 from pesn.paper.claims import LABELS, labels_of
-from pesn.series.table.numerals import counted
 
 
 def reproduce(
@@ -58,6 +57,8 @@ def reproduce(
             )  # fmt: skip
         except reproducing.ItemError as error:
             terminal.fail(1, str(error))
+        from pesn.series.table.numerals import counted
+
         counts = Counter(labels_of(claim for record in records for claim in record["claims"]).values())
         said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
         judged = f", claims: {said[2:]}" if said else ""

@@ -11,7 +11,6 @@ import typer
 from pesn import systems
 from pesn._support.files import naming
 from pesn.cli import terminal
-from pesn.series.table.numerals import counted
 
 _PICTURED = 1000  # rows: a picture of more is a block of colour
 _PANELS = 16  # columns: more are a field, drawn as one image
@@ -57,5 +56,7 @@ def simulate(
         names = trajectories.names
         shown = names if len(names) <= _PANELS else (*names[:2], "…", names[-1])
         columns, files = " ".join(("run", "t", *shown)), f"{out}" if plot is None else f"{out} and {plot}"
+        from pesn.series.table.numerals import counted
+
         counts = f"{counted(len(trajectories.states), 'row')}, {counted(len(trajectories), 'run')}"
         terminal.say(f"{counts}, columns {columns}: {files}")

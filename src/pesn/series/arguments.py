@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pesn._support.arguments import pandas_index, whole_number
 from pesn._support.types import AnyArray, Array, TableLike
@@ -15,9 +16,6 @@ from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series.model import FittedSeries, check_horizon, most_ahead
 from pesn.series.result import spread_origins
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def check_season(season: object) -> None:
@@ -225,8 +223,7 @@ def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
         raise ValueError(f"y and X must have {expected} columns, as in fit, got {(y.shape[1], x.shape[1])}")
     if np.isnan(y).all():
         raise ValueError("y must have at least one observed value, got none")
-    margins = fitted.forecast(len(y), x if x.shape[1] else None).margins
-    crps = np.column_stack([one.crps(y[:, i]) for i, one in enumerate(margins)])
+    crps = fitted.forecast(len(y), x if x.shape[1] else None).crps(y)
     scale = np.array([_naive_error(one.y) for one in fitted.models])
     return -float(mean_of_observed(crps / scale, (0, 1)))
 

@@ -24,10 +24,11 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,16 +47,12 @@ from pesn.series.arguments import (
 )
 from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.panel import long_frame
-from pesn.series.panel.forecasts import check_parameters, columns_of, settings_of
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.long_frame import DaskPanel
+from pesn.series.panel.long_frame import check_parameters, columns_of, settings_of
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
 from pesn.series.wide_frame import list_of_names, read_frame, select_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @final
@@ -84,9 +81,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     duplicates : {"error", "mean", "last"}, default="error"
         What becomes of rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
         or the last of them, with a warning that counts them.
-    checkpoint
-        A folder in which long runs over many series keep what is done: started again with the same rows and settings, they go on
-        from there.
     verbose
         Whether runs over many series say on standard error how far they are.
 
@@ -118,7 +112,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         target_col: str = "y",
         freq: str | float | None = None,
         duplicates: str = "error",
-        checkpoint: PathLike | None = None,
         verbose: bool = False,
     ) -> None:
         self.horizon = horizon
@@ -130,7 +123,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         self.target_col = target_col
         self.freq = freq
         self.duplicates = duplicates
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
@@ -151,7 +143,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         y
             Rows are time; NaN is missing. Rows of a pandas object are taken by its index: dates, periods, durations, numbers of
             one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
-            index 0, 1, 2, … is no time, and every other index is refused. Or a long frame, of pandas or Dask: a row for each
+            index 0, 1, 2, … is no time, and every other index is refused. Or a long frame: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
             known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
             number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
@@ -195,7 +187,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_long(self, y: TableLike, X: TableLike | None, inputs: tuple[str, ...] | None) -> None:
-        self.panel_: Panel | DaskPanel
+        self.panel_: Panel
         self.failures_: pd.DataFrame
         self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates, inputs)
         self._facts: Blocks | None = None
@@ -227,8 +219,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         horizon
-            How many; None: ``horizon`` of the forecaster, or its default. Without dates the default needs the seasons of the
-            series, which Dask frames do not know before they are computed: it is then a tenth of the rows, 24 at most.
+            How many; None: ``horizon`` of the forecaster, or its default.
         X
             Inputs of these rows, (horizon, u), by their labels where both have any; NaN, or None, is not known: as uncertain as
             they were. Of a long frame: a frame of ids, dates and inputs.
@@ -239,7 +230,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         -------
         SeriesForecast or DataFrame
             Of columns, labelled as y was. Of a long frame a frame, in the order of ids and dates, with the columns ``id_col``,
-            ``time_col``, ``pesn`` (the median) and for each level ``pesn-lo-80``, ``pesn-hi-80``; of a Dask frame a Dask frame.
+            ``time_col``, ``pesn`` (the median) and for each level ``pesn-lo-80``, ``pesn-hi-80``.
         """
         check_is_fitted(self)
         if hasattr(self, "panel_"):
@@ -274,7 +265,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
         check_parameters(self)
-        return self._kept(long_frame.cross_validated(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
+        return self._kept(long_frame.cross_validate(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Quantiles of the next rows.

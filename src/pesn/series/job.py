@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pesn._support.progress import Steps
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
-from pesn.series.panel.work import Runner
 from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
 from pesn.series.table.dates import steps_between, time_of
 from pesn.series.table.numerals import DataError, counted
@@ -34,8 +34,8 @@ _FEW = 8  # rows below which there is little to weigh members by
 class Request:
     """What is asked for, as the command line has it; None and () are left to be found.
 
-    With ``id_col``, the column of ids, the table has many series (:mod:`pesn.series.panel.panel_job`), which ``runner`` says how
-    to share out.
+    With ``id_col``, the column of ids, the table has many series (:mod:`pesn.series.panel.panel_job`), which ``n_jobs`` processes
+    forecast.
     """
 
     file: Path
@@ -51,7 +51,8 @@ class Request:
     freq: str | None = None
     duplicates: str = "error"
     id_col: str | None = None
-    runner: Runner = field(default_factory=Runner)
+    n_jobs: int | None = None
+    verbose: bool = False
 
     @property
     def origins(self) -> int:
@@ -86,22 +87,21 @@ class Outcome:
         model.save(path)
 
 
-class Watch:
-    """Progress callbacks (no-op)."""
+def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None] = lambda line: None) -> Outcome:
+    """Do all that is asked for, in memory; what cannot be done is a :class:`DataError`, a wrong call another ValueError.
 
-    def warn(self, line: str) -> None:
-        """Show something that should be looked at."""
-
-    def stage(self, what: str) -> Callable[[int, int], None]:
-        """Begin a stage; return a function to be called with (done, total)."""
-        return lambda done, total: None
-
-
-def run(request: Request, watch: Watch | None = None) -> Outcome:
-    """Do all that is asked for, in memory; what cannot be done is a :class:`DataError`, a wrong call another ValueError."""
-    watch = watch or Watch()
+    Parameters
+    ----------
+    request : Request
+        What is asked for.
+    steps : Steps, optional
+        Shows progress.
+    warn : callable, optional
+        Shows a warning, a line of text.
+    """
+    steps = steps or Steps()
     if request.model is not None:
-        return _from_model(request, request.model, watch)
+        return _from_model(request, request.model, warn)
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     table = read(
@@ -109,21 +109,23 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
         duplicates=request.duplicates,
     )  # fmt: skip
     for line in table.warnings:
-        watch.warn(line)
+        warn(line)
     rows = len(table.frame)
     check_horizon("--horizon", request.horizon or 1, rows)
     if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
     time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
     ahead = _ahead(request, table)
-    fitted = fit_columns(
-        table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
-        horizon=request.horizon if ahead is None else len(ahead), progress=watch.stage("learning"),
-    )  # fmt: skip
+    with steps.step("learning", len(table.targets), "columns") as advance:
+        fitted = fit_columns(
+            table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
+            horizon=request.horizon if ahead is None else len(ahead), advance=advance,
+        )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead)
     places = spread_origins(rows, fitted.horizon, request.origins)
     if len(places):
-        outcome.backtest = fitted.backtest(fitted.horizon, places, watch.stage("looking back"))
+        with steps.step("backtesting", len(table.targets), "columns") as advance:
+            outcome.backtest = fitted.backtest(fitted.horizon, places, advance)
     elif request.origins:
         outcome.notes.append(f"too few rows for a backtest of {counted(fitted.horizon, 'step')}")
     else:
@@ -134,7 +136,7 @@ def run(request: Request, watch: Watch | None = None) -> Outcome:
 # ---------------------------------------------------------------- its parts
 
 
-def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
+def _from_model(request: Request, model: Path, warn: Callable[[str], None]) -> Outcome:
     """Forecast from the rows of a file by a saved model; nothing is learnt."""
     owned = {"--target": request.targets, "--inputs": request.inputs, "--season": request.season, "--freq": request.freq}
     for option, given in owned.items():
@@ -143,11 +145,11 @@ def _from_model(request: Request, model: Path, watch: Watch) -> Outcome:
     saved, time, levels = _load_model(model)
     table = _read_for_model(request, saved, time)
     for line in table.warnings:
-        watch.warn(line)
+        warn(line)
     if tuple(table.inputs) != saved.inputs:
         raise DataError(f"the model needs the inputs {list(saved.inputs)}, and {table.warnings[-1]}")
     if table.time is None and saved.seasons:
-        watch.warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
+        warn("rows are counted, and the season's phase from the first one: the file must begin where the model's did")
     place, first = _place_in_model(request, table, time)
     horizon = request.horizon or (None if request.future else saved.horizon)
     check_horizon("--horizon", horizon or 1, max(len(table.frame), saved.rows))

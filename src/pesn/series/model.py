@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median_low
@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pesn._support.arguments import flag, whole_number
+from pesn._support.progress import Advance, nothing
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Places, evaluate
@@ -33,7 +34,6 @@ from pesn.series.table.reading import shown
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
-Progress = Callable[[int, int], None] | None
 _SHOWN = 200  # rows before the forecast that pictures show
 _NAMED = 3  # columns that begin or end at other rows than the table, each of which has a sentence
 _MOST_AHEAD, _LEAST_AHEAD = 10, 100  # steps ahead: times the rows there are; and what is always allowed
@@ -176,13 +176,13 @@ class FittedSeries:
         """
         known = self._inputs_ahead(horizon, x)
         if self.joint is None:
-            margins = tuple(one.forecast(horizon, known) for one in self.models)
+            margins = Margins.stack([one.forecast(horizon, known) for one in self.models], -1)
         else:
-            margins = self.joint.forecast(self.y, horizon, [one.lower for one in self.models])
+            margins = self.joint.forecast(self.y, horizon, self._lower)
         labels = self.labels(horizon)
         ahead = None if labels is None else labels[-horizon:]
         history = self.y[-max(_SHOWN, 4 * horizon) :]
-        return SeriesForecast(**vars(Margins.stack(margins, -1)), names=self.names, labels=ahead, history=history)
+        return SeriesForecast(**vars(margins), names=self.names, labels=ahead, history=history)
 
     def _inputs_ahead(self, horizon: int, x: Array | None) -> Array | None:
         """Return x with its missing numbers filled by those of the rows that were given after the last number."""
@@ -193,7 +193,12 @@ class FittedSeries:
         known[:k] = np.where(np.isnan(known[:k]), self.later[:k], known[:k])
         return known
 
-    def backtest(self, horizon: int, origins: Places | Sequence[int], progress: Progress = None) -> SeriesBacktest:
+    @property
+    def _lower(self) -> Array:
+        """Lower bound of each column, (d,)."""
+        return np.array([one.lower for one in self.models])
+
+    def backtest(self, horizon: int, origins: Places | Sequence[int], advance: Advance = nothing) -> SeriesBacktest:
         """Forecast from ``origins``, rows of y, each by models that are fitted to the rows before it alone; beside baselines.
 
         A column without a number before an origin has no forecast from there: its margins are NaN, and it is not scored. Learned
@@ -202,13 +207,15 @@ class FittedSeries:
         y, places = self.y, np.asarray(origins, np.intp)
 
         def forecast_from(places: Places) -> Margins:
-            found = None
-            if self.joint is not None:
-                found = forecast_past(y, places, horizon, [one.lower for one in self.models])
-            if found is None:
-                columns = [self._forecast_past(i, places, horizon, progress) for i in range(len(self.models))]
-                found = list(zip(*columns, strict=True))
-            return Margins.stack([Margins.stack(one, -1) for one in found], 0)
+            found = None if self.joint is None else forecast_past(y, places, horizon, self._lower)
+            if found is not None:
+                return found
+            columns = []
+            for model in self.models:
+                periods = self._candidate_periods(model)
+                columns.append(Margins.stack(model.forecast_past(places.tolist(), horizon, periods, self.tested), 0))
+                advance(1)
+            return Margins.stack(columns, -1)
 
         found = evaluate(forecast_from, places, horizon, y, names=self.names)
         first, baselines = int(places.min()), {"persistence": backtest_naive(y, places, horizon, names=self.names)}
@@ -222,14 +229,6 @@ class FittedSeries:
         if not self.tested:
             return self.periods
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
-
-    def _forecast_past(self, i: int, places: Places, horizon: int, progress: Progress) -> list[Margins]:
-        """Return the forecasts of column i from each origin."""
-        model = self.models[i]
-        found = model.forecast_past(places.tolist(), horizon, self._candidate_periods(model), self.tested)
-        if progress is not None:
-            progress(i + 1, len(self.models))
-        return found
 
     def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
         """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
@@ -278,7 +277,7 @@ def fit_columns(
     time: TimeIndex | None = None,
     seasons: Seasons = "auto",
     horizon: int | None = None,
-    progress: Progress = None,
+    advance: Advance = nothing,
 ) -> FittedSeries:
     """Fit a model to each column of y, over its own rows from the first number to the last.
 
@@ -296,8 +295,8 @@ def fit_columns(
         Seasonal periods in steps; "auto" searches for them in each column.
     horizon : int, optional
         Number of steps that members are weighed over; None: :func:`default_horizon` of each column's own rows.
-    progress : callable, optional
-        Called with the number of columns done, and with that of all.
+    advance : callable, optional
+        Called with the number of further columns that are done.
 
     Returns
     -------
@@ -312,8 +311,7 @@ def fit_columns(
     for i, (start, stop) in enumerate(spans):
         weighed = default_horizon(stop - start, each[i]) if horizon is None else horizon
         models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
-        if progress is not None:
-            progress(i + 1, len(spans))
+        advance(1)
     joint = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
     if joint is not None:
         models = [_describe_joint(one, joint) for one in models]

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import special
 
 from pesn._support.arguments import as_count
@@ -41,7 +42,6 @@ from pesn.forecasting.forecast import as_frame, percent
 from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian

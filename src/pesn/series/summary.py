@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, step_name
@@ -18,10 +18,6 @@ from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
 from pesn.series.univariate import UnivariateModel, describe_change
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 _MOST_TARGETS = 4  # in the summary's table; the page has all
 _MOST_STEPS = 3
 _MOST_NOTES = 6  # the page and summary.json have all
@@ -29,8 +25,6 @@ _MOST_NOTES = 6  # the page and summary.json have all
 
 def frame(outcome: Outcome) -> pd.DataFrame:
     """The forecast as a frame: time, then for each target its mean, std, and the ends of the interval of each level."""
-    import pandas as pd
-
     names = outcome.forecast.names
     numbered = replace(outcome.forecast, names=tuple(map(str, range(len(names)))))  # a and a_std may be two targets
     columns = numbered.to_frame(outcome.levels)
@@ -225,6 +219,4 @@ def _g(value: float) -> str:
 
 
 def _whole_days(index: pd.Index) -> bool:
-    import pandas as pd
-
     return isinstance(index, pd.DatetimeIndex) and bool((index == index.normalize()).all()) and index.tz is None

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from pesn._support.arguments import check_real, pandas_index
 from pesn.forecasting.alignment import index_of, is_count, is_default
@@ -28,9 +28,6 @@ from pesn.series.table.columns import assign_roles, find_time
 from pesn.series.table.dates import to_times
 from pesn.series.table.numerals import Cells, DataError, find_decimal, is_boolean
 from pesn.series.table.reading import check_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class FrameRows(NamedTuple):
@@ -189,7 +186,6 @@ def _counts_rows(index: pd.Index) -> bool:
 
 def _to_cells(frame: pd.DataFrame) -> Cells:
     """Return columns as the reader of files has them: texts as objects, empty where missing; numbers as plain floats."""
-    pd: Any = import_module("pandas")
     changed: dict[str, pd.Series] = {}
     for name in frame.columns:
         column = frame[name]
@@ -208,7 +204,6 @@ def _to_cells(frame: pd.DataFrame) -> Cells:
 
 def _object_cells(column: pd.Series) -> pd.Series:
     """Return texts and other objects as texts, empty where missing; objects that are all dates, numbers or booleans as such."""
-    pd: Any = import_module("pandas")
     objects = column.astype(object)
     found = objects.infer_objects()
     if found.dtype != object and not pd.api.types.is_string_dtype(found.dtype):
@@ -245,7 +240,7 @@ def _match(X: pd.DataFrame, y: pd.DataFrame, times: pd.Index, columns: Sequence[
     if index is not None:
         return X.set_axis(times) if index.equals(y.index) else X
     values = as_matrix("X", X, len(times))
-    return import_module("pandas").DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
+    return pd.DataFrame(values, index=times, columns=column_names(X, values.shape[1], "X"))
 
 
 def _check_named(columns: pd.Index) -> None:

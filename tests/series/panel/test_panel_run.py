@@ -1,8 +1,13 @@
-"""A run over many series gives the same numbers in one process or several, and after it was killed."""
+"""A run over many series gives the same numbers in one process, in several, and on a cluster."""
+
+import os
+import signal
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 
 import pesn
 from pesn.series.panel import work as panel_work
@@ -43,50 +48,19 @@ def test_processes_change_nothing(frame, forecasts, capsys):
     assert "forecasting: 24 series" in capsys.readouterr().err
 
 
-def test_a_run_goes_on_where_it_was_killed(frame, forecasts, tmp_path, monkeypatch):
-    work, done = panel_work.work, []
-
-    def killed(part, task):
-        done.append(part.series)
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        return work(part, task)
-
-    monkeypatch.setattr(panel_work, "work", killed)
-    model = pesn.SeriesForecaster(checkpoint=tmp_path / "kept").fit(frame)
-    with pytest.raises(KeyboardInterrupt):
-        model.forecast(5)
-    pd.testing.assert_frame_equal(model.forecast(5), forecasts, check_exact=True)
-    assert len(done) == 4  # the first of three chunks was kept
-    pd.testing.assert_frame_equal(model.forecast(5), forecasts, check_exact=True)
-    assert len(done) == 4
-    assert "statistical" in model.summary()
-
-    for other in ({"season": 7}, {"horizon": 3}, {"level": 0.5}):  # other settings are other files
-        before = len(done)
-        pesn.SeriesForecaster(checkpoint=tmp_path / "kept", **other).fit(frame).forecast(5)
-        assert len(done) == before + 3
-    before = len(done)
-    changed = frame.assign(y=frame["y"].where(frame.index != 0, 7.0))  # one number: one chunk is done anew
-    found = pesn.SeriesForecaster(checkpoint=tmp_path / "kept").fit(changed).forecast(5)
-    assert len(done) == before + 1
-    pd.testing.assert_frame_equal(found, pesn.SeriesForecaster().fit(changed).forecast(5), check_exact=True)
-
-
-def test_damaged_and_failed_chunks(frame, forecasts, tmp_path):
-    model = pesn.SeriesForecaster(checkpoint=tmp_path).fit(frame)
-    model.forecast(5)
-    files = sorted(tmp_path.glob("*.npz"))
-    files[0].write_bytes(files[0].read_bytes()[:100])
-    pd.testing.assert_frame_equal(model.forecast(5), forecasts, check_exact=True)
-    short = pd.concat([frame, frame[frame["unique_id"] == "series 000"].iloc[:3].assign(unique_id="short")])
-    model.fit(short)
-    for _ in range(2):  # from the files as by the work
-        with pytest.warns(UserWarning, match="the first is 'short': it has 3 rows: too few"):
-            model.cross_validation(4)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="checkpoint must be a folder"):
-        pesn.SeriesForecaster(checkpoint=tmp_path / "file").fit(frame).forecast(5)
+def test_a_dask_worker_that_is_killed_loses_nothing(frame, forecasts):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        parallel_config("dask", client=client),
+    ):
+        pids = [*client.run(os.getpid).values()]
+        killer = threading.Timer(0.3, os.kill, (pids[0], signal.SIGKILL))
+        killer.start()
+        found = pesn.SeriesForecaster(n_jobs=-1).fit(frame).forecast(5)
+        killer.join()
+    pd.testing.assert_frame_equal(found, forecasts, check_exact=True)
 
 
 def test_what_goes_wrong_inside_is_a_failure(frame, monkeypatch):

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series.panel import forecasts as panel_forecasts
 from pesn.series.panel import parquet as panel_stream
 from pesn.series.panel.parquet import Streamed, forecast_parquet
 
@@ -67,19 +66,19 @@ def test_streamed_as_in_memory(source, expected, tmp_path, monkeypatch):
 
 
 def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkeypatch):
-    work, done = panel_forecasts.run, []
+    work, done = panel_stream.run, []
 
-    def killed(*arguments):
+    def killed(*arguments, **options):
         done.append(arguments)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return work(*arguments)
+        return work(*arguments, **options)
 
-    monkeypatch.setattr(panel_forecasts, "run", killed)
+    monkeypatch.setattr(panel_stream, "run", killed)
     arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
     with pytest.raises(KeyboardInterrupt):
         forecast_parquet(source / "rows", tmp_path, 3, **arguments)
-    monkeypatch.setattr(panel_stream, "share_out", None)  # the rows are shared out already
+    monkeypatch.setattr(panel_stream, "partition", None)  # the rows are shared out already
     found = forecast_parquet(source / "rows", tmp_path, 3, **arguments)
     assert len(done) == found.files + 1
     pd.testing.assert_frame_equal(read(tmp_path), expected, check_exact=True)
@@ -153,9 +152,9 @@ def test_numbers_of_other_types_over_files(frame, expected, later, tmp_path):
 @pytest.mark.parametrize(
     ("first", "second", "shift", "says"),
     [
-        ("int64", "str", 0, r"must hold names of one kind in all files, got int64 in .*0.parquet and .*string"),
-        ("int64", "float64", 2**53, r"column 'unique_id' of .*0.parquet must hold values of the type double .* got int64"),
-        ("bool", "int64", 0, "names of one kind in all files, got bool in"),
+        ("int64", "str", 0, r"must hold values of one kind in all files, got .*0.parquet and .*1.parquet: .*unique_id.* int64 vs .*string"),
+        ("int64", "float64", 2**53, r"0.parquet must hold values of the types .*double.* that all files have: Integer value"),
+        ("bool", "int64", 0, "values of one kind in all files, got .*: .*unique_id.* bool vs int64"),
     ],
 )
 def test_ids_that_have_no_type_in_common(numbered, tmp_path, first, second, shift, says):
@@ -168,14 +167,14 @@ def test_ids_that_have_no_type_in_common(numbered, tmp_path, first, second, shif
 def test_two_runs_into_one_folder(source, expected, tmp_path, monkeypatch):
     """The second is refused while the first is at work, and may go on when it was killed."""
     arguments = {"X": source / "later.parquet", "level": 80, "bucket_rows": 60}
-    work = panel_forecasts.run
+    work = panel_stream.run
 
-    def meanwhile(*given):
+    def meanwhile(*given, **options):
         with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"):
             forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
-        return work(*given)
+        return work(*given, **options)
 
-    monkeypatch.setattr(panel_forecasts, "run", meanwhile)
+    monkeypatch.setattr(panel_stream, "run", meanwhile)
     forecast_parquet(source / "rows", tmp_path / "out", 3, **arguments)
     pd.testing.assert_frame_equal(read(tmp_path / "out"), expected, check_exact=True)
     assert not (tmp_path / "out" / ".lock").exists()

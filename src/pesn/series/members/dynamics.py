@@ -15,7 +15,7 @@ import numpy as np
 from pesn._support.arguments import number
 from pesn._support.records import check_type
 from pesn._support.types import AnyArray, Array
-from pesn.evaluation.backtest import observed_after, rolling_origins
+from pesn.evaluation.backtest import Places, evaluate, rolling_origins
 from pesn.series.result import NORMAL, Margins
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class Joint:
         _check_network(f"{name}.model", self.model, n_columns)
         number(f"{name}.ratio", self.ratio, 0.0, BETTER, "[]")
 
-    def forecast(self, y: Array, horizon: int, lower: Sequence[float]) -> tuple[Margins, ...]:
-        """Return the forecasts of each column, from the last row of y (n, d)."""
+    def forecast(self, y: Array, horizon: int, lower: Array) -> Margins:
+        """Forecast from the last row of y (n, d), above ``lower`` (d,): distributions (horizon, d)."""
         found = self.model.forecast(horizon, y[-_CONTEXT:])
         return _margins(found.mean, found.std, lower)
 
@@ -151,21 +151,22 @@ def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Jo
     early = _fit_before(y, cut) if len(origins) and _promising(y) else None
     if early is None:
         return None
-    came = observed_after(y, origins, horizon)
 
-    def crps(rows: Sequence[Sequence[Margins]]) -> Array:
-        """Return the mean CRPS of each column."""
-        each = [[one.crps(came[k, :, i]).mean() for i, one in enumerate(row)] for k, row in enumerate(rows)]
-        return np.mean(each, axis=0)
+    def forecast_columns(places: Places) -> Margins:
+        """Forecast each column by its own model."""
+        rows = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in places]
+        return Margins.stack([Margins.stack(row, -1) for row in rows], 0)
 
-    alone = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in origins]
-    ours = crps(_forecast_origins(early, y, origins, horizon, [-np.inf] * len(models)))
-    ratio = float(np.exp(np.mean(np.log(ours / crps(alone)))))
+    def forecast_jointly(places: Places) -> Margins:
+        return _forecast_origins(early, y, places, horizon, np.full(len(models), -np.inf))
+
+    ours, alone = (evaluate(way, origins, horizon, y).crps() for way in (forecast_jointly, forecast_columns))
+    ratio = float(np.exp(np.mean(np.log(ours / alone))))
     whole = fit_network(y[-MOST:], calibrate=True, design=early.design) if ratio < BETTER else None
     return None if whole is None else Joint(whole, ratio)
 
 
-def forecast_past(y: Array, origins: AnyArray, horizon: int, lower: Sequence[float]) -> list[tuple[Margins, ...]] | None:
+def forecast_past(y: Array, origins: Places, horizon: int, lower: Array) -> Margins | None:
     """Forecast from each origin by a network of the rows before the earliest; None: no design was found, or rows are few."""
     first = int(np.min(origins))
     found = None if first < ROWS // 2 else _fit_before(y, first)
@@ -176,16 +177,14 @@ def _fit_before(y: Array, place: int) -> ForecastModel | None:
     return fit_network(y[max(place - MOST, 0) : place], calibrate=True)
 
 
-def _forecast_origins(
-    model: ForecastModel, y: Array, origins: AnyArray, horizon: int, lower: Sequence[float]
-) -> list[tuple[Margins, ...]]:
-    back = model.backtest(y, horizon=horizon, origins=[int(place) for place in origins])
-    return [_margins(mean, std, lower) for mean, std in zip(back.mean, back.std, strict=True)]
+def _forecast_origins(model: ForecastModel, y: Array, origins: Places, horizon: int, lower: Array) -> Margins:
+    back = model.backtest(y, horizon=horizon, origins=origins.tolist())
+    return _margins(back.mean, back.std, lower)
 
 
-def _margins(mean: Array, std: Array, lower: Sequence[float]) -> tuple[Margins, ...]:
-    least = np.finfo(float).tiny
-    return tuple(Margins(mean[:, i], np.maximum(std[:, i], least), NORMAL, False, one) for i, one in enumerate(lower))
+def _margins(mean: Array, std: Array, lower: Array) -> Margins:
+    """Return Gaussian distributions (…, d) above ``lower`` (d,)."""
+    return Margins(mean, np.maximum(std, np.finfo(float).tiny), NORMAL, False, np.broadcast_to(lower, mean.shape))
 
 
 def _promising(y: Array) -> bool:

@@ -30,9 +30,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
@@ -45,9 +46,6 @@ from pesn.series.model import FittedSeries
 from pesn.series.page import pictures
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.univariate import Member, UnivariateModel
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
 _TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}

@@ -27,9 +27,10 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup, escape
 
 from pesn._support import pages
@@ -39,9 +40,6 @@ from pesn._support.types import Array
 from pesn.forecasting.time_index import shown
 from pesn.series.page.page import environment, group_shares
 from pesn.series.panel.frame import MODEL
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_SERIES = 10_000  # on a page: the files have all
 _SEEN, _AHEAD = 72, 36  # points of a picture, at most
@@ -116,8 +114,6 @@ def records(
     shares : mapping, optional
         Of the members' groups, by id.
     """
-    import pandas as pd
-
     key, time, target = names
     level = band_level(forecast)
     lost = _failed(failures, key)[: max(MOST_SERIES // 10, 1)]

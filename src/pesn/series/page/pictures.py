@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup, escape
 
 from pesn._support.pages import drawing
@@ -31,9 +32,6 @@ from pesn.series.model import FittedSeries
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.numerals import counted
 from pesn.series.table.reading import shown
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most

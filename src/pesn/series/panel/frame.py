@@ -22,11 +22,11 @@ import re
 import warnings
 from collections.abc import Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pesn._support.arguments import pandas_index
 from pesn._support.types import Array
@@ -35,10 +35,6 @@ from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_st
 from pesn.series.table.dates import check_freq, merge_duplicates
 from pesn.series.table.numerals import quoted
 from pesn.series.table.reading import Columns
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Places = npt.NDArray[np.int64]
 MODEL = "pesn"  # the name of the column of forecasts
@@ -54,7 +50,6 @@ def as_labels(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
 
     ``ids`` are those of the rows: a ValueError names the first one whose row has no date.
     """
-    pd: Any = import_module("pandas")
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(
@@ -141,7 +136,6 @@ def move_days(dates: pd.Index, days: Places) -> pd.Index:
     """Return each date so many days later, at the same time of the clock."""
     if not np.any(days):
         return dates
-    pd: Any = import_module("pandas")
     moved = dates.tz_localize(None) + pd.to_timedelta(days, unit="D").as_unit(dates.unit)
     if dates.tz is None:
         return moved
@@ -280,7 +274,6 @@ def panel_of(
     columns: Columns,
     freq: str | float | None = None,
     time: TimeIndex | None = None,
-    inputs: tuple[str, ...] | None = None,
     duplicates: str = "error",
 ) -> Panel:
     """Check a long frame and lay out its series.
@@ -295,8 +288,6 @@ def panel_of(
         The step of the dates; "W" is a week, of each series on its own weekday; None: found from all of them together.
     time : TimeIndex, optional
         The rule of the dates, where a larger frame that this one is a part of has told it.
-    inputs : tuple of str, optional
-        Names of the inputs; None: all other columns.
     duplicates : {"error", "mean", "last"}, default="error"
         What becomes of rows of one series with the same date: the series is left out, or they are merged.
 
@@ -308,7 +299,7 @@ def panel_of(
     """
     frame = _check_frame(frame, columns)
     codes, ids = _series(frame, columns)
-    names = tuple(str(one) for one in frame.columns if one not in columns) if inputs is None else inputs
+    names = tuple(str(one) for one in frame.columns if one not in columns)
     dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
     values = np.column_stack([numbers_of(frame, name, columns) for name in (columns.target, *names)])
     codes, dates, values, merged = _merge(codes, dates, values, duplicates)
@@ -316,7 +307,7 @@ def panel_of(
         time = step_of(dates.unique().sort_values(), freq)
     days = days_to_sunday(codes, dates, time)
     on_step = move_days(dates, days[codes])
-    which, different = import_module("pandas").factorize(on_step, sort=True)
+    which, different = pd.factorize(on_step, sort=True)
     time = time or step_of(different) or _step_of_series(codes, ids, on_step, f"column {columns.time!r}")
     if days.any() and time.step == "W-SUN":
         time = time._replace(step="W")
@@ -390,7 +381,6 @@ class _Spans(NamedTuple):
 
 def _series(frame: pd.DataFrame, columns: Columns) -> tuple[Places, pd.Index]:
     """Return the number of each row's series, and their names, sorted."""
-    pd: Any = import_module("pandas")
     codes, ids = pd.factorize(frame[columns.id], sort=True)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
@@ -405,7 +395,6 @@ def _merge(codes: Places, dates: pd.Index, values: Array, how: str) -> tuple[Pla
     """Merge rows of one series with the same date; return how many there were, and the first such date, too."""
     if how == "error":
         return codes, dates, values, (0, "")
-    pd: Any = import_module("pandas")
     which, different = pd.factorize(dates, sort=True)
     frame = pd.DataFrame(values, index=codes * len(different) + which)
     double = frame.index.duplicated()

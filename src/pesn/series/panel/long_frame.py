@@ -1,60 +1,145 @@
-"""A long frame that was fitted: what :class:`pesn.SeriesForecaster` has of many series, in a frame of pandas or of Dask.
+"""Forecast the series of a long frame of pandas: settings, frames of forecasts and failures, covariates of the steps ahead.
 
-Series are fitted when forecasts of them are asked for, chunk by chunk: models of a million series are more than memory holds, and
-what they are made of is the rows themselves. The same rows and settings give the same numbers.
-
-Dask frames have the same forecasts, lazily, a partition after the other, on however many workers. All rows of a series are
-brought into one partition, by its id. The step of the dates is that of all dates, so that no number depends on which series
-share a partition. A partition depends on nothing else: if its worker dies, Dask does it again elsewhere.
+Series are fitted when forecasts of them are asked for, chunk by chunk: models of a million series are more than memory holds. The
+same rows and settings give the same numbers.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from pesn._support.arguments import whole_number
-from pesn._support.types import Array
-from pesn.forecasting.time_index import TimeIndex, kind_of, one_step
-from pesn.series.model import check_horizon
-from pesn.series.panel.forecasts import Level, Parts, Settings, failures_frame, forecast_frame, inputs_ahead, value_columns
-from pesn.series.panel.frame import Panel, as_labels, farthest, panel_of, shown_id, step_of, steps_between
-from pesn.series.panel.work import Blocks, Runner, Task, run
+from pesn._support.arguments import flag, whole_number
+from pesn._support.types import AnyArray, Array
+from pesn.forecasting.forecast import percent
+from pesn.forecasting.time_index import TimeIndex, one_step, shown
+from pesn.series.arguments import check_season
+from pesn.series.members.decomposition import periods_of, repeated_after
+from pesn.series.model import Seasons, check_horizon, common_horizon
+from pesn.series.panel.frame import (
+    LARGEST,
+    MODEL,
+    Panel,
+    Places,
+    as_labels,
+    check_names,
+    move_days,
+    numbers_of,
+    panel_of,
+    shown_id,
+)
+from pesn.series.panel.work import Blocks, Task, run
 from pesn.series.result import levels_of
 from pesn.series.table.columns import find_time
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import Cells, DataError, counted
 from pesn.series.table.reading import Columns, check_columns
+from pesn.series.univariate import observed_span
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pesn.series.forecaster import SeriesForecaster
 
-_REASON = "reason"  # of a failure; empty beside a forecast
+Level = float | Sequence[float] | None  # probabilities of the intervals; None: those of the settings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of a forecaster: seasons, steps that components are weighted over, levels, processes, progress."""
+
+    seasons: Seasons = "auto"
+    horizon: int | None = None
+    level: tuple[float, ...] = (0.8, 0.95)
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    def task(self, steps: int, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
+        """Return the forecasts that are asked of each series.
+
+        Parameters
+        ----------
+        steps : int
+            Default horizon of the panel.
+        horizon : int, optional
+            Number of steps; None: that of the settings, or ``steps``.
+        level : float or sequence of float, optional
+            Probabilities of the intervals; None: those of the settings.
+        windows : int, default=0
+            Number of origins of cross-validation.
+        stride : int, default=1
+            Number of rows between two origins.
+        """
+        wanted = horizon if horizon is not None else self.horizon if self.horizon is not None else steps
+        whole_number("horizon", wanted, 1)
+        levels = self.level if level is None else levels_of(level)
+        return Task(int(wanted), levels, self.seasons, self.horizon, windows, stride)
+
+    def default_steps(self, time: TimeIndex, span: int, series: Iterable[Array] = ()) -> int:
+        """Return the default horizon of a panel, as a table of the same series has it.
+
+        Parameters
+        ----------
+        time : TimeIndex
+            Rule of the dates.
+        span : int
+            Number of steps from the first number of any series to the last of any.
+        series : iterable of array of shape (n,), optional
+            Numbers of each series, where they are at hand: without dates, their seasons are found in them.
+        """
+        if self.seasons is None or not isinstance(self.seasons, str):
+            given = () if self.seasons is None else np.ravel(np.asarray(self.seasons, np.int64)).tolist()
+            return common_horizon(span, [tuple(sorted({m for m in given if m > 1}))])
+        if time.kind in ("dates", "periods"):
+            return common_horizon(span, [periods_of(time.step)])
+        found = [repeated_after(y[slice(*observed_span(y))]) for y in series]
+        return common_horizon(span, found or [()])
+
+
+def check_parameters(forecaster: SeriesForecaster) -> None:
+    """Raise an error unless the parameters of a :class:`pesn.SeriesForecaster` are such as it can work with."""
+    if forecaster.horizon is not None:
+        whole_number("horizon", forecaster.horizon, 1)
+    check_season(forecaster.season)
+    levels_of(forecaster.level)
+    if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
+        raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
+    if forecaster.duplicates not in ("error", "mean", "last"):
+        raise ValueError(f"duplicates must be 'error', 'mean' or 'last', got {forecaster.duplicates!r}")
+    jobs: object = forecaster.n_jobs
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
+        raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")
+    flag("verbose", forecaster.verbose)
+    columns_of(forecaster)
+
+
+def settings_of(forecaster: SeriesForecaster) -> Settings:
+    """Return the settings of a :class:`pesn.SeriesForecaster`, by its parameters."""
+    level = levels_of(forecaster.level)
+    return Settings(forecaster.season, forecaster.horizon, level, forecaster.n_jobs, forecaster.verbose)
+
+
+def columns_of(forecaster: SeriesForecaster) -> Columns:
+    """Return the names of its long frames' columns; a ValueError unless they are three."""
+    names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
+    if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
+        raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
+    check_names(names)
+    return names
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A frame of forecasts, the series that failed, and what the others are made of: None before they are computed."""
+    """A frame of forecasts, a frame of the series that failed, and the seasons and weights of the others."""
 
-    frame: Any
-    failures: Any
-    facts: Blocks | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class DaskPanel:
-    """A Dask frame, the names of its columns, the step of its dates where it was given, and what becomes of duplicates."""
-
-    frame: Any
-    columns: Columns
-    freq: str | float | None = None
-    duplicates: str = "error"
+    frame: pd.DataFrame
+    failures: pd.DataFrame
+    facts: Blocks
 
 
 def fit(
@@ -64,10 +149,10 @@ def fit(
     freq: str | float | None,
     duplicates: str = "error",
     inputs: Sequence[str] | None = None,
-) -> tuple[Panel | DaskPanel, pd.DataFrame | None]:
-    """Lay out the series of a long frame, and return those that fail; a Dask frame is taken as it is.
+) -> tuple[Panel, pd.DataFrame]:
+    """Lay out the series of a long frame, and return those that fail.
 
-    ``inputs`` are the covariates; None: all other columns. Texts of times are read as those of a file, but for a Dask frame.
+    ``inputs`` are the covariates; None: all other columns. Texts of times are read as those of a file.
     """
     if X is not None:
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
@@ -76,14 +161,13 @@ def fit(
         if {*inputs} & {*columns}:
             raise ValueError(f"inputs must be other columns than {', '.join(map(repr, columns))}, got {[*inputs]}")
         frame = frame[[name for name in (*columns, *inputs) if name in frame.columns]]
-    if is_dask(frame):
-        return DaskPanel(frame, columns, freq, duplicates), None
-    if not hasattr(frame, "index"):
-        raise TypeError(
-            f"y must be a long frame of pandas or Dask, got one of {type(frame).__module__.partition('.')[0]}: to_pandas()"
-        )
+    if not isinstance(frame, pd.DataFrame):
+        package = type(frame).__module__.partition(".")[0]
+        remedy = "forecast_parquet reads what memory does not hold" if package.startswith("dask") else "to_pandas()"
+        raise TypeError(f"y must be a long frame of pandas, got one of {package}: {remedy}")
     panel = panel_of(_with_times(frame, columns), columns, freq, duplicates=duplicates)
-    _check_some_left(panel)
+    if not len(panel):
+        _raise_all_failed(panel.failures)
     failures = failures_frame(panel)
     if panel.merged[0]:
         warnings.warn(merge_note(panel.merged[0], duplicates, panel.merged[1]), stacklevel=3)
@@ -104,7 +188,7 @@ def later_notes(panel: Panel) -> list[str]:
 
 
 def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
-    """Return what is asked of each series of a panel; see :meth:`pesn.series.panel.forecasts.Settings.task`."""
+    """Return the forecasts that are asked of each series of a panel; see :meth:`Settings.task`."""
     if horizon is None and settings.horizon is None and panel.steps_known_ahead:
         settings = replace(settings, horizon=panel.steps_known_ahead)
     asked = settings.horizon if horizon is None else horizon
@@ -112,50 +196,43 @@ def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level,
     return settings.task(steps, horizon, level, windows, stride)
 
 
-def forecast(panel: Panel | DaskPanel, settings: Settings, horizon: int | None, X: Any, level: Level) -> Outcome:
-    """Return the next rows of every series; X are the inputs of these rows, a long frame.
-
-    Of a Dask frame, X is a frame of pandas or of Dask, and what is returned is not computed yet. Computed together,
-    ``dask.compute(forecasts, failures)``, series are fitted once.
-    """
-    if isinstance(panel, DaskPanel):
-        return _map_partitions(panel, settings, horizon, level, X=X)
+def forecast(panel: Panel, settings: Settings, horizon: int | None, X: Any, level: Level) -> Outcome:
+    """Forecast every series; X are the inputs of the steps ahead, a long frame."""
     task = task_of(panel, settings, horizon, level)
-    _check_within_reason(panel, task.steps)
+    longest = int(np.argmax(panel.lengths))
+    try:  # before any work is done: where no series has rows enough, or pandas no dates
+        check_horizon("horizon", task.steps, int(panel.lengths[longest]))
+    except ValueError as error:
+        raise ValueError(f"{error}; the longest series is {shown_id(panel.ids[longest])}") from None
+    panel.labels(panel.first + panel.lengths + task.steps - 1, np.arange(len(panel)))
     return _run(panel, task, inputs_ahead(panel, _with_times(X, panel.columns), task.steps), settings)
 
 
-def cross_validated(
-    panel: Panel | DaskPanel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Level
-) -> Outcome:
-    """Return forecasts from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows to judge by."""
+def cross_validate(panel: Panel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Level) -> Outcome:
+    """Forecast from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows as the validation set."""
     whole_number("n_windows", windows, 1)
     whole_number("step_size", stride, 1)
-    if isinstance(panel, DaskPanel):
-        return _map_partitions(panel, settings, horizon, level, windows, stride)
     return _run(panel, task_of(panel, settings, horizon, level, windows, stride), None, settings)
 
 
-def summary(panel: Panel | DaskPanel, facts: Blocks | None) -> str:
-    """How many series there are, which seasons they have, what their forecasts are made of, and how many failed."""
-    if isinstance(panel, DaskPanel):
-        raise TypeError("summary is not for Dask frames, whose series are fitted when their forecasts are computed")
+def summary(panel: Panel, blocks: Blocks | None) -> str:
+    """Return how many series there are, their seasons, the weights of the parts of their forecasts, and how many failed."""
     rows = int((~np.isnan(panel.y)).sum())
     lines = [f"{len(panel):,} series, {rows:,} numbers, {one_step(panel.time.step)} from row to row"]
-    failed = len(panel.failures) + (0 if facts is None else len(facts.failures))
-    if facts is None:
+    failed = len(panel.failures) + (0 if blocks is None else len(blocks.failures))
+    if blocks is None:
         lines.append("  fitted when a forecast is asked for: seasons and members are known after that")
     else:
-        seasons = Counter(season_in_words(periods) for periods in facts.seasons.values())
+        seasons = Counter(season_in_words(periods) for periods in blocks.seasons.values())
         lines += [f"  {count:,} series: season {text}" for text, count in seasons.most_common()]
-        lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(facts).items()]
+        lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(blocks).items()]
     if failed:
         lines.append(f"  {failed:,} failed: see failures_")
     return "\n".join(lines)
 
 
 def season_in_words(periods: Sequence[int]) -> str:
-    """Periods for people.
+    """Return seasonal periods in words.
 
     >>> season_in_words(()), season_in_words((24, 168))
     ('none', '24, 168 rows')
@@ -163,52 +240,84 @@ def season_in_words(periods: Sequence[int]) -> str:
     return f"{', '.join(map(str, periods))} rows" if periods else "none"
 
 
-def mean_shares(facts: Blocks) -> dict[str, float]:
-    """Of each part of the forecasts, over all series, the largest first."""
+def mean_shares(blocks: Blocks) -> dict[str, float]:
+    """Return the mean weight of each part of the forecasts over all series, the largest first."""
     total: Counter[str] = Counter()
-    for shares in facts.shares.values():
+    for shares in blocks.shares.values():
         total.update(shares)
-    return {kind: share / max(len(facts.shares), 1) for kind, share in total.most_common()}
+    return {kind: share / max(len(blocks.shares), 1) for kind, share in total.most_common()}
 
 
-def is_dask(frame: object) -> bool:
-    """Return whether it is a frame of Dask."""
-    return type(frame).__module__.partition(".")[0] in ("dask", "dask_expr")
+# ---------------------------------------------------------------- frames
 
 
-def distinct_dates(part: pd.DataFrame, columns: Columns, observed: bool = False) -> pd.Index | None:
-    """Return the different dates of a part of a long frame, or of its rows with a number; None of no rows."""
-    if observed:
-        part = part[part[columns.target].notna()]
-    if not len(part):
-        return None
-    return as_labels(part[columns.time], f"column {columns.time!r}", part[columns.id].array).unique()
+def forecast_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataFrame:
+    """Return a row for each step of each origin of each series, in the order of ids, origins and dates.
+
+    The column ``pesn`` is the median. Of cross-validation it has the last date before the origin, ``cutoff``, and the
+    observations.
+    """
+    series = np.repeat(blocks.series, task.steps)
+    row = (blocks.origin[:, None] + np.arange(task.steps)).ravel()
+    data = {panel.columns.id: panel.ids.take(series), panel.columns.time: panel.labels(panel.first[series] + row, series)}
+    if task.windows:
+        cutoff = np.repeat(panel.first[blocks.series] + blocks.origin - 1, task.steps)
+        data |= {"cutoff": panel.labels(cutoff, series), panel.columns.target: panel.y[panel.starts[series] + row]}
+    names = [MODEL, *(f"{MODEL}-{end}-{percent(level)}" for level in task.levels for end in ("lo", "hi"))]
+    return pd.DataFrame(data | dict(zip(names, blocks.values.reshape(-1, len(names)).T, strict=True)))
 
 
-def rule_of_all(parts: Sequence[pd.Index | None], columns: Columns, freq: str | float | None = None) -> TimeIndex:
-    """Return the step of all dates, from those of each part."""
-    dates = join_dates(parts)
-    if dates is None:
-        raise ValueError("y must have at least one row, got an empty frame")
-    rule = step_of(dates.sort_values(), freq)
-    if rule is None:
-        raise ValueError(f"column {columns.time!r} must keep one step, such as days or months, in all series: say freq")
-    return rule
+def failures_frame(panel: Panel, blocks: Blocks | None = None) -> pd.DataFrame:
+    """Return a row for each series that failed, by its id: in the frame itself, or when it was fitted."""
+    reasons = dict(panel.failures) | _reasons(panel, blocks)
+    ids = pd.Index(list(reasons), dtype=panel.ids.dtype, tupleize_cols=False)
+    order = np.argsort(pd.factorize(ids, sort=True)[0])  # numbers before texts, where there are both
+    return pd.DataFrame({panel.columns.id: ids[order], "reason": pd.Series([*reasons.values()], dtype=str).to_numpy()[order]})
 
 
-def span_of_all(rule: TimeIndex, parts: Sequence[pd.Index | None]) -> int:
-    """Return the number of steps from the first date with a number to the last, from those of each part."""
-    dates = join_dates(parts)
-    return 1 if dates is None else steps_between(rule.positions(dates, farthest(dates)))
+def inputs_ahead(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | None:
+    """Return inputs (k, steps, u) of the rows after the last of each series, by ids and dates; NaN where they are not known.
 
-
-def join_dates(parts: Sequence[pd.Index | None]) -> pd.Index | None:
-    """Return the different dates of several indexes; None where all are None."""
-    dates = None
-    for one in parts:
-        if one is not None:
-            dates = one if dates is None else dates.append(one[~one.isin(dates)])
-    return dates
+    ``X`` is a frame of ids, dates and the inputs of ``fit``. It may have other rows too; a ValueError names what it lacks.
+    Rows of the frame of ``fit`` after the last number of their series are known ahead as well.
+    """
+    near = panel.later.step < steps
+    later = panel.later.series[near], panel.later.step[near]
+    ahead = np.full((len(panel), steps, len(panel.inputs)), np.nan)
+    ahead[later] = panel.later.x[near]
+    if X is None:
+        return None if np.isnan(ahead).all() else ahead
+    columns, time = panel.columns, panel.columns.time
+    if not panel.inputs:
+        raise ValueError("X must not be given: the frame of fit had no columns of inputs")
+    needed = [columns.id, time, *panel.inputs]
+    for name in needed:
+        if name not in getattr(X, "columns", ()):
+            raise ValueError(f"X must be a frame with columns {needed}, got none named {name!r}")
+    series = panel.ids.get_indexer(X[columns.id])
+    dates = as_labels(X[time], f"column {time!r} of X", X[columns.id].array)
+    dates = move_days(dates, np.where(series >= 0, panel.days[series], 0))
+    which, different = pd.factorize(dates, sort=True)
+    last = panel.first + panel.lengths - 1
+    place = panel.time.positions(different, int(last.max()) + steps)[which]
+    step = place - last[series] - 1
+    used = (series >= 0) & (place >= 0) & (step >= 0) & (step < steps)
+    at = series[used], step[used]
+    cells, count = np.unique(at[0] * steps + at[1], return_counts=True)
+    if (count > 1).any():
+        twice = int(cells[np.argmax(count > 1)])
+        raise ValueError(f"X must have one row for each series and date, got two for {_at(panel, twice // steps, twice % steps)}")
+    for j, name in enumerate(panel.inputs):
+        values = numbers_of(X, name, columns)[used]
+        if (np.abs(values) > LARGEST).any():
+            k = int(np.argmax(np.abs(values) > LARGEST))
+            where = _at(panel, int(at[0][k]), int(at[1][k]))
+            raise ValueError(f"column {name!r} of X must be NaN or lie within ±{LARGEST:g}, got {values[k]:g} for {where}")
+        ahead[*at, j] = values
+    there = np.zeros((len(panel), steps), bool)
+    there[later] = there[at] = True
+    _check_complete(panel, there, series)
+    return ahead
 
 
 # ---------------------------------------------------------------- inside
@@ -216,7 +325,7 @@ def join_dates(parts: Sequence[pd.Index | None]) -> pd.Index | None:
 
 def _with_times(frame: Any, columns: Columns) -> Any:
     """Return the frame with texts of times as times, in the ways that files have them; as it is where they are none."""
-    if not hasattr(frame, "index") or not frame.columns.is_unique or columns.time not in frame.columns:
+    if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique or columns.time not in frame.columns:
         return frame
     texts = frame[[columns.time]].astype(object)
     if getattr(frame.dtypes[columns.time], "kind", "O") != "O" or not all(isinstance(one, str) for one in texts[columns.time]):
@@ -229,35 +338,28 @@ def _with_times(frame: Any, columns: Columns) -> Any:
 
 
 def _run(panel: Panel, task: Task, ahead: Array | None, settings: Settings) -> Outcome:
-    blocks = run(panel, task, ahead, settings.runner)
-    _check_some_left(panel, blocks)
+    blocks = run(panel, task, ahead, n_jobs=settings.n_jobs, verbose=settings.verbose)
+    if not len(blocks.series):
+        _raise_all_failed(_reasons(panel, blocks))
     failures = failures_frame(panel, blocks)
     _warn(failures, panel, len(panel.failures))
-    return Outcome(forecast_frame(panel, task, blocks), failures, blocks.facts())
+    return Outcome(forecast_frame(panel, task, blocks), failures, replace(blocks, values=blocks.values[:0]))
 
 
-def _check_within_reason(panel: Panel, steps: int) -> None:
-    """A ValueError where no series has rows enough for so many steps, or pandas no dates, before any work is done."""
-    longest = int(np.argmax(panel.lengths))
-    try:
-        check_horizon("horizon", steps, int(panel.lengths[longest]))
-    except ValueError as error:
-        raise ValueError(f"{error}; the longest series is {shown_id(panel.ids[longest])}") from None
-    panel.labels(panel.first + panel.lengths + steps - 1, np.arange(len(panel)))
+def _reasons(panel: Panel, blocks: Blocks | None) -> dict[Any, str]:
+    """Return why series failed when they were fitted, by their ids."""
+    return {} if blocks is None else {panel.ids[number]: reason for number, reason in blocks.failures.items()}
 
 
-def _check_some_left(panel: Panel, blocks: Blocks | None = None) -> None:
-    """A ValueError where every series has failed."""
-    if len(panel) and (blocks is None or len(blocks.series)):
-        return
-    reasons = panel.failures if blocks is None else {panel.ids[i]: why for i, why in blocks.failures.items()}
+def _raise_all_failed(reasons: Mapping[Any, str]) -> None:
+    """Raise a ValueError that names the first of the series, all of which failed."""
     name, reason = next(iter(reasons.items()))
     others = f"; and {len(reasons) - 1:,} others fail too" if len(reasons) > 1 else ""
     raise ValueError(f"series {shown_id(name)} fails: {reason}{others}")
 
 
 def _warn(failures: pd.DataFrame, panel: Panel, before: int) -> None:
-    """A warning where more series have failed than ``before``."""
+    """Warn where more series have failed than ``before``."""
     if len(failures) > before:
         name, reason = failures.iloc[0]
         total = len(panel) + len(panel.failures)
@@ -268,61 +370,17 @@ def _warn(failures: pd.DataFrame, panel: Panel, before: int) -> None:
         )
 
 
-def _map_partitions(
-    panel: DaskPanel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1, X: Any = None
-) -> Outcome:
-    """Forecast the partitions of a Dask frame, lazily."""
-    dask: Any = import_module("dask")
-    if horizon is not None:
-        whole_number("horizon", horizon, 1)
-    columns, levels = panel.columns, settings.level if level is None else levels_of(level)
-    head = panel.frame._meta  # noqa: SLF001  # columns and their types are known without a computation by this alone
-    inputs = tuple(str(name) for name in head.columns if name not in columns)
-    pieces = panel.frame[list(columns)].to_delayed()
-    dates, observed = ([dask.delayed(distinct_dates)(part, columns, known) for part in pieces] for known in (False, True))
-    time = dask.delayed(rule_of_all)(dates, columns, panel.freq)
-    span = dask.delayed(span_of_all)(time, observed)
-    meta = _meta(head, columns, levels, bool(windows))
-    parts = Parts(columns, inputs, panel.duplicates, replace(settings, runner=Runner(1)), horizon, levels, windows, stride)
-    whole = panel.frame.shuffle(on=columns.id)
-    rows: Any = [(part,) for part in whole.to_delayed()]
-    if is_dask(X):
-        rows = zip(whole.to_delayed(), X.shuffle(on=columns.id, npartitions=whole.npartitions).to_delayed(), strict=True)
-    asked = dask.delayed((parts, meta, None if is_dask(X) else X), traverse=False)  # once for all partitions
-    work = dask.delayed(_forecast_partition, pure=True)
-    found = import_module("dask.dataframe").from_delayed([work(time, span, asked, *part) for part in rows], meta=meta)
-    forecasts = found[found[_REASON] == ""].drop(columns=_REASON)
-    return Outcome(forecasts, found[found[_REASON] != ""][[columns.id, _REASON]])
+def _check_complete(panel: Panel, there: AnyArray, series: Places) -> None:
+    """Raise a ValueError where X has no row for a step (k, steps) of a series; ``series`` are those of its rows."""
+    if there.all():
+        return
+    i = int(np.argmin(there.all(axis=1)))
+    if not (series == i).any():
+        raise ValueError(f"X must have rows for every series, got none for {shown_id(panel.ids[i])}")
+    missing = _at(panel, i, int(np.argmin(there[i])))
+    raise ValueError(f"X must have a row for each of the {there.shape[1]} steps ahead, got none for {missing}")
 
 
-def _forecast_partition(
-    time: TimeIndex, span: int, asked: tuple[Parts, pd.DataFrame, Any], rows: pd.DataFrame, ahead: pd.DataFrame | None = None
-) -> pd.DataFrame:
-    """Return forecasts of the series of one partition, and a row for each that failed."""
-    parts, meta, X = asked
-    if not len(rows):
-        return meta
-    frame, failed, panel = parts.forecast(rows, X if ahead is None else ahead, time, span)
-    if panel.merged[0]:
-        warnings.warn(merge_note(panel.merged[0], parts.duplicates, panel.merged[1]), stacklevel=2)
-    frame[_REASON] = ""
-    if len(failed):
-        failed[parts.columns.time] = time.onwards(1)[0]  # some date: a column of numbers has no missing one
-        if parts.windows:
-            failed["cutoff"] = failed[parts.columns.time]
-        both = import_module("pandas").concat([frame, failed], ignore_index=True)
-        frame = both if len(frame) else failed.reindex(columns=meta.columns)
-    return frame[list(meta.columns)].astype(meta.dtypes)
-
-
-def _meta(head: pd.DataFrame, columns: Columns, levels: Sequence[float], judged: bool) -> pd.DataFrame:
-    """Return an empty frame of what a partition gives."""
-    pd: Any = import_module("pandas")
-    dates = head[columns.time].iloc[:0]
-    if kind_of(pd.Index(dates)) is None and getattr(dates.dtype, "kind", "O") not in "iuf":
-        dates = pd.to_datetime(pd.Series([], dtype=str))  # of texts
-    data = {columns.id: head[columns.id].iloc[:0], columns.time: dates}
-    if judged:
-        data |= {"cutoff": dates, columns.target: np.zeros(0)}
-    data |= {name: np.zeros(0) for name in value_columns(levels)}
-    return pd.DataFrame({**data, _REASON: pd.Series([], dtype=str)})
+def _at(panel: Panel, i: int, step: int) -> str:
+    place = np.array([panel.first[i] + panel.lengths[i] + step])
+    return f"{shown_id(panel.ids[i])} at {shown(panel.labels(place, np.array([i]))[0])}"

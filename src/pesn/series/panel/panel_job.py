@@ -8,23 +8,29 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, one_step
 from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_content, panel_page
-from pesn.series.panel.forecasts import Settings
 from pesn.series.panel.frame import Panel
-from pesn.series.panel.long_frame import cross_validated, fit, forecast, later_notes, mean_shares, season_in_words, task_of
+from pesn.series.panel.long_frame import (
+    Settings,
+    cross_validate,
+    fit,
+    forecast,
+    later_notes,
+    mean_shares,
+    season_in_words,
+    task_of,
+)
 from pesn.series.panel.work import Blocks
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, counted
 from pesn.series.table.reading import LongTable, read_long, read_long_ahead
 from pesn.series.writing import SUMMARY, without_formula, write_files
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FILES = ("forecast.csv", "failures.csv", "backtest.csv", "index.html", SUMMARY)
 
@@ -59,20 +65,20 @@ def run(request: Request) -> PanelOutcome:
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     ahead = None if request.future is None else read_long_ahead(request.future, table)
-    settings = Settings(tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.runner)
+    settings = Settings(
+        tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose
+    )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below
         try:
             panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
-            assert isinstance(panel, Panel)
             found = forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.origins:
                 horizon = task_of(panel, settings, request.horizon, None).steps
-                judged = cross_validated(panel, settings, horizon, request.origins, horizon, None).frame
+                judged = cross_validate(panel, settings, horizon, request.origins, horizon, None).frame
         except ValueError as error:
             raise DataError(str(error)) from None
-    assert found.facts is not None
     table.notes += later_notes(panel)
     if panel.merged[0]:
         table.notes.append(merge_note(panel.merged[0], request.duplicates, panel.merged[1]))

@@ -1,8 +1,8 @@
-"""Long frames in Parquet, larger than memory: a file or a folder in, a folder of forecasts out.
+"""Forecast long frames in Parquet that are larger than memory: a file or a folder in, a folder of forecasts out.
 
 Arrow first partitions the rows by a hash of their ids; then one partition after the other is read, forecast and written. Memory
 holds one of them at a time. A run that was killed goes on with the first one that is not written yet; the numbers are those of
-one frame in memory.
+one frame in memory. Inside ``joblib.parallel_config("dask")`` the workers of a Dask cluster forecast the series.
 """
 
 from __future__ import annotations
@@ -10,30 +10,28 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from pesn._support import cluster
 from pesn._support.arguments import whole_number
-from pesn._support.files import LOCK, claim_folder, replacing
+from pesn._support.files import claim_folder, replacing
 from pesn._support.progress import nothing, shown
 from pesn._support.types import AnyArray, PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.panel.forecasts import Level, Parts, columns_of, settings_of
-from pesn.series.panel.frame import shown_id
-from pesn.series.panel.long_frame import distinct_dates, join_dates, rule_of_all, span_of_all
-from pesn.series.panel.work import Runner
+from pesn.series.panel.frame import as_labels, farthest, panel_of, shown_id, step_of, steps_between
+from pesn.series.panel.long_frame import Level, columns_of, failures_frame, forecast_frame, inputs_ahead, settings_of
+from pesn.series.panel.work import Task, run
 from pesn.series.table.reading import Columns
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 _BATCH = 2**17  # rows that are read at once
@@ -44,7 +42,7 @@ _BUCKET = "pesn bucket"  # the column by which rows are partitioned
 
 @dataclass(frozen=True)
 class Streamed:
-    """What was done: series that were forecast, series that failed, files that were written, rows that were merged."""
+    """Counts of a run: series that were forecast, series that failed, files that were written, rows that were merged."""
 
     series: int
     failures: int
@@ -54,7 +52,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Plan:
-    """How rows were partitioned, and what all partitions have in common.
+    """Partition of the rows, and what all parts have in common.
 
     Parameters
     ----------
@@ -113,22 +111,20 @@ def forecast_parquet(
     settings, columns = settings_of(forecaster), columns_of(forecaster)
     whole_number("bucket_rows", bucket_rows, 1)
     paths, folder = [Path(source), *([] if X is None else [Path(X)])], Path(target)
-    inputs = tuple(name for name in _types(_files(paths[0])[0], columns) if name not in columns)
-    quiet = replace(settings, runner=Runner(settings.runner.n_jobs))
-    parts = Parts(columns, inputs, forecaster.duplicates, quiet, horizon, level)
     asked = [horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows]
     with claim_folder(folder):  # two runs would each remove the rows of the other
         job = _Job.open(folder, paths, [*asked, forecaster.duplicates])
         if job.done is not None:
             return job.done
-        with shown(settings.runner.verbose) as steps:
+        with shown(settings.verbose) as steps:
             if job.plan is None:
-                with steps.step("sharing out rows", _row_count(paths[0]), "rows") as advance:
-                    job.plan = share_out(paths, folder / _ROWS, columns, forecaster.freq, bucket_rows, advance)
+                with steps.step("partitioning rows", _row_count(paths[0]), "rows") as advance:
+                    job.plan = partition(paths, folder / _ROWS, columns, forecaster.freq, bucket_rows, advance)
                 job.save()
+            task = settings.task(settings.default_steps(job.plan.time, job.plan.span), horizon, level)
             with steps.step("forecasting", job.plan.buckets, "buckets") as advance:
                 for number in range(job.plan.buckets):
-                    forecast_bucket(folder, number, job.plan, parts)
+                    forecast_bucket(folder, number, job.plan.time, task, forecaster)
                     advance(1)
         written = sorted(folder.glob("part-*.parquet"))
         notes = [json.loads(_parquet().read_schema(part).metadata[b"pesn"]) for part in written]
@@ -139,59 +135,7 @@ def forecast_parquet(
         return job.done
 
 
-def forecast_parquet_on(
-    address: str,
-    source: PathLike,
-    target: PathLike,
-    horizon: int | None = None,
-    *,
-    X: PathLike | None = None,
-    level: Level = None,
-    forecaster: SeriesForecaster | None = None,
-) -> Streamed:
-    """Forecast as :func:`forecast_parquet` does, on the cluster of a Dask scheduler.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as tcp://127.0.0.1:8786.
-    source : path-like
-        A Parquet file or folder.
-    target : path-like
-        A new folder: ``forecasts`` in it has the forecasts, ``failures`` the ids that failed and why, Parquet files each.
-    horizon : int, optional
-        As in :meth:`pesn.SeriesForecaster.forecast`.
-    X : path-like, optional
-        Inputs of the rows to come: a Parquet file or folder.
-    level : float or sequence of float, optional
-        As in :meth:`pesn.SeriesForecaster.forecast`.
-    forecaster : SeriesForecaster, optional
-        Its parameters are used.
-
-    Returns
-    -------
-    Streamed
-        How many series there are.
-    """
-    forecaster = SeriesForecaster() if forecaster is None else forecaster
-    columns, folder = columns_of(forecaster), Path(target)
-    names = list(_types(_files(Path(source))[0], columns))
-    _check_ids([Path(source), *([] if X is None else [Path(X)])], columns)
-    with claim_folder(folder), cluster.client(address) as client, client.as_current():
-        if any(path.name != LOCK for path in folder.iterdir()):
-            raise ValueError(f"target must be a new folder, got {folder}, which has files")
-        frames: Any = import_module("dask.dataframe")
-        model = forecaster.fit(frames.read_parquet(source, index=False)[names])
-        ahead = None if X is None else frames.read_parquet(X, index=False)
-        found = {"forecasts": model.forecast(horizon, ahead, level), "failures": model.failures_}
-        lazy = [frame.to_parquet(folder / name, write_index=False, compute=False) for name, frame in found.items()]
-        client.gather(client.compute(lazy))
-    parts = _files(folder / "forecasts")
-    series = sum(len(_parquet().read_table(file, columns=[columns.id]).column(0).unique()) for file in parts)
-    return Streamed(series, _row_count(folder / "failures"), len(parts))
-
-
-def share_out(
+def partition(
     paths: Sequence[Path],
     folder: Path,
     columns: Columns,
@@ -201,27 +145,27 @@ def share_out(
 ) -> Plan:
     """Partition all rows, and those of the inputs ahead, into parts of about ``size`` rows in a new ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
-    names = list(_types(_files(paths[0])[0], columns))
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise ValueError(
-            f"{paths[0]} must have columns {', '.join(map(repr, columns))}, got none named {missing[0]!r} among {names}"
-        )
     arrow, dataset = import_module("pyarrow"), import_module("pyarrow.dataset")
+    schemas = _common_schemas(paths, columns)
+    if columns.target not in schemas[0].names:
+        listed = ", ".join(map(repr, columns))
+        raise ValueError(f"{paths[0]} must have columns {listed}, got none named {columns.target!r} among {schemas[0].names}")
     count = min(max(1, -(-_row_count(paths[0]) // size)), _MOST)
-    dates: dict[bool, pd.Index | None] = {False: None, True: None}  # all, and those with a number
+    dates = pd.Series([], dtype=bool)  # by date: whether a row has a number there
 
     def number_rows(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield rows with the number of their partition, and note their dates."""
-        for table in _read(path, schema):
-            keys = table.select([name for name in columns if name in schema.names]).to_pandas()
+        nonlocal dates
+        for batch in _read(path, schema):
+            keys = batch.select([name for name in columns if name in schema.names]).to_pandas()
+            yield batch.append_column(_BUCKET, arrow.array(_hash(keys, columns, count)))
             if path == paths[0]:
-                for observed, before in dates.items():
-                    dates[observed] = join_dates([before, distinct_dates(keys, columns, observed)])
-            yield from table.append_column(_BUCKET, arrow.array(_hash(keys, columns, count))).to_batches()
-            advance(table.num_rows)
+                labels = as_labels(keys[columns.time], f"column {columns.time!r}", keys[columns.id].array)
+                own = keys[columns.target].notna().groupby(labels).any()
+                dates = pd.concat([dates, own]).groupby(level=0).any() if len(dates) else own
+            advance(batch.num_rows)
 
-    for path, schema, kind in zip(paths, _common_schemas(paths, columns), ("rows", "ahead"), strict=False):
+    for path, schema, kind in zip(paths, schemas, ("rows", "ahead"), strict=False):
         dataset.write_dataset(
             number_rows(path, schema),
             folder / kind,
@@ -232,20 +176,29 @@ def share_out(
             max_partitions=_MOST,
             min_rows_per_group=2**12,  # smaller ones take longer, larger ones more memory
         )
-    rule = rule_of_all([dates[False]], columns, freq)
-    return Plan(count, rule, span_of_all(rule, [dates[True]]))
+    if not len(dates):
+        raise ValueError("y must have at least one row, got an empty frame")
+    rule = step_of(dates.index, freq)
+    if rule is None:
+        raise ValueError(f"column {columns.time!r} must keep one step, such as days or months, in all series: say freq")
+    observed = dates.index[dates.to_numpy()]
+    return Plan(count, rule, steps_between(rule.positions(observed, farthest(observed))))
 
 
-def forecast_bucket(folder: Path, number: int, plan: Plan, parts: Parts) -> None:
+def forecast_bucket(folder: Path, number: int, time: TimeIndex, task: Task, forecaster: SeriesForecaster) -> None:
     """Write the forecasts of one partition, where they are not there yet, after its failures: they say that all is there."""
     part = folder / f"part-{number:05d}.parquet"
     rows = _bucket(folder / _ROWS / "rows", number)
     if rows is None or part.exists():  # no id has this hash, or it is done
         return
-    frame, failures, panel = parts.forecast(rows, _bucket(folder / _ROWS / "ahead", number), plan.time, plan.span)
+    columns = columns_of(forecaster)
+    panel = panel_of(rows, columns, time=time, duplicates=forecaster.duplicates)
+    ahead = inputs_ahead(panel, _bucket(folder / _ROWS / "ahead", number), task.steps) if len(panel) else None
+    blocks = run(panel, task, ahead, n_jobs=forecaster.n_jobs)
+    frame, failures = forecast_frame(panel, task, blocks), failures_frame(panel, blocks)
     if len(failures):
         _write(folder / f"failures-{number:05d}.parquet", failures, {})
-    counts = {"series": frame[parts.columns.id].nunique(), "failures": len(failures), "merged": panel.merged[0]}
+    counts = {"series": frame[columns.id].nunique(), "failures": len(failures), "merged": panel.merged[0]}
     _write(part, frame, counts)
 
 
@@ -254,7 +207,7 @@ def forecast_bucket(folder: Path, number: int, plan: Plan, parts: Parts) -> None
 
 @dataclass
 class _Job:
-    """The state of a run, in its folder: a digest of what was asked and of which files, the plan, and what was done."""
+    """The state of a run, in its folder: a digest of what was asked and of which files, the plan, and the counts at the end."""
 
     folder: Path
     digest: str
@@ -310,91 +263,59 @@ def _parquet() -> Any:
         raise ImportError("Parquet needs Arrow: pip install 'pesn[parquet]'") from None
 
 
-def _types(file: Path, columns: Columns) -> dict[str, pa.DataType]:
-    """Return the columns of a file and their types, without an index of pandas that was written beside them."""
-    parquet = _parquet()
+def _schema(file: Path, columns: Columns) -> pa.Schema:
+    """Return the schema of a file, without an index of pandas that was written beside the columns, categories as texts."""
+    parquet, arrow = _parquet(), import_module("pyarrow")
     try:
         schema = parquet.read_schema(file)
-    except import_module("pyarrow").ArrowInvalid:
+    except arrow.ArrowInvalid:
         raise ValueError(f"{file} must be a Parquet file, got another one") from None
     index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return {one.name: one.type for one in schema if one.name in columns or one.name not in index}
+    kinds = {one.name: one.type for one in schema if one.name in columns or one.name not in index}
+    for name in (columns.id, columns.time):
+        if name not in kinds:
+            raise ValueError(
+                f"{file} must have columns {', '.join(map(repr, columns))}, got none named {name!r} among {[*kinds]}"
+            )
+    plain = {name: kind.value_type if arrow.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+    return arrow.schema(plain)
 
 
 def _common_schemas(paths: Sequence[Path], columns: Columns) -> list[pa.Schema]:
     """Return the schema that all files of each path are read by.
 
     Ids have one type in all files of all paths, by which they are hashed: whole numbers beside decimal ones are decimal, as
-    pandas has them, so that 1 and 1.0 are one series. A ValueError names a file with other columns, or ids of another kind.
+    pandas has them, so that 1 and 1.0 are one series. A ValueError names a file with other columns or types.
     """
-    schemas: list[dict[str, pa.DataType]] = []
-    first, ids = _files(paths[0])[0], None
+    arrow = import_module("pyarrow")
+    schemas: list[pa.Schema] = []
+    first, ids = _files(paths[0])[0], arrow.schema([_schema(_files(paths[0])[0], columns).field(columns.id)])
     for path in paths:
-        common: dict[str, pa.DataType] = {}
+        common = None
         for file in _files(path):
-            found = _types(file, columns)
-            _check_columns(file, found, common or found, columns)
-            common = {name: _common_type(common.get(name, kind), kind) or common[name] for name, kind in found.items()}
-            both = _common_type(ids or found[columns.id], found[columns.id])
-            if both is None:
-                raise ValueError(
-                    f"column {columns.id!r} must hold names of one kind in all files, got {ids} in {first} and "
-                    f"{found[columns.id]} in {file}"
-                )
-            ids = both
+            found = _schema(file, columns)
+            common = found if common is None else common
+            if found.names != common.names:
+                raise ValueError(f"{file} must have the columns {common.names} of the files before it, got {found.names}")
+            own = arrow.schema([found.field(columns.id)])
+            try:
+                ids = arrow.unify_schemas([ids, own], promote_options="permissive")
+                common = arrow.unify_schemas([common, found], promote_options="permissive")
+            except arrow.ArrowTypeError as error:
+                raise ValueError(f"columns must hold values of one kind in all files, got {first} and {file}: {error}") from None
         schemas.append(common)
-    return [import_module("pyarrow").schema({**one, columns.id: ids}) for one in schemas]
+    return [one.set(one.get_field_index(columns.id), ids.field(0)) for one in schemas]
 
 
-def _check_columns(file: Path, found: Collection[str], common: Collection[str], columns: Columns) -> None:
-    """Raise a ValueError where a file has other columns than those before it, or no ids or times."""
-    if [*found] != [*common]:
-        raise ValueError(f"{file} must have the columns {[*common]} of the files before it, got {[*found]}")
-    for name in (columns.id, columns.time):
-        if name not in found:
-            raise ValueError(f"{file} must have a column {name!r}, got {[*found]}")
-
-
-def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds values of both; None where there is none, as of text and numbers."""
-    arrow: Any = import_module("pyarrow")
-    if one == other:
-        return one
-    plain = [kind.value_type if arrow.types.is_dictionary(kind) else kind for kind in (one, other)]
-    try:
-        both = arrow.unify_schemas([arrow.schema({"": kind}) for kind in plain], promote_options="permissive")
-    except arrow.ArrowTypeError:
-        return None
-    return both.field(0).type
-
-
-def _check_ids(paths: Sequence[Path], columns: Columns) -> None:
-    """Raise a ValueError where files have ids of other types: workers hash them as they are, and would split a series."""
-    common = _common_schemas(paths, columns)[0].field(columns.id).type
-    for file in [file for path in paths for file in _files(path)]:
-        own = _types(file, columns)[columns.id]
-        if own != common and not ("string" in str(own) and "string" in str(common)):
-            raise ValueError(
-                f"column {columns.id!r} must have one type in all files for a cluster, got {own} in {file}, and {common} is what "
-                f"all have in common; --stream reads such files"
-            )
-
-
-def _read(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+def _read(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all files, some at a time, with the types that they have in common; no value is changed by it."""
-    arrow: Any = import_module("pyarrow")
+    arrow, dataset = import_module("pyarrow"), import_module("pyarrow.dataset")
+    options = {"batch_size": _BATCH, "use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
     for file in _files(path):
-        for batch in _parquet().ParquetFile(file, pre_buffer=False).iter_batches(_BATCH, use_threads=False):
-            parts = []
-            for one in schema:
-                try:
-                    parts.append(batch.column(one.name).cast(one.type))
-                except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-                    raise ValueError(
-                        f"column {one.name!r} of {file} must hold values of the type {one.type} that all files have in common, "
-                        f"got {batch.column(one.name).type}: {error}"
-                    ) from None
-            yield arrow.table(parts, schema=schema)
+        try:
+            yield from dataset.dataset(file, schema=schema, format="parquet").to_batches(**options)
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+            raise ValueError(f"{file} must hold values of the types {schema.types} that all files have: {error}") from None
 
 
 def _hash(keys: pd.DataFrame, columns: Columns, count: int) -> AnyArray:
@@ -405,7 +326,7 @@ def _hash(keys: pd.DataFrame, columns: Columns, count: int) -> AnyArray:
         raise ValueError(f"column {columns.id!r} must be known in every row, got none beside {columns.time} {shown_id(date)}")
     if getattr(ids.dtype, "kind", "O") == "f":
         ids = ids + 0.0  # -0.0 is 0.0, and has another hash
-    return (import_module("pandas").util.hash_pandas_object(ids, index=False).to_numpy() % np.uint64(count)).astype(np.int64)
+    return (pd.util.hash_pandas_object(ids, index=False).to_numpy() % np.uint64(count)).astype(np.int64)
 
 
 def _bucket(folder: Path, number: int) -> pd.DataFrame | None:

@@ -18,17 +18,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pesn._support.types import Array
 from pesn.series.table.dates import NAMES, to_times, whole_times, year_note
 from pesn.series.table.numerals import MISSING, Cells, DataError, is_boolean, is_numeric, quoted, to_numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DAYS = 5  # different numbers from which on 20241231 is no chance
 _FEW = 20  # rows below which 1, 2, 3 may be a series that grows
@@ -256,8 +253,6 @@ def list_names(names: Iterable[object]) -> str:
 
 def _times(column: pd.Series, first: bool, decimal: str | None) -> pd.Index | None:
     """Parse the time of each row; None where they are no times. Each different cell is read once."""
-    import pandas as pd
-
     if column.dtype == object and decimal == "," and is_numeric(column):
         column = _values(column, decimal)
     codes, different = pd.factorize(column, sort=column.dtype != object)
@@ -274,8 +269,6 @@ def _is_missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 
 def _has_days(column: pd.Series) -> bool:
     """Return whether numbers are days such as 20241231, several and all of them."""
-    import pandas as pd
-
     cells = column.dropna().astype(str).drop_duplicates()
     if len(cells) < _DAYS or not all(len(cell) == 8 and cell.isdigit() for cell in cells):
         return False
@@ -284,8 +277,6 @@ def _has_days(column: pd.Series) -> bool:
 
 def _repeats(times: pd.Index, frame: pd.DataFrame, id_col: str | None) -> bool:
     """Return whether most rows have a time that another one has, of the same series."""
-    import pandas as pd
-
     keys = pd.DataFrame({"time": times, "id": 0 if id_col is None else frame[id_col].to_numpy()})
     return float(keys.duplicated().mean()) > 0.5
 
@@ -376,8 +367,6 @@ def _is_static(column: pd.Series, ids: pd.Series) -> bool:
 
 def _values(column: pd.Series, decimal: str | None) -> pd.Series:
     """Return a column as numbers, NaN where a cell is none."""
-    import pandas as pd
-
     try:
         return to_numbers(column, range(len(column)), decimal=decimal, comma_separated=decimal is None)
     except DataError:
@@ -418,8 +407,6 @@ def _same(values: Array, part: pd.Index) -> bool:
 
 def _follows(values: Array, key: pd.Index) -> bool:
     """Return whether a key has one value wherever it occurs."""
-    import pandas as pd
-
     return bool((pd.Series(values).groupby(np.asarray(key)).nunique() == 1).all())
 
 

@@ -16,17 +16,14 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of, is_default
 from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
 from pesn.series.table.numerals import MISSING, DataError, counted, has_months, quoted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
@@ -59,8 +56,6 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
     first : bool, default=False
         Whether it is the first column of its table, where years need no name that says so.
     """
-    import pandas as pd
-
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
@@ -165,8 +160,6 @@ def check_freq(freq: str | float | None, index: pd.Index) -> str | float | None:
 
     "W" becomes the week of the first row's weekday.
     """
-    import pandas as pd
-
     if freq is None:
         return None
     kind = kind_of(index)
@@ -291,8 +284,6 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex | None:
     The latest year lies in the hundred years from ``_FIRST_YEAR`` on. Where the years run on in one direction, the others follow
     without a jump (98, 99, 00, or 29, 30); else each lies in these hundred years. None where there is no such day.
     """
-    import pandas as pd
-
     short = np.asarray(dates.year) % 100
     run = np.unwrap(short, period=100)
     order = np.diff(run)
@@ -309,8 +300,6 @@ def _with_centuries(dates: pd.DatetimeIndex) -> pd.DatetimeIndex | None:
 
 def _from_numbers(numbers: Array, name: str, first: bool) -> pd.Index:
     """Parse years, months as 202012, days as 20201231 and seconds since 1970, by their size; return other numbers as they are."""
-    import pandas as pd
-
     whole = bool(np.all(numbers == np.rint(numbers)))
     for found in (_from_years(numbers, name, first), _from_digits(numbers, name, first) if whole else None):
         if found is not None:
@@ -326,8 +315,6 @@ def _from_numbers(numbers: Array, name: str, first: bool) -> pd.Index:
 
 def _from_digits(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | None:
     """Parse months such as 202012 and days such as 20201231."""
-    import pandas as pd
-
     low, high = numbers.min(), numbers.max()
     if 150_001 <= low <= high <= 220_012 and (_MONTHS.search(name) or (first and len(np.unique(numbers)) > 12)):
         return _from_parts(pd.Series(numbers // 100).astype(int), pd.Series(numbers % 100).astype(int))
@@ -340,8 +327,6 @@ def _from_years(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | No
     Where the name does not say that they are years, their steps must be regular within the rounding of their decimals, two at
     least. A first column whose name says nothing needs five rows and no gap.
     """
-    import pandas as pd
-
     distinct, named = np.unique(numbers), _YEARS.search(name) is not None
     if 1000 <= distinct[0] <= distinct[-1] <= 2999 and (distinct % 1 == 0).all() and _YEAR.search(name):
         return _from_parts(pd.Series(numbers.astype(int)), 1)
@@ -365,8 +350,6 @@ def _is_regular(years: Array, per_year: int, middle: float, least: float) -> boo
 
 
 def _from_parts(year: pd.Series, month: pd.Series | int, day: pd.Series | int = 1) -> pd.DatetimeIndex | None:
-    import pandas as pd
-
     parts = pd.DataFrame({"year": year, "month": month, "day": day})
     try:
         dates = [f"{y:04d}-{m:02d}-{d:02d}" for y, m, d in parts.to_numpy()]
@@ -377,8 +360,6 @@ def _from_parts(year: pd.Series, month: pd.Series | int, day: pd.Series | int = 
 
 def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex | None:
     """Parse texts by one format; None if a cell is not written in it. Offsets that change, as in summer, are taken to UTC."""
-    import pandas as pd
-
     found = None
     for options in ({}, {"utc": True}) if form == "ISO8601" else ({},):
         with contextlib.suppress(ValueError, TypeError, FutureWarning), warnings.catch_warnings():

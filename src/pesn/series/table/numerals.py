@@ -13,14 +13,12 @@ import contextlib
 import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from pesn._support.types import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
 _LONG = 60  # characters of a cell in a message
@@ -117,8 +115,6 @@ def to_numbers(
     comma_separated : bool, default=False
         Whether commas separate the cells of the file.
     """
-    import pandas as pd
-
     if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
         numbers = column.astype("float64")
         _check_finite(numbers, column, lines)
@@ -167,8 +163,6 @@ def is_boolean(column: pd.Series) -> bool:
     >>> is_boolean(pd.Series(["TRUE", "False", ""])), is_boolean(pd.Series(["yes", "no"])), is_boolean(pd.Series([True]))
     (True, False, True)
     """
-    import pandas as pd
-
     if pd.api.types.is_bool_dtype(column.dtype):
         return True
     if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
@@ -194,8 +188,6 @@ def is_numeric(column: pd.Series) -> bool:
     >>> is_numeric(pd.Series(["1", "2", "3", "oops"])), is_numeric(pd.Series(["a", "b", "3"])), is_numeric(pd.Series(["1_1"]))
     (True, False, False)
     """
-    import pandas as pd
-
     if pd.api.types.is_numeric_dtype(column.dtype):
         return True
     if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):

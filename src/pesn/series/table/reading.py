@@ -31,10 +31,11 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pesn._support.files import contents
 from pesn._support.types import AnyArray, Array, PathLike
@@ -42,9 +43,6 @@ from pesn.forecasting.time_index import kind_of, step_name
 from pesn.series.table.columns import assign_roles, find_time, list_names
 from pesn.series.table.dates import merge_duplicates, merge_note, regular, time_of
 from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quoted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_TARGETS = 20
 _GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
@@ -325,16 +323,12 @@ def check_columns(columns: Iterable[object], named: Mapping[str, Sequence[str]],
 
 def _numbers(cells: Cells, names: Sequence[str], times: pd.Index | None, label: str | None) -> pd.DataFrame:
     """Convert the named columns to numbers, indexed by their times."""
-    import pandas as pd
-
     frame = pd.DataFrame({name: cells.numbers(name) for name in names}, index=cells.frame.index)
     return frame.set_axis(pd.RangeIndex(len(frame)) if times is None else times.rename(label))
 
 
 def _to_long(cells: Cells, columns: Columns, times: pd.Index, numbers: Sequence[str]) -> pd.DataFrame:
     """Convert cells to a long frame; the first that cannot be converted is a :class:`DataError` that names its line."""
-    import pandas as pd
-
     ids = cells.frame[columns.id]
     if ids.dtype == object:
         ids = ids.where(ids.isna(), ids.astype(str).str.strip()).replace("", None)
@@ -372,8 +366,6 @@ def _sort(
 
 def _keep_blank_lines(frame: pd.DataFrame, cells: Cells, notes: list[str]) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
     """Return rows that are counted, with blank lines between them as rows without numbers; and which rows those are."""
-    import pandas as pd
-
     lines = cells.lines
     gaps = np.diff(lines)
     if (gaps == 1).all() or (gaps == 2).all():  # some programs write a blank line after every row
@@ -387,8 +379,6 @@ def _keep_blank_lines(frame: pd.DataFrame, cells: Cells, notes: list[str]) -> tu
 
 def _id_hint(frame: pd.DataFrame, times: pd.Index) -> str:
     """Say how a table of many series is forecast, with the column that tells them apart where there is one."""
-    import pandas as pd
-
     for name in frame.columns:
         count = frame[name].nunique()
         dense = count * times.nunique() < 3 * len(frame) and 2 * count <= len(frame)
@@ -499,8 +489,6 @@ def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
 
 
 def _read_parquet(path: Path) -> Cells:
-    import pandas as pd
-
     if find_spec("pyarrow") is None:
         raise ImportError("a .parquet file needs pyarrow: pip install 'pesn[parquet]'; or give a .csv file")
     try:
@@ -514,8 +502,6 @@ def _read_parquet(path: Path) -> Cells:
 
 def _read_text(path: Path) -> Cells:
     """Read a .csv file; lines above the header and rows of totals below the table are left out."""
-    import pandas as pd
-
     text = _text(path)
     if not text.strip():
         raise DataError(f"{path} is empty")
