@@ -280,7 +280,7 @@ def stream_buckets(source: Path, target: Path, buckets: int, bucket_rows: int, f
     begin = time.process_time()
     marks: list[tuple[float, float]] = []
     stream: Any = panel_stream
-    share_out, forecast = stream.share_out, stream.forecast_bucket
+    share_out, forecast = stream.partition, stream.forecast_bucket
 
     def timed_share_out(*arguments: Any) -> Any:
         plan = share_out(*arguments)
@@ -294,7 +294,7 @@ def stream_buckets(source: Path, target: Path, buckets: int, bucket_rows: int, f
         forecast(*arguments)
         marks.append((time.process_time(), _peak_memory()))
 
-    stream.share_out, stream.forecast_bucket = timed_share_out, timed_forecast
+    stream.partition, stream.forecast_bucket = timed_share_out, timed_forecast
     forecaster = pesn.SeriesForecaster(level=LEVELS).fit(np.arange(60.0))  # compile
     begin = time.process_time()
     with contextlib.suppress(_StopStreamError):

@@ -152,5 +152,5 @@ def test_what_is_said_of_panels(tmp_path):
     assert panel_job.record(outcome, "", 0.0)["notes"] == [
         "3 rows of 1 series after its last number left out: forecasts begin there"
     ]
-    [_, shown, _] = records(outcome.table.frame, outcome.forecast, failures=outcome.failures)
+    [_, shown, _] = records(outcome.table.frame, outcome.forecast, None, outcome.failures, "80")
     assert shown.spark.split("!")[0][-1] != " "  # the picture has no gap between the last number and the forecast

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from statistics import median_low
 from typing import Any, Literal
 
@@ -148,18 +149,15 @@ class FittedSeries:
 
     def labels(self, horizon: int) -> Any:
         """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
-        try:
-            return None if self.time is None else self.time.onwards(self.rows + horizon)
-        except (ValueError, OverflowError):
-            return None
+        return None if self.time is None else _labels(self.time, self.rows + horizon)
 
-    def label(self, row: int) -> str:
-        """Return the label of a row in words, as short as its step allows."""
-        labels, step = self.labels(0), _frequency(self.time)
+    def label(self, row: int, horizon: int = 0) -> str:
+        """Return the label of a row, or of one of ``horizon`` steps ahead, in words, as short as its step allows."""
+        labels = self.labels(horizon)
         if labels is None:
             return f"row {row + 1}"
-        text = shown(labels[row], step if isinstance(labels[row], datetime) else None)
-        return f"row {text}" if step is None and labels.name is None else text
+        text = shown(labels[row], _frequency(self.time) if isinstance(labels[row], datetime) else None)
+        return f"row {text}" if labels.name is None and labels.dtype.kind in "iu" else text
 
     def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
         """Forecast the ``horizon`` rows after the last row of the table.
@@ -266,6 +264,15 @@ class FittedSeries:
         columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
         notes = "\n".join(self.notes())
         return "\n\n".join([*columns, notes] if notes else columns)
+
+
+@lru_cache(maxsize=4)
+def _labels(time: TimeIndex, n: int) -> Any:
+    """Return n labels, which a report asks for again and again; None where pandas has no such dates."""
+    try:
+        return time.onwards(n)
+    except (ValueError, OverflowError):
+        return None
 
 
 def fit_columns(

@@ -13,7 +13,7 @@ from pesn._support.pages.drawing import limits
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.page import panel_page as panel_page_module
 from pesn.series.page.page import OPEN_COLUMNS, page, sections
-from pesn.series.page.panel_page import SeriesRecord, band_level, panel_content, panel_page, records, spark_code
+from pesn.series.page.panel_page import SeriesRecord, panel_page, records, spark_code
 
 ODD = "<b>x</b> & \"y\" 'z' </script>"
 VOID = {"meta", "link", "input", "br"}
@@ -93,8 +93,8 @@ PAGES = {
     "columns": lambda: table_page(["a", ODD]),
     "many columns": lambda: table_page([ODD, *(f"c{i}" for i in range(OPEN_COLUMNS + 2))]),
     "no backtest, one step": lambda: table_page(["a"], 8, 1, None, said={"data": "", "model": "", "forecast": ""}),
-    "a panel": lambda: many(records(*frames())),
-    "a panel of nothing": lambda: many([], total=0, failed=0, end="", level="", shares={}),
+    "a panel": lambda: many(records(*frames(), "80")),
+    "a panel of nothing": lambda: many([], total=0, failed=0, end="", shares={}),
     "a panel that failed": lambda: many([SeriesRecord(ODD, failed=ODD)]),
 }
 
@@ -133,7 +133,7 @@ def test_a_page_has_a_section_for_each_column():
 
 def test_records_are_what_pandas_groups():
     history, ahead, past, failed = frames()
-    found = records(history, ahead, past, failed)
+    found = records(history, ahead, past, failed, "80")
     assert [one.id for one in found] == [*ahead["unique_id"].unique(), "bad"]
     assert found[-1].failed == ODD
     for one in found[:-1]:
@@ -149,17 +149,15 @@ def test_records_are_what_pandas_groups():
 def test_records_keep_their_limit_with_some_that_failed_and_take_other_names(monkeypatch):
     history, ahead, _, failed = frames(k=30)
     monkeypatch.setattr(panel_page_module, "MOST_SERIES", 20)
-    found = records(history, ahead, failures=pd.concat([failed] * 9))
+    found = records(history, ahead, None, pd.concat([failed] * 9), "80")
     assert len(found) == 20
     assert [bool(one.failed) for one in found] == [False] * 18 + [True] * 2
     names = {"unique_id": "shop", "ds": "day", "y": "sales"}
-    again = records(history.rename(columns=names), ahead.rename(columns=names), names=("shop", "day", "sales"))
-    assert repr(again) == repr(records(history, ahead))  # NaN among them
+    renamed = [frame.rename(columns=names) for frame in (history, ahead, failed)]
+    again = records(*renamed[:2], None, renamed[2], "80", ("shop", "day", "sales"))
     shuffled = ahead.sort_values("ds", kind="stable")  # by day, ids in the same order
-    assert repr(records(history, shuffled)) == repr(again)
-    plain = ahead[["unique_id", "ds", "pesn"]]
-    assert band_level(plain) == ""
-    assert records(history, plain)[0].lower == records(history, plain)[0].end
+    for one in (ahead, shuffled):
+        assert repr(records(history, one, None, failed, "80")) == repr(again)  # NaN among them
 
 
 def test_letters_hold_the_picture():
@@ -176,21 +174,6 @@ def test_letters_hold_the_picture():
     low, high = limits([values], [mean - 0.5, mean + 0.5])
     assert np.nanmax(np.abs(63.0 * (values - low) / (high - low) - heights)) <= 0.5 + 1e-9  # rounded to whole heights
     assert len(spark_code(np.zeros(5000), *(np.zeros(2000),) * 3)) < 200
-
-
-def test_frames_become_a_page():
-    history, ahead, past, failed = frames()
-    own = {"file": "x.csv", "command": "pesn forecast x.csv", "version": "1", "files": ["forecast.csv"], "notes": [],
-           "settings": {}, "said": {"data": "", "forecast": ""}, "shares": {"statistical": 7.0}}  # fmt: skip
-    content = panel_content(history, ahead, past, failed, **own)
-    assert content["title"] == "Forecasts of 8 series"
-    assert (content["end"], content["level"], content["failed"]) == ("2024-02-03", "80", 1)
-    Outline(panel_page(content))
-    later = pd.concat([ahead[ahead["unique_id"] == "s0"].assign(ds=lambda one: one["ds"] + pd.Timedelta("9D")), ahead.iloc[4:]])
-    assert panel_content(history, later, **own)["end"] == ""
-    none = panel_content(history.iloc[:0], ahead.iloc[:0], failures=failed, **own)
-    assert (none["total"], none["failed"]) == (1, 1)
-    Outline(panel_page(none))
 
 
 def test_a_page_of_thousands_says_what_it_leaves_out_and_stays_small():

@@ -62,7 +62,7 @@ def test_without_a_season_there_is_nothing_to_take_apart():
 @pytest.mark.parametrize(("origins", "shown"), [([60], 1), (list(range(40, 52)), 12), (list(range(40, 71)), 12)])
 def test_past_forecasts_are_one_panel_an_origin_twelve_at_most(model, origins, shown):
     judged = model.backtest(4, origins[:: max(len(origins) // 14, 1)])
-    root = parsed(pictures.backtest(judged, (0.8, 0.95), y=model.fitted_.models[0].y))
+    root = parsed(pictures.backtest(model.fitted_, judged, (0.8, 0.95)))
     assert len(root.findall(".//svg")) == min(shown, len(judged.origins))
     scales = {
         tuple(one.text for one in div.findall(".//span[@class='y']")) for div in root.findall(".//div[@class='plot small']")
@@ -119,9 +119,9 @@ def test_odd_series_have_sections(case):
 def test_rows_are_called_by_their_labels(index, first):
     model = fitted(np.cumsum(np.ones(30)) ** 0.5, 2, index)
     ahead = model.forecast(2)
-    assert pictures.label_of(model.fitted_, model.fitted_.labels(2), 30) == first
+    assert model.fitted_.label(30, 2) == first
     assert parsed(pictures.forecast(model.fitted_, ahead, (0.8,))).find(".//title").text.startswith(first)
-    parsed(pictures.backtest(model.backtest(2, [20]), (0.8,)))
+    parsed(pictures.backtest(model.fitted_, model.backtest(2, [20]), (0.8,)))
 
 
 def test_bars_have_the_shares_that_the_members_have(model):

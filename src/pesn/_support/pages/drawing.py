@@ -13,7 +13,7 @@ they have the page's size on a phone too. Colours are those of the classes in ``
 ([200.0, 400.0, 600.0], ['200', '400', '600'])
 >>> months = np.arange("1958-06", "1960-06", dtype="M8[M]")
 >>> dates(months, 4)
-[(1, '1958-07'), (7, '1959-01'), (13, '1959-07'), (19, '1960-01')]
+[(1.0, '1958-07'), (7.0, '1959-01'), (13.0, '1959-07'), (19.0, '1960-01')]
 
 >>> drawn = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><path id="p" d="M0 0"/><script>alert(1)</script></svg>'
 >>> print(inline_svg(drawn, prefix="fig1", label="fig1-caption"))
@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -37,14 +38,6 @@ from pesn._support.pages.tables import powers
 from pesn._support.types import Array
 
 Dates = npt.NDArray[np.datetime64]
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# A tick begins every so many of a unit; a week begins on a Monday.
-_EVERY = {
-    "ms": (1, 10, 100, 500), "s": (1, 5, 15, 30), "m": (1, 5, 15, 30), "h": (1, 3, 6, 12), "D": (1, 2, 7, 14), "M": (1, 3, 6),
-    "Y": (1, 2, 5, 10, 20, 50, 100, 200, 500),
-}  # fmt: skip
-_MONDAY = 3  # days after it, 1970 began
 
 
 def numbers(low: float, high: float, most: int) -> list[float]:
@@ -81,48 +74,20 @@ def texts(values: Sequence[float]) -> list[str]:
     return [f"{value + 0.0:,.{digits}f}".replace("-", "−") for value in values]
 
 
-def dates(labels: Dates, most: int) -> list[tuple[int, str]]:
-    """Rows of increasing ``labels`` (n,) where a round span of time begins, ``most`` at the most, and what to call them."""
-    units = [unit for unit in _EVERY if len(np.unique(labels.astype(f"M8[{unit}]"))) == len(labels)]
-    finest = units[-1] if units else "ms"  # the coarsest unit that tells rows apart
-    found: list[int] = []
-    for unit in list(_EVERY)[list(_EVERY).index(finest) :]:
-        for count in _EVERY[unit]:
-            begins = _begins(labels, unit, count)
-            if len(begins) <= most:
-                return _named(labels, begins or found[:1], unit)
-            found = begins
-    return []
+def dates(labels: Dates, most: int) -> list[tuple[float, str]]:
+    """Return at most ``most`` round times among increasing ``labels`` (n,): their positions in rows, and their names."""
+    from matplotlib.dates import AutoDateFormatter, AutoDateLocator, date2num
 
-
-def _begins(labels: Dates, unit: str, count: int) -> list[int]:
-    """Rows in which another span of ``count`` units begins, the first one where it is the beginning itself."""
-    whole = labels.astype(f"M8[{unit}]")
-    shift = _MONDAY if unit == "D" else 1970 if unit == "Y" else 0
-    spans = (whole.astype(np.int64) + shift) // count
-    first = bool((whole.astype(np.int64)[0] + shift) % count == 0 and whole[0] == labels[0])
-    return ([0] if first else []) + (np.flatnonzero(np.diff(spans)) + 1).tolist()
-
-
-def _named(labels: Dates, rows: Sequence[int], unit: str) -> list[tuple[int, str]]:
-    made, before = [], np.datetime64("NaT")
-    for row in rows:
-        label = labels[row]
-        month, day = label.astype("M8[M]"), label.astype("M8[D]")
-        year, clock = str(label.astype("M8[Y]")), str(label.astype("M8[ms]"))[11:]
-        if unit == "Y":
-            text = year
-        elif unit == "M":
-            text = str(month)
-        else:
-            text = f"{int((day - month).astype(int)) + 1} {_MONTHS[int(month.astype(int)) % 12]}"
-            if unit == "D" and before.astype("M8[Y]") != label.astype("M8[Y]"):
-                text += f" {year}"
-            elif unit != "D" and before.astype("M8[D]") == day:
-                text = clock[: {"h": 5, "m": 5, "s": 8, "ms": 12}[unit]]
-        made.append((row, text))
-        before = label
-    return made
+    first, last = labels[[0, -1]].astype("M8[us]").tolist()
+    if not (isinstance(first, datetime) and isinstance(last, datetime)):  # beyond the years that Python has
+        return []
+    locator = AutoDateLocator(maxticks=max(most, 5))
+    formatter = AutoDateFormatter(locator)
+    formatter.scaled |= dict.fromkeys((1 / 24, 1 / 1440), "%m-%d %H:%M")
+    ticks, rows = locator.tick_values(first, last), date2num(labels)
+    ticks = ticks[(rows[0] <= ticks) & (ticks <= rows[-1])]
+    ticks = ticks[:: max(-(-len(ticks) // most), 1)]
+    return [*zip(np.interp(ticks, rows, np.arange(len(rows))).tolist(), map(formatter, ticks), strict=True)]
 
 
 STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beginning of each drawing

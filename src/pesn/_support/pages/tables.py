@@ -101,18 +101,19 @@ def _labels(names: Sequence[str]) -> list[tuple[str, str]]:
     return labels
 
 
-def number(value: float | Integral) -> str:
-    """A number for people: whole ones in full, others to three significant digits; – where there is none."""
+def number(value: float | Integral, digits: int = 3) -> str:
+    """Return a number for people: whole ones in full, others to three significant digits; – where there is none."""
     if isinstance(value, Integral):
         return _minus(f"{int(value):,}")
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if value == 0.0:
         return "0"
-    mantissa, exponent = f"{value:.2e}".split("e")
+    rounded = f"{value:.{digits - 1}e}"
+    mantissa, exponent = rounded.split("e")
     power = int(exponent)
     if -4 <= power < 6:
-        return _minus(f"{float(f'{value:.2e}'):,.{max(0, 2 - power)}f}")
+        return _minus(f"{float(rounded):,.{max(0, digits - 1 - power)}f}")
     return powers(_minus(f"{mantissa}e{power}"))
 
 

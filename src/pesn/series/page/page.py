@@ -9,7 +9,7 @@
 >>> "a &lt; b" in text, "<script" in text
 (True, False)
 
->>> from types import SimpleNamespace as Member
+>>> Member = SimpleNamespace
 >>> of = [("Holt", "α 0.1", 0.5, 1.0), ("Holt", "α 0.2", 0.2, 1.1), ("AR", "3 lags", 0.3, 1.2)]
 >>> members = [Member(kind=kind, detail=detail, weight=weight, score=score) for kind, detail, weight, score in of]
 >>> model = Member(members=members, shares={"statistical": 0.7, "AR": 0.3}, notes=("AR: kept, <1 %",))
@@ -30,10 +30,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
@@ -69,54 +69,6 @@ class Group(NamedTuple):
     kinds: Sequence[Kind] = ()
 
 
-class Section(NamedTuple):
-    """What a page shows of one column; ``scores`` and ``backtest`` where there are past forecasts.
-
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    end : str
-        The last step in words: its label, forecast and interval.
-    season : str
-        In words.
-    spark : Markup
-        The picture, small enough for a line of text.
-    groups : list of Group
-        Of the members.
-    stacked : Markup
-        Shares of the groups in one bar.
-    picture : Markup
-        The forecast.
-    members : Markup
-        Shares of the members.
-    components : Markup
-        Level, season and inputs; may be empty.
-    backtest : Markup
-        Past forecasts; may be empty.
-    judged : str
-        How many past forecasts are shown, in words.
-    scores : Table or None
-        Past forecasts by pesn and by rivals.
-    numbers : Table
-        The forecast.
-    """
-
-    name: str
-    end: str
-    season: str
-    spark: Markup
-    groups: list[Group]
-    stacked: Markup
-    picture: Markup
-    members: Markup
-    components: Markup
-    backtest: Markup
-    judged: str
-    scores: Table | None
-    numbers: Table
-
-
 def page(content: Mapping[str, object]) -> str:
     """Return the text of the page.
 
@@ -127,7 +79,7 @@ def page(content: Mapping[str, object]) -> str:
         ``levels`` of their intervals; ``settings``; ``file``, ``command``, ``version``, and ``files``, the names of the files
         beside the page.
     """
-    shown: Sequence[Section] = content["sections"]  # type: ignore[assignment]
+    shown: Sequence[SimpleNamespace] = content["sections"]  # type: ignore[assignment]
     levels: Sequence[float] = content["levels"]  # type: ignore[assignment]
     return environment().get_template("page.html.j2").render(
         **content,
@@ -185,8 +137,8 @@ def sections(
     *,
     judged: SeriesBacktest | None = None,
     x: Array | None = None,
-) -> list[Section]:
-    """Return a section for each column.
+) -> list[SimpleNamespace]:
+    """Return what the page shows of each column: texts, figures, tables.
 
     Parameters
     ----------
@@ -201,14 +153,13 @@ def sections(
     x : array of shape (horizon, u), optional
         The inputs ahead that the forecast was made with.
     """
-    labels = pictures.labels_of(fitted, len(ahead))
     scores = None if judged is None else _scores(judged, sorted(levels))
     made = []
     for i, (name, model) in enumerate(zip(fitted.names, fitted.models, strict=True)):
-        numbers, found = _numbers(fitted, ahead, levels, i, labels), groups(model)
+        numbers, found = _numbers(fitted, ahead, levels, i), groups(model)
         last = [cell.text for cell in numbers.rows[-1]]
         made.append(
-            Section(
+            SimpleNamespace(
                 name=name,
                 end=f"{last[0]}: {last[1]} ({percent(max(levels))} %: {last[-2]} … {last[-1]})",
                 season=_season(model.seasons, fitted),
@@ -218,7 +169,7 @@ def sections(
                 picture=pictures.forecast(fitted, ahead, levels, i),
                 members=draw_members("bars", found, model),
                 components=pictures.components(fitted, len(ahead), x, i),
-                backtest=Markup("") if judged is None else pictures.backtest(judged, levels, i, fitted.column(i)),
+                backtest=Markup("") if judged is None else pictures.backtest(fitted, judged, levels, i),
                 judged="" if judged is None else pictures.which_origins(judged, i),
                 scores=None if scores is None else scores[i],
                 numbers=numbers,
@@ -271,14 +222,14 @@ def _share(value: float) -> str:
     return "–" if np.isnan(value) else f"{100.0 * value:.0f} %"
 
 
-def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int, labels: pd.Index | None) -> Table:
-    margins, n = ahead.margins[column], fitted.rows
+def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int) -> Table:
+    margins, horizon = ahead.margins[column], len(ahead)
     values, names = [margins.mean], ["forecast"]
     for level in sorted(levels):
         values += margins.interval(level)
         names += [f"{percent(level)} % from", "to"]
     texts = np.reshape(pictures.decimals(np.column_stack(values).ravel(), margins.std), (len(ahead), -1))
-    rows = [[pictures.label_of(fitted, labels, n + k), *row] for k, row in enumerate(texts.tolist())]
+    rows = [[fitted.label(fitted.rows + k, horizon), *row] for k, row in enumerate(texts.tolist())]
     time = fitted.time.name if fitted.time is not None and fitted.time.name else "time"
     return _align(table(f"The forecast of {fitted.names[column]}", [time, *names], rows))
 

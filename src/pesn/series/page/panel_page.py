@@ -16,7 +16,8 @@ draws their pictures from a few letters each.
 >>> ends = {"pesn-lo-80": [3.0, 3.0], "pesn-hi-80": [5.0, 7.0]}
 >>> ahead = pd.DataFrame({"unique_id": ["a", "a"], "ds": [4, 5], "pesn": [4.0, 5.0], **ends})
 >>> failed = pd.DataFrame({"unique_id": ["b"], "reason": ["no numbers"]})
->>> [(one.id, one.rows, one.last, one.end, one.lower, one.upper, one.failed) for one in records(history, ahead, failures=failed)]
+>>> shown = records(history, ahead, None, failed, "80")
+>>> [(one.id, one.rows, one.last, one.end, one.lower, one.upper, one.failed) for one in shown]
 [('a', 3, 3.0, 5.0, 3.0, 7.0, ''), ('b', 0, nan, nan, nan, nan, 'no numbers')]
 """
 
@@ -37,7 +38,6 @@ from pesn._support import pages
 from pesn._support.pages.drawing import limits
 from pesn._support.pages.tables import number
 from pesn._support.types import Array
-from pesn.forecasting.time_index import shown
 from pesn.series.page.page import environment, group_shares
 from pesn.series.panel.frame import MODEL
 
@@ -87,12 +87,11 @@ class SeriesRecord(NamedTuple):
 def records(
     history: pd.DataFrame,
     forecast: pd.DataFrame,
-    past: pd.DataFrame | None = None,
-    failures: pd.DataFrame | None = None,
-    *,
+    past: pd.DataFrame | None,
+    failures: pd.DataFrame,
+    level: str,
     names: tuple[str, str, str] = ("unique_id", "ds", "y"),
-    seasons: Mapping[object, str] | None = None,
-    shares: Mapping[object, Mapping[str, float]] | None = None,
+    facts: Mapping[object, tuple[str, Mapping[str, float]]] = {},
 ) -> list[SeriesRecord]:
     """Return the first series of long frames: those with a forecast, in its order, then those that failed, a tenth at most.
 
@@ -101,26 +100,26 @@ def records(
     history : DataFrame
         Rows of id, time and target, in any order.
     forecast : DataFrame
-        Rows of id, time, forecast and the ends of its intervals, ``pesn-lo-80`` and ``pesn-hi-80``, steps in their order. The
-        smallest interval is shown.
-    past : DataFrame, optional
+        Rows of id, time, forecast and the ends of its intervals, ``pesn-lo-80`` and ``pesn-hi-80``, steps in their order.
+    past : DataFrame or None
         The same of past forecasts, with the target.
-    failures : DataFrame, optional
+    failures : DataFrame
         Rows of id and reason.
+    level : str
+        The interval to show, in per cent: "80".
     names : tuple of str
         Of the columns of id, time and target.
-    seasons : mapping, optional
-        In words, by id.
-    shares : mapping, optional
-        Of the members' groups, by id.
+    facts : mapping, optional
+        Season in words and weights of the components, by id.
     """
     key, time, target = names
-    level = band_level(forecast)
-    lost = _failed(failures, key)[: max(MOST_SERIES // 10, 1)]
+    ends = [f"{MODEL}-lo-{level}", f"{MODEL}-hi-{level}"]
+    reasons = zip(failures[key].tolist(), failures["reason"].tolist(), strict=True)
+    lost = [SeriesRecord(str(name), failed=str(reason)) for name, reason in reasons][: max(MOST_SERIES // 10, 1)]
     ids = pd.Index(forecast[key].unique())[: MOST_SERIES - len(lost)]
-    errors, inside = _judged(past, ids, key, target, level)
+    errors, inside = _judged(past, ids, key, target, ends)
     observed = _values_by_id(history.sort_values(time, kind="stable"), ids, key, [target])
-    ahead = _values_by_id(forecast, ids, key, [MODEL, *_ends(level)])
+    ahead = _values_by_id(forecast, ids, key, [MODEL, *ends])
     made = []
     for i, name in enumerate(ids):
         y = observed[i][:, 0]
@@ -128,6 +127,7 @@ def records(
         known = y[np.isfinite(y)]
         change = float(np.abs(np.diff(known)).mean()) if len(known) > 1 else 0.0
         end, lower, upper = ahead[i][-1].tolist()
+        season, shares = facts.get(name, ("", {}))
         made.append(
             SeriesRecord(
                 id=str(name),
@@ -137,20 +137,13 @@ def records(
                 lower=lower,
                 upper=upper,
                 spark=spark_code(y, *ahead[i].T),
-                season=(seasons or {}).get(name, ""),
-                shares=(shares or {}).get(name, {}),
+                season=season,
+                shares=shares,
                 error=errors[i] / change if change > 0.0 else math.nan,
                 inside=inside[i],
             )
         )
     return [*made, *lost]
-
-
-def band_level(forecast: pd.DataFrame) -> str:
-    """Return the smallest level whose interval a frame of forecasts has, "80"; "" where it has none."""
-    lead = f"{MODEL}-lo-"
-    found = [str(name).removeprefix(lead) for name in forecast.columns if str(name).startswith(lead)]
-    return min(found, key=float, default="")
 
 
 def spark_code(seen: Array, mean: Array, low: Array, high: Array) -> str:
@@ -175,17 +168,6 @@ def spark_code(seen: Array, mean: Array, low: Array, high: Array) -> str:
 # ---------------------------------------------------------------- inside
 
 
-def _failed(failures: pd.DataFrame | None, key: str) -> list[SeriesRecord]:
-    if failures is None:
-        return []
-    reasons = zip(failures[key].tolist(), failures["reason"].tolist(), strict=True)
-    return [SeriesRecord(str(name), failed=str(reason)) for name, reason in reasons]
-
-
-def _ends(level: str) -> list[str]:
-    return [f"{MODEL}-lo-{level}", f"{MODEL}-hi-{level}"] if level else [MODEL, MODEL]
-
-
 def _values_by_id(frame: pd.DataFrame, ids: pd.Index, key: str, columns: list[str]) -> list[Array]:
     """Return the numbers (n, k) of each id, rows in their order."""
     codes = ids.get_indexer(frame[key])
@@ -194,16 +176,16 @@ def _values_by_id(frame: pd.DataFrame, ids: pd.Index, key: str, columns: list[st
     return np.split(values, np.searchsorted(codes[order], np.arange(len(ids) + 1)))[1:-1] if len(ids) else []
 
 
-def _judged(frame: pd.DataFrame | None, ids: pd.Index, key: str, target: str, level: str) -> tuple[list[float], list[float]]:
+def _judged(frame: pd.DataFrame | None, ids: pd.Index, key: str, target: str, ends: list[str]) -> tuple[list[float], list[float]]:
     """Return the mean absolute error of past forecasts, and the share inside their interval, an id each; NaN where none is."""
     nothing = [math.nan] * len(ids)
     if frame is None or not len(ids):
         return nothing, nothing
     known = frame[frame[target].notna()]
-    low, high = (known[name] for name in _ends(level))
+    low, high = (known[name] for name in ends)
     scores = [(known[target] - known[MODEL]).abs(), known[target].between(low, high)]
     errors, inside = (one.groupby(known[key]).mean().reindex(ids).astype(float).tolist() for one in scores)
-    return errors, inside if level else nothing
+    return errors, inside
 
 
 class _Column(NamedTuple):
@@ -222,7 +204,7 @@ def panel_page(content: Mapping[str, object]) -> str:
     content : mapping
         ``title``; ``said``: sentences on data, forecast and, where there is one, backtest; ``notes``; ``records``, the series
         shown; ``total``, how many there are, and ``failed``, how many of them have no forecast; ``end``, the last step's label,
-        or "" where series end at different times; ``level`` of the interval in per cent, "80", or "" where there is none;
+        or "" where series end at different times; ``level`` of the interval in per cent, "80";
         ``shares`` of the members' groups in all forecasts, or none; ``settings``; ``file``, ``command``, ``version``, and
         ``files``, the names of the files beside the page, the first of which has all forecasts.
     """
@@ -241,33 +223,6 @@ def panel_page(content: Mapping[str, object]) -> str:
     )  # fmt: skip
 
 
-def panel_content(
-    history: pd.DataFrame,
-    forecast: pd.DataFrame,
-    past: pd.DataFrame | None = None,
-    failures: pd.DataFrame | None = None,
-    *,
-    names: tuple[str, str, str] = ("unique_id", "ds", "y"),
-    seasons: Mapping[object, str] | None = None,
-    shares_by_id: Mapping[object, Mapping[str, float]] | None = None,
-    **other: object,
-) -> dict[str, object]:
-    """Return what :func:`panel_page` shows of long frames, taken as :func:`records` takes them; ``other`` is shown as it is."""
-    key, time, _ = names
-    lost = 0 if failures is None else len(failures)
-    ends = forecast.groupby(key, sort=False)[time].last()
-    count = len(ends) + lost
-    return {
-        "title": f"Forecasts of {count:,} series",
-        "records": records(history, forecast, past, failures, names=names, seasons=seasons, shares=shares_by_id),
-        "total": count,
-        "failed": lost,
-        "end": shown(ends.iloc[0]) if ends.nunique() == 1 else "",
-        "level": band_level(forecast),
-        **other,
-    }
-
-
 def script() -> Markup:
     """The page's script."""
     return Markup((resources.files("pesn.series.page") / "panel_page.js").read_text(encoding="utf-8"))
@@ -284,8 +239,8 @@ def _columns(rows: Sequence[SeriesRecord], level: str, end: str) -> list[_Column
         _Column("picture", "p plain"),
         _Column("last", "n"),
         _Column(f"forecast {end}".strip(), "n"),
-        _Column(f"{level} % from", "n", bool(level)),
-        _Column("to", "n", bool(level)),
+        _Column(f"{level} % from", "n"),
+        _Column("to", "n"),
         _Column("season", "", any(one.season for one in rows)),
         _Column("members", "m plain", any(one.shares for one in rows)),
         _Column("error", "n", any(not math.isnan(one.error) for one in rows)),
@@ -317,10 +272,6 @@ def _value(value: float) -> str:
     """A number with four digits.
 
     >>> _value(1234.56), _value(0.012345), _value(-3.0), _value(2.5e12)
-    ('1,235', '0.01235', '−3', '2.50×10¹²')
+    ('1,235', '0.01235', '−3', '2.500×10¹²')
     """
-    if not math.isfinite(value) or (value != 0.0 and not 1e-4 <= abs(value) < 1e9):
-        return number(value)
-    if float(value).is_integer():
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}".replace("-", "−")
+    return number(int(value) if abs(value) < 1e9 and float(value).is_integer() else value, 4)

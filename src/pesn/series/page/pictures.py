@@ -8,18 +8,16 @@ All are texts of HTML with SVG inside, light and dark as the page is, and made w
 >>> drawn = forecast(fitted, fitted.forecast(6), (0.8, 0.95))
 >>> drawn.count("<svg"), drawn.count('class="band"'), "a&lt;b" in drawn, "a<b" in drawn
 (1, 2, True, False)
->>> backtest(fitted.backtest(6, [40, 50]), (0.95,)).count("<svg")
+>>> backtest(fitted, fitted.backtest(6, [40, 50]), (0.95,)).count("<svg")
 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from markupsafe import Markup, escape
 
 from pesn._support.pages import drawing
@@ -27,11 +25,9 @@ from pesn._support.pages.drawing import STRETCHED, View, limits, plot
 from pesn._support.pages.tables import number, powers
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
-from pesn.forecasting.time_index import TimeIndex
 from pesn.series.model import FittedSeries
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.numerals import counted
-from pesn.series.table.reading import shown
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
@@ -67,11 +63,11 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
     view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], [edge for pair in bounds for edge in pair]))
     before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
-    name, labels = ahead.names[column], labels_of(fitted, horizon)
+    name = ahead.names[column]
     texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
     widest = percent(max(levels))
     said = [
-        f"{label_of(fitted, labels, fitted.rows + k)}: {texts[3 * k]} ({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
+        f"{fitted.label(fitted.rows + k, horizon)}: {texts[3 * k]} ({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
         for k in range(horizon)
     ]
     shapes = _fan(view, seen[-1:], steps, mean, bounds)
@@ -127,11 +123,13 @@ def components(fitted: FittedSeries, horizon: int, x: Array | None = None, colum
     return Markup(f'<ul class="multiples wide">{"".join(made)}</ul>')
 
 
-def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y: Array | None = None) -> Markup:
+def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[float], column: int = 0) -> Markup:
     """Past forecasts, a small drawing an origin, all on the same scale; a dot where what came lies outside the widest band.
 
     Parameters
     ----------
+    fitted
+        Whose rows are shown before each origin, half as many as there are steps.
     judged
         The past forecasts and what came. Of more than twelve origins, twelve are shown, evenly spread; an origin is left out if
         nothing of the column was forecast from there, or nothing observed.
@@ -139,8 +137,6 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
         Probabilities of the bands.
     column
         Which column.
-    y
-        (n,), its rows: half as many as there are steps are shown before each origin; None: none are.
 
     Returns
     -------
@@ -148,7 +144,7 @@ def backtest(judged: SeriesBacktest, levels: Sequence[float], column: int = 0, y
         A list of drawings; empty where there is none.
     """
     horizon = judged.horizon
-    past = [_Past.read(judged, int(k), column, levels, y) for k in _chosen(judged, column)]
+    past = [_Past.read(fitted, judged, int(k), column, levels) for k in _chosen(judged, column)]
     if not past:
         return Markup("")
     edges = [edge for one in past for pair in one.bounds for edge in pair]
@@ -174,12 +170,13 @@ class _Past(NamedTuple):
     title: str
 
     @classmethod
-    def read(cls, judged: SeriesBacktest, k: int, column: int, levels: Sequence[float], y: Array | None) -> _Past:
+    def read(cls, fitted: FittedSeries, judged: SeriesBacktest, k: int, column: int, levels: Sequence[float]) -> _Past:
         """Return the forecast from origin number k."""
         margins, origin = judged.margins[k][column], int(judged.origins[k])
         bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
-        seen = _before(y, origin, judged.horizon)
-        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {_origin(judged.index, origin)}")
+        rows = judged.horizon // 2 + 2
+        seen = np.pad(fitted.column(column), (rows, 0), constant_values=np.nan)[origin : origin + rows]
+        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {fitted.label(origin)}")
 
     @property
     def known(self) -> int:
@@ -195,8 +192,7 @@ class _Past(NamedTuple):
     def draw(self, view: View) -> list[str]:
         """Return the shapes of its drawing."""
         steps = np.arange(1.0, len(self.mean) + 1.0)
-        shapes = [view.upright(0.5, "now")] if len(self.seen) else []
-        shapes += _fan(view, np.empty(0), steps, self.mean, self.bounds)
+        shapes = [view.upright(0.5, "now"), *_fan(view, np.empty(0), steps, self.mean, self.bounds)]
         rows = np.arange(1.0 - len(self.seen), len(self.mean) + 1.0)
         return [
             *shapes,
@@ -243,20 +239,6 @@ def shown_rows(fitted: FittedSeries, horizon: int) -> int:
     return min(fitted.rows, max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
-def labels_of(fitted: FittedSeries, horizon: int) -> pd.Index | None:
-    """As ``fitted.labels(horizon)``, which many pictures of one page ask for; dates by the calendar take their time."""
-    return None if fitted.time is None else _labels(fitted.time, fitted.rows + horizon)
-
-
-def label_of(fitted: FittedSeries, labels: pd.Index | None, row: int) -> str:
-    """A row's label in words, as short as the step allows; its number where there are no labels."""
-    if labels is None or fitted.time is None:
-        return f"row {row + 1}"
-    if fitted.time.kind == "counted":
-        return f"row {labels[row]}"
-    return shown(labels[row], fitted.time.step if fitted.time.kind == "dates" else None)
-
-
 def decimals(values: Array, deviation: Array | float) -> list[str]:
     """Numbers with as many decimals as the smallest deviation has two digits.
 
@@ -273,14 +255,6 @@ def decimals(values: Array, deviation: Array | float) -> list[str]:
 # ---------------------------------------------------------------- inside
 
 
-@lru_cache(maxsize=2)
-def _labels(time: TimeIndex, n: int) -> pd.Index | None:
-    try:
-        return time.onwards(n)
-    except (ValueError, OverflowError):  # pandas has no such dates
-        return None
-
-
 def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
     """Bands and the point forecast; they set out from the ``last`` row (1,) where it is known."""
     first = last[np.isfinite(last)]
@@ -291,7 +265,7 @@ def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tu
 
 def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tuple[float, str]]:
     """Texts below a drawing of the last rows and of the steps ahead, at x = 1 − rows … horizon."""
-    labels = labels_of(fitted, horizon)
+    labels = fitted.labels(horizon)
     if labels is None or fitted.time is None:
         at = [x for x in drawing.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
         return [(x, f"{x:+,.0f}".replace("-", "−") if x else "last row") for x in at]
@@ -316,28 +290,3 @@ def _scored(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins with a forecast of the column, and with something observed after them."""
     forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
     return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))
-
-
-def _before(y: Array | None, origin: int, horizon: int) -> Array:
-    """Half as many rows before an origin as there are steps, NaN before the first one; none where y is not given."""
-    if y is None:
-        return np.empty(0)
-    rows = horizon // 2 + 2
-    seen = y[max(origin - rows, 0) : origin]
-    return np.concatenate([np.full(rows - len(seen), np.nan), seen])
-
-
-def _origin(labels: pd.Index | None, row: int) -> str:
-    if labels is None:
-        return f"row {row + 1}"
-    freq = getattr(labels, "freqstr", None)
-    if hasattr(labels, "tz"):
-        return shown(labels[row], freq or _finest(labels))
-    return f"row {labels[row]}" if getattr(labels, "name", None) is None and labels[0] == 0 else str(labels[row])
-
-
-def _finest(labels: pd.DatetimeIndex) -> str:
-    """A frequency that tells how much of dates without one is to be shown."""
-    if bool((labels == labels.normalize()).all()):
-        return "MS" if bool((labels.day == labels.day[0]).all()) else "D"
-    return "h"

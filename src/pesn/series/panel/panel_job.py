@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from pesn.forecasting.forecast import percent
-from pesn.forecasting.time_index import count_steps, one_step
+from pesn.forecasting.time_index import count_steps, one_step, shown
 from pesn.series.job import Request
-from pesn.series.page.panel_page import panel_content, panel_page
+from pesn.series.page.panel_page import panel_page, records
 from pesn.series.panel.frame import Panel
 from pesn.series.panel.long_frame import (
     Settings,
@@ -156,24 +156,28 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
     frames = {"forecast.csv": outcome.forecast, "failures.csv": outcome.failures}
     if outcome.judged is not None:
         frames["backtest.csv"] = outcome.judged
-    said, ids, facts = record(outcome, command, seconds), outcome.panel.ids, outcome.facts
-    content = panel_content(
-        outcome.table.frame,
-        outcome.forecast,
-        outcome.judged,
-        outcome.failures,
-        names=outcome.table.columns,
-        seasons={ids[i]: season_in_words(periods) for i, periods in facts.seasons.items()},
-        shares_by_id={ids[i]: shares for i, shares in facts.shares.items()},
-        shares=mean_shares(facts),
-        said=sentences(outcome),
-        notes=outcome.table.notes,
-        settings={"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
-        file=outcome.request.file.name,
-        command=said["command"],
-        version=said["pesn"],
-        files=[*frames, SUMMARY],
-    )
+    said, ids, columns, facts = record(outcome, command, seconds), outcome.panel.ids, outcome.table.columns, outcome.facts
+    ends = outcome.forecast.groupby(columns.id, sort=False)[columns.time].last()
+    level, count = percent(min(outcome.request.sorted_levels)), len(ends) + len(outcome.failures)
+    content = {
+        "title": f"Forecasts of {count:,} series",
+        "records": records(
+            outcome.table.frame, outcome.forecast, outcome.judged, outcome.failures, level, columns,
+            {ids[i]: (season_in_words(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
+        ),
+        "total": count,
+        "failed": len(outcome.failures),
+        "end": shown(ends.iloc[0]) if ends.nunique() == 1 else "",
+        "level": level,
+        "shares": mean_shares(facts),
+        "said": sentences(outcome),
+        "notes": outcome.table.notes,
+        "settings": {"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},
+        "file": outcome.request.file.name,
+        "command": said["command"],
+        "version": said["pesn"],
+        "files": [*frames, SUMMARY],
+    }  # fmt: skip
     safe = {name: _without_formulas(frame, outcome.table.columns.id) for name, frame in frames.items()}
     writers = {name: partial(frame.to_csv, index=False) for name, frame in safe.items()}
     write_files(folder, writers, panel_page(content), said)

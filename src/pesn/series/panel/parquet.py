@@ -111,6 +111,7 @@ def forecast_parquet(
     settings, columns = settings_of(forecaster), columns_of(forecaster)
     whole_number("bucket_rows", bucket_rows, 1)
     paths, folder = [Path(source), *([] if X is None else [Path(X)])], Path(target)
+    _common_schemas(paths, columns)  # refused before anything is written
     asked = [horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows]
     with claim_folder(folder):  # two runs would each remove the rows of the other
         job = _Job.open(folder, paths, [*asked, forecaster.duplicates])
