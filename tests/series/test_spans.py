@@ -224,8 +224,8 @@ def test_backtests_score_what_was_forecast_and_observed(table):
     assert wide.coverage(0.8) == back.coverage_by_column(0.8)[1]
     shown = sections(fitted.fitted_, fitted.forecast(3), (0.8,), judged=back)
     assert [one.judged for one in shown] == [
-        "Shown are all 4",
-        "Shown are all 2 of 4 that can be scored",
+        "Shown: 4",
+        "Shown: 2 of 4 that can be scored",
         "No past forecast of this column can be scored: none has a number both before and after its origin",
     ]
     for one in shown:

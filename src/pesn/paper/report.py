@@ -14,6 +14,7 @@ the browser: it allows neither.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -29,7 +30,6 @@ from markupsafe import Markup
 
 from pesn._support.files import contents, replacing
 from pesn._support.pages import style
-from pesn._support.pages.drawing import inline_svg
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
 
@@ -96,9 +96,9 @@ def _item(result: Record, place: Path) -> Record:
 
 
 def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
-    """Return a figure with its drawing in the page."""
-    text = contents(place / figure["svg"], _LARGEST_FILE, links=False).decode()
-    drawing = inline_svg(text, prefix=anchor, label=f"{anchor}-caption")
+    """Return a figure with its drawing in the page: an image, in which nothing can run."""
+    data = base64.b64encode(contents(place / figure["svg"], _LARGEST_FILE, links=False)).decode("ascii")
+    drawing = Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, figure["alt"])
     addresses = [(kind.upper(), _address(place / figure[kind])) for kind in ("svg", "png")]
     return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
 

@@ -16,19 +16,7 @@ from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
 from pesn.series.model import FittedSeries, check_horizon, most_ahead
 from pesn.series.result import spread_origins
-
-
-def check_season(season: object) -> None:
-    """Raise an error unless it is "auto", None, a number of rows or several."""
-    if isinstance(season, str):
-        if season != "auto":
-            raise ValueError(f"season must be 'auto', whole numbers of rows, or None, got {season!r}")
-    elif season is not None:
-        given = np.asarray(season, object)
-        if given.ndim > 1:
-            raise ValueError(f"season must be a number of rows or a list of such, got {season!r}")
-        for one in given.ravel():
-            whole_number("season", one, 1)
+from pesn.series.table.dates import place_ahead
 
 
 def check_one_level(y: TableLike, X: TableLike | None) -> None:
@@ -196,14 +184,10 @@ def _place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int)
     """Return the inputs (horizon, u) of the steps after ``last`` by their labels."""
     if not labels.is_unique:
         raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
-    places = last.positions(labels, horizon) - 1
-    ahead = np.full((horizon, values.shape[1]), np.nan)
-    ahead[places[places >= 0]] = values[places >= 0]
-    missing = np.setdiff1d(np.arange(horizon), places[places >= 0])
+    ahead, missing = place_ahead(values, labels, last, horizon)
     if len(missing):
-        wanted = last.ahead(horizon)[int(missing[0])]
         raise ValueError(
-            f"X must have a row for each of the {horizon} steps ahead, got none at {shown(wanted)}, but rows from "
+            f"X must have a row for each of the {horizon} steps ahead, got none at {shown(missing[0])}, but rows from "
             f"{shown(labels[0])} to {shown(labels[-1])}, which must be labels as y has them, or none: then rows go by position"
         )
     return ahead

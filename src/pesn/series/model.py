@@ -370,15 +370,27 @@ def common_horizon(rows: int, each: Sequence[Sequence[int]]) -> int:
     return median_low([default_horizon(rows, periods) for periods in each])
 
 
+def check_season(season: object) -> tuple[int, ...] | None:
+    """Return seasonal periods, sorted, without 1; None of "auto". An error unless they are whole numbers, "auto" or None."""
+    if isinstance(season, str):
+        if season != "auto":
+            raise ValueError(f"season must be 'auto', whole numbers of rows, or None, got {season!r}")
+        return None
+    given = np.asarray(() if season is None else season, object)
+    if given.ndim > 1:
+        raise ValueError(f"season must be a number of rows or a list of such, got {season!r}")
+    for one in given.ravel():
+        whole_number("season", one, 1)
+    return tuple(sorted({int(one) for one in given.ravel() if one > 1}))
+
+
 def _periods(columns: Sequence[Array], time: TimeIndex | None, seasons: Seasons) -> tuple[list[tuple[int, ...]], bool]:
     """Return the candidate periods of each column, and whether they are tested."""
-    if seasons is None:
-        return [()] * len(columns), True
-    if isinstance(seasons, str):
-        freq = _frequency(time)
-        return [tuple(sorted(set(candidates(column, freq)))) for column in columns], True
-    given = [int(m) for m in np.ravel(np.asarray(seasons))]
-    return [tuple(sorted({m for m in given if m > 1}))] * len(columns), False
+    given = check_season(seasons)
+    if given is not None:
+        return [given] * len(columns), not given
+    freq = _frequency(time)
+    return [tuple(sorted(set(candidates(column, freq)))) for column in columns], True
 
 
 def _frequency(time: TimeIndex | None) -> str | None:

@@ -14,7 +14,7 @@ MEASURE = """<script>addEventListener("load", () => {
   const boxed = e => e.closest(".table, .drawing, .hero > svg")
   const out = [...document.body.querySelectorAll("*")].filter(e => !boxed(e) && e.getBoundingClientRect().right > wide + 0.5)
   parent.postMessage(JSON.stringify({scroll: page.scrollWidth, client: wide, out: out.map(e => e.tagName + "." + e.className),
-    drawn: [...document.querySelectorAll(".drawing > svg")].map(e => Math.round(e.getBoundingClientRect().width)),
+    drawn: [...document.querySelectorAll(".drawing > img")].map(e => Math.round(e.getBoundingClientRect().width)),
     scrolling: [...document.querySelectorAll(".table")].filter(e => e.scrollWidth > e.clientWidth).length,
     pairs: [...document.querySelectorAll(".table:has(.pair)")].map(box => {
       const [one, two] = box.querySelectorAll("thead tr + tr th")

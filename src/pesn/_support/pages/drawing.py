@@ -14,21 +14,16 @@ they have the page's size on a phone too. Colours are those of the classes in ``
 >>> months = np.arange("1958-06", "1960-06", dtype="M8[M]")
 >>> dates(months, 4)
 [(1.0, '1958-07'), (7.0, '1959-01'), (13.0, '1959-07'), (19.0, '1960-01')]
-
->>> drawn = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><path id="p" d="M0 0"/><script>alert(1)</script></svg>'
->>> print(inline_svg(drawn, prefix="fig1", label="fig1-caption"))
-<svg viewBox="0 0 4 2" id="fig1" role="img" aria-labelledby="fig1-caption"><path id="fig1-p" d="M0 0" /></svg>
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from importlib import import_module
 from itertools import pairwise
-from typing import NamedTuple
-from xml.etree import ElementTree
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,15 +71,14 @@ def texts(values: Sequence[float]) -> list[str]:
 
 def dates(labels: Dates, most: int) -> list[tuple[float, str]]:
     """Return at most ``most`` round times among increasing ``labels`` (n,): their positions in rows, and their names."""
-    from matplotlib.dates import AutoDateFormatter, AutoDateLocator, date2num
-
     first, last = labels[[0, -1]].astype("M8[us]").tolist()
     if not (isinstance(first, datetime) and isinstance(last, datetime)):  # beyond the years that Python has
         return []
-    locator = AutoDateLocator(maxticks=max(most, 5))
-    formatter = AutoDateFormatter(locator)
+    dates: Any = import_module("matplotlib.dates")
+    locator = dates.AutoDateLocator(maxticks=max(most, 5))
+    formatter = dates.AutoDateFormatter(locator)
     formatter.scaled |= dict.fromkeys((1 / 24, 1 / 1440), "%m-%d %H:%M")
-    ticks, rows = locator.tick_values(first, last), date2num(labels)
+    ticks, rows = locator.tick_values(first, last), dates.date2num(labels)
     ticks = ticks[(rows[0] <= ticks) & (ticks <= rows[-1])]
     ticks = ticks[:: max(-(-len(ticks) // most), 1)]
     return [*zip(np.interp(ticks, rows, np.arange(len(rows))).tolist(), map(formatter, ticks), strict=True)]
@@ -265,89 +259,3 @@ def _n(value: float) -> str:
     """
     text = f"{value:.1f}"
     return "0" if text == "-0.0" else text.removesuffix(".0")
-
-
-# ---------------------------------------------------------------- SVG files
-
-# What pictures are made of. All else goes: metadata, scripts, foreign objects, links, animations.
-_SHAPES = ("g", "use", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan", "image")
-_PAINTS = ("clipPath", "mask", "pattern", "marker", "linearGradient", "radialGradient", "stop")
-_DRAWN = frozenset(("svg", "defs", "symbol", "style", *_SHAPES, *_PAINTS))
-_SVG, _XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
-_REFERENCE = re.compile(r"""url\(\s*["']?#([^)"']+)["']?\s*\)""")
-_ELSEWHERE = re.compile(r"""url\(\s*["']?(?!["']?#)|@import|expression\(|\\""", re.IGNORECASE)
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-_LENGTH = re.compile(r"\s*([0-9.]+)\s*(px|pt|in|)\s*")
-_PIXELS = {"": 1.0, "px": 1.0, "pt": 96.0 / 72.0, "in": 96.0}
-
-
-def inline_svg(text: str, prefix: str, label: str) -> Markup:
-    """Return an SVG file as an element of an HTML page, which the element with the id ``label`` describes.
-
-    Ids, links and styles reach no other figure, and nothing in it can run or call out: every id gets ``prefix``, as does what
-    refers to it. The figure takes the width it is given, up to its own.
-    """
-    root = ElementTree.fromstring(text)
-    if root.tag not in ("svg", f"{_SVG}svg"):
-        raise ValueError(f"an SVG file must begin with svg, got {root.tag}")
-    _clean(root, prefix)
-    width, height = (_pixels(root.attrib.pop(side, "")) for side in ("width", "height"))
-    if width and height:
-        root.attrib.setdefault("viewBox", f"0 0 {width:g} {height:g}")
-        root.set("style", f"max-width: {width:g}px")
-    root.attrib |= {"id": prefix, "role": "img", "aria-labelledby": label}
-    root.tail = None
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # made of elements, so escaped
-
-
-def _clean(element: ElementTree.Element, prefix: str) -> None:
-    """Namespaces, ids, links and styles of an element and all inside it, made right in place."""
-    element.tag = _name(element)
-    attributes = {key.removeprefix(_XLINK): value for key, value in element.attrib.items()}
-    element.attrib.clear()
-    element.attrib |= {key: _scope(key, value, prefix) for key, value in attributes.items() if _is_harmless(key, value)}
-    if element.tag == "style":
-        element.text = _scoped(element.text or "", prefix)
-    for child in list(element):
-        if _name(child) in _DRAWN:
-            _clean(child, prefix)
-        else:
-            element.remove(child)
-
-
-def _is_harmless(key: str, value: str) -> bool:
-    """Return whether an attribute neither runs code nor refers to another file."""
-    if key.startswith(("{", "on")) or _ELSEWHERE.search(value):
-        return False
-    return key != "href" or value.startswith(("#", "data:image/"))
-
-
-def _scope(key: str, value: str, prefix: str) -> str:
-    """Return the value of an attribute with the prefix before ids."""
-    if key == "id":
-        return f"{prefix}-{value}"
-    if key == "href" and value.startswith("#"):
-        return f"#{prefix}-{value[1:]}"
-    return _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
-
-
-def _name(element: ElementTree.Element) -> str:
-    """The element's name without SVG's namespace; comments and processing instructions have none."""
-    return element.tag.removeprefix(_SVG) if isinstance(element.tag, str) else ""
-
-
-def _scoped(css: str, prefix: str) -> str:
-    """Rules that hold inside the figure alone: matplotlib writes ``*{…}``, which would style the whole page."""
-    rules = []
-    for selectors, body in _RULE.findall(re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)):
-        if "@" in selectors or _ELSEWHERE.search(body):
-            continue
-        scoped = ", ".join(f"#{prefix} {selector.strip().replace('#', f'#{prefix}-')}" for selector in selectors.split(","))
-        rules.append(scoped + " {" + _REFERENCE.sub(rf"url(#{prefix}-\1)", body) + "}")
-    return "\n".join(rules)
-
-
-def _pixels(length: str) -> float:
-    """A length in CSS pixels; 0 where it is none."""
-    match = _LENGTH.fullmatch(length)
-    return float(match[1]) * _PIXELS[match[2]] if match else 0.0

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeGuard
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}  # as the records have them, since JSON has no such numbers
 _PAIR = re.compile(r"(.+?),? (published|obtained)")
 _POWER = re.compile(r"(?<![\w.])([-−]?\d+(?:\.\d+)?)[eE]([-−+]?)0*(\d+)\b")
-_NUMERAL = re.compile(r"[-−]?\d+(\.\d+)?(e[-+]?\d+)?")
+_NUMERAL = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[-+]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")
 _RAISED = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

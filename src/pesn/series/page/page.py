@@ -27,7 +27,6 @@ True
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
@@ -49,7 +48,6 @@ from pesn.series.univariate import Member, UnivariateModel
 
 OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
 _TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}
-_NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?(e[+-]?\d+)?(×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?( %)?|–")
 
 
 class Kind(NamedTuple):
@@ -214,7 +212,7 @@ def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table]:
         for name, (mae, crps, *inside) in ((name, every[i].tolist()) for name, every in scores.items()):
             better = "CRPS" if name == best and not np.isnan(crps) else ""
             rows.append([titles[name], mae, crps, *map(_share, inside), better])
-        made.append(_align(table("Errors of past forecasts", columns, rows)))
+        made.append(table("Errors of past forecasts", columns, rows))
     return made
 
 
@@ -231,7 +229,7 @@ def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     texts = np.reshape(pictures.decimals(np.column_stack(values).ravel(), margins.std), (len(ahead), -1))
     rows = [[fitted.label(fitted.rows + k, horizon), *row] for k, row in enumerate(texts.tolist())]
     time = fitted.time.name if fitted.time is not None and fitted.time.name else "time"
-    return _align(table(f"The forecast of {fitted.names[column]}", [time, *names], rows))
+    return table(f"The forecast of {fitted.names[column]}", [time, *names], rows)
 
 
 def _season(seasons: Sequence[int], fitted: FittedSeries) -> str:
@@ -239,12 +237,3 @@ def _season(seasons: Sequence[int], fitted: FittedSeries) -> str:
         return "no season"
     step = fitted.time.step if fitted.time is not None and fitted.time.kind in ("dates", "periods") else None
     return "season of " + " and ".join(count_steps(m, step) for m in seasons)
-
-
-def _align(shown: Table) -> Table:
-    """Set columns of numbers that came as text, with the decimals they should have, flush right as well."""
-    columns = [
-        column._replace(numeric=column.numeric or (j > 0 and all(_NUMBER.fullmatch(row[j].text) for row in shown.rows)))
-        for j, column in enumerate(shown.columns)
-    ]
-    return shown._replace(columns=columns)

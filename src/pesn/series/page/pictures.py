@@ -203,13 +203,11 @@ class _Past(NamedTuple):
 
 def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
     """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
-    k, shown_ones = len(_scored(judged, column)), len(_chosen(judged, column))
-    if k > shown_ones:
-        return f"Shown are {shown_ones} of {k}, evenly spread"
+    k, chosen = len(_scored(judged, column)), len(_chosen(judged, column))
     if k == 0:
         return "No past forecast of this column can be scored: none has a number both before and after its origin"
     left = "" if k == len(judged.origins) else f" of {len(judged.origins)} that can be scored"
-    return f"Shown is the one{left}" if k == 1 and left else "Shown is one" if k == 1 else f"Shown are all {k}{left}"
+    return f"Shown are {chosen} of {k}, evenly spread" if k > chosen else f"Shown: {k}{left}"
 
 
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:

@@ -20,9 +20,8 @@ from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, one_step, shown
-from pesn.series.arguments import check_season
 from pesn.series.members.decomposition import periods_of, repeated_after
-from pesn.series.model import Seasons, check_horizon, common_horizon
+from pesn.series.model import Seasons, check_horizon, check_season, common_horizon
 from pesn.series.panel.frame import (
     LARGEST,
     MODEL,
@@ -92,9 +91,9 @@ class Settings:
         series : iterable of array of shape (n,), optional
             Numbers of each series, where they are at hand: without dates, their seasons are found in them.
         """
-        if self.seasons is None or not isinstance(self.seasons, str):
-            given = () if self.seasons is None else np.ravel(np.asarray(self.seasons, np.int64)).tolist()
-            return common_horizon(span, [tuple(sorted({m for m in given if m > 1}))])
+        given = check_season(self.seasons)
+        if given is not None:
+            return common_horizon(span, [given])
         if time.kind in ("dates", "periods"):
             return common_horizon(span, [periods_of(time.step)])
         found = [repeated_after(y[slice(*observed_span(y))]) for y in series]

@@ -36,22 +36,6 @@ _COUNTERS = re.compile(
 # Numbers under these names may be dates in any order.
 _DATED = re.compile(r"(?i)|unnamed: \d+|.*(date|time|year|jahr|month|monat|yyyymm|period|epoch|ds|ts).*")
 _IDS = re.compile(r"(?i:.*[_\s.-])?(?i:id)s?|.*[a-z]I[dD]")  # shop_id, shopId; no bid
-_PARTS = {  # names of columns that follow from the date
-    "year": "yr|year|jahr|yyyy",
-    "month": "mnth|month|mon|monat|mm|month[_ ]?of[_ ]?year",
-    "quarter": "quarter|qtr|q|quartal",
-    "week": "(iso[_ ]?)?week|wk|kw|woy|week[_ ]?of[_ ]?year|week[_ ]?(num|number|nr)",
-    "day": "day|dd|dom|mday|tag|day[_ ]?of[_ ]?month",
-    "weekday": "week[_ ]?day|wday|dow|day|day[_ ]?of[_ ]?week",
-    "day of the year": "doy|yday|day[_ ]?of[_ ]?year",
-    "hour": "hour|hr|hh|hour[_ ]?of[_ ]?day|stunde",
-    "minute": "minute|min",
-    "season": "season",
-    "decimal year": "year|date|time|.*decimal.*",
-    "flag": r"(is[_ ]?)?((public|bank|national|state|school)[_ ]?)?(holidays?|weekends?|(work(ing)?|business)[_ ]?days?)(_flag)?",
-}
-_CALENDAR = re.compile("(?i)" + "|".join(_PARTS.values()))
-
 # For each kind of column that is left out: of one column, of several, whether it may be asked for.
 _REASONS = {
     "text": ("it is not numbers", "they are not numbers", ""),
@@ -328,7 +312,7 @@ def _kind(cells: Cells, name: str, times: pd.Index, id_col: str | None) -> str |
         return "date" if hasattr(_times(column, False, cells.decimal), "year") else "text"
     if id_col is not None and _is_static(column, cells.frame[id_col]):
         return "static"
-    if not _matches(name, _UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR):
+    if not _matches(name, _UNNAMED, _COUNTERS, NAMES, _IDS, _CALENDAR_NAMES):
         return None
     return _kind_of_numbers(str(name).strip(), _values(column, cells.decimal).to_numpy(), times, id_col is not None)
 
@@ -380,23 +364,9 @@ def _is_row_number(column: pd.Series, decimal: str | None) -> bool:
     return bool((np.diff(_values(column, decimal)) == 1.0).all())
 
 
-def _is_calendar(name: str, v: Array, times: pd.DatetimeIndex) -> bool:
+def _is_calendar(name: str, values: Array, times: pd.DatetimeIndex) -> bool:
     """Return whether a column follows from the dates, by its name and by its values."""
-    tests: dict[str, Callable[[], object]] = {
-        "year": lambda: np.ptp(v - times.year) == 0,
-        "month": lambda: _same(v, times.month),
-        "quarter": lambda: _same(v, times.quarter),
-        "week": lambda: np.isin(v - times.isocalendar().week, (-1, 0, 1)).all(),
-        "day": lambda: _same(v, times.day),
-        "weekday": lambda: np.isin(v, range(8)).all() and np.ptp((v - times.day_of_week) % 7) == 0,
-        "day of the year": lambda: _same(v, times.day_of_year),
-        "hour": lambda: _same(v, times.hour),
-        "minute": lambda: _same(v, times.minute),
-        "season": lambda: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day),
-        "decimal year": lambda: np.abs(v - times.year - times.day_of_year / 366).max() < 0.1,
-        "flag": lambda: np.isin(v, (0, 1)).all(),
-    }
-    return any(re.fullmatch(f"(?i){pattern}", name) and bool(tests[kind]()) for kind, pattern in _PARTS.items())
+    return any(re.fullmatch(f"(?i){pattern}", name) and bool(test(values, times)) for pattern, test in _CALENDAR.items())
 
 
 def _same(values: Array, part: pd.Index) -> bool:
@@ -408,6 +378,30 @@ def _same(values: Array, part: pd.Index) -> bool:
 def _follows(values: Array, key: pd.Index) -> bool:
     """Return whether a key has one value wherever it occurs."""
     return bool((pd.Series(values).groupby(np.asarray(key)).nunique() == 1).all())
+
+
+# Names of columns that may follow from the date, and whether their values do.
+_CALENDAR: dict[str, Callable[[Array, pd.DatetimeIndex], object]] = {
+    "yr|year|jahr|yyyy": lambda v, times: np.ptp(v - times.year) == 0,
+    "mnth|month|mon|monat|mm|month[_ ]?of[_ ]?year": lambda v, times: _same(v, times.month),
+    "quarter|qtr|q|quartal": lambda v, times: _same(v, times.quarter),
+    "(iso[_ ]?)?week|wk|kw|woy|week[_ ]?of[_ ]?year|week[_ ]?(num|number|nr)": lambda v, times: np.isin(
+        v - times.isocalendar().week, (-1, 0, 1)
+    ).all(),
+    "day|dd|dom|mday|tag|day[_ ]?of[_ ]?month": lambda v, times: _same(v, times.day),
+    "week[_ ]?day|wday|dow|day|day[_ ]?of[_ ]?week": lambda v, times: (
+        np.isin(v, range(8)).all() and np.ptp((v - times.day_of_week) % 7) == 0
+    ),
+    "doy|yday|day[_ ]?of[_ ]?year": lambda v, times: _same(v, times.day_of_year),
+    "hour|hr|hh|hour[_ ]?of[_ ]?day|stunde": lambda v, times: _same(v, times.hour),
+    "minute|min": lambda v, times: _same(v, times.minute),
+    "season": lambda v, times: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day),
+    "year|date|time|.*decimal.*": lambda v, times: np.abs(v - times.year - times.day_of_year / 366).max() < 0.1,
+    r"(is[_ ]?)?((public|bank|national|state|school)[_ ]?)?(holidays?|weekends?|(work(ing)?|business)[_ ]?days?)(_flag)?": (
+        lambda v, times: np.isin(v, (0, 1)).all()
+    ),
+}
+_CALENDAR_NAMES = re.compile("(?i)" + "|".join(_CALENDAR))
 
 
 # ---------------------------------------------------------------- words

@@ -215,6 +215,14 @@ def time_of(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
     return time_index(index, freq) or TimeIndex("numbers", float(index[-1]), step, index.name)
 
 
+def place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> tuple[Array, pd.Index]:
+    """Return the rows of ``values`` (n, u) after ``last`` by their labels, (horizon, u), and the labels that are missing."""
+    places = last.positions(labels, horizon) - 1
+    ahead = np.full((horizon, values.shape[1]), np.nan)
+    ahead[places[places >= 0]] = values[places >= 0]
+    return ahead, last.ahead(horizon).delete(places[places >= 0])
+
+
 def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, step: float) -> int | None:
     """Steps from one label to another, negative if it is earlier; None where it is not on the grid."""
     if freq is None:

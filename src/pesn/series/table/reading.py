@@ -41,7 +41,7 @@ from pesn._support.files import contents
 from pesn._support.types import AnyArray, Array, PathLike
 from pesn.forecasting.time_index import kind_of, step_name
 from pesn.series.table.columns import assign_roles, find_time, list_names
-from pesn.series.table.dates import merge_duplicates, merge_note, regular, time_of
+from pesn.series.table.dates import merge_duplicates, merge_note, place_ahead, regular, time_of
 from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quoted
 
 MOST_TARGETS = 20
@@ -221,16 +221,14 @@ def _rows_after(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int 
     """Return the rows of a frame after those of a table; a DataError names the first that is missing."""
     end = table.frame.index[-1]
     count = max(int((frame.index > end).sum()) if horizon is None else horizon, 1)
-    time = time_of(table.frame.index, table.freq)
-    places = time.positions(frame.index, count) - 1
-    missing = time.ahead(count).delete(places[places >= 0])
+    rows, missing = place_ahead(frame.to_numpy(np.float64), frame.index, time_of(table.frame.index, table.freq), count)
     if len(missing):
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
             f"{path} has no row for {table.describe(missing[0])}: the series ends at {table.describe(end)}, "
             f"{counted(count, 'row')} must follow, and the file goes from {first} to {last}"
         )
-    return frame[places >= 0].set_axis(places[places >= 0]).reindex(range(count)).to_numpy(np.float64)
+    return rows
 
 
 def read_long(
