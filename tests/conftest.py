@@ -3,7 +3,9 @@
 import csv
 import logging
 import os
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,3 +67,24 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def browse():
+    """A function that opens a file in Chromium: the document after its scripts ran, and its log."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium: install it (as root on Debian: apt-get install chromium), then run make test again")
+    flags = (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--enable-logging=stderr", "--v=0",
+        "--window-size=1600,900", "--dump-dom",
+    )  # fmt: skip
+
+    def run(folder, name, dark=False):
+        own = (f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}")
+        command = [browser, *flags, *own, (folder / name).as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+        return done.stdout, done.stderr
+
+    return run

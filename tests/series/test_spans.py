@@ -196,13 +196,6 @@ def test_empty_rows_without_a_time_are_gaps(tmp_path):
     assert read(path).y.ravel().tolist() == [1.0, 2.0, 4.0]
 
 
-def test_missing_values_are_counted_once(tmp_path):
-    rows = [f"2024-01-{day:02d},{day % 7},{'' if day in (8, 9) else day % 5}" for day in range(1, 31) if day not in (3, 4, 5)]
-    (tmp_path / "a.csv").write_text("day,x,y\n" + "\n".join(rows))
-    notes = run(Request(tmp_path / "a.csv", backtest=0)).notes
-    assert notes[:-1] == ["3 missing days left as gaps", "2 missing numbers left as gaps"]
-
-
 # ---------------------------------------------------------------- backtests, files, pages
 
 

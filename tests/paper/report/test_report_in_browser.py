@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 
 import pytest
@@ -25,43 +23,32 @@ MEASURE = """<script>addEventListener("load", () => {
 FRAME = """<!DOCTYPE html><title>frame</title><iframe src="measured.html" style="width: {}px; height: 800px; border: 0"></iframe>
 <p id="said"></p><script>onmessage = e => document.getElementById("said").textContent = e.data</script>"""
 
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--enable-logging=stderr", "--v=0",
-         "--window-size=1600,900")  # fmt: skip
 
-
-def browse(folder, name, dark=False):
-    """What Chromium makes of a file: the document after its scripts ran, and its log."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium: install it (as root on Debian: apt-get install chromium), then run make test again")
-    own = (f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom")
-    done = subprocess.run(
-        [browser, *FLAGS, *own, (folder / name).as_uri()], capture_output=True, text=True, timeout=90, check=True
-    )
-    return done.stdout, done.stderr
-
-
-def measure(page, folder, width, dark=False):
+@pytest.fixture
+def measure(browse, tmp_path):
     """What MEASURE says of a page, ``width`` pixels wide."""
-    allowed = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", page)  # so that the measuring script may run
-    assert allowed != page
-    (folder / "measured.html").write_text(allowed.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
-    (folder / "frame.html").write_text(FRAME.format(width), encoding="utf-8")
-    shown, _ = browse(folder, "frame.html", dark)
-    said = json.loads(unescape(re.search(r'<p id="said">(.*?)</p>', shown, re.DOTALL)[1]))
-    assert width - 20 <= said["client"] <= width  # a scroll bar may take some
-    return said
+
+    def run(page, width, dark=False):
+        allowed = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", page)  # so that the measuring script may run
+        assert allowed != page
+        (tmp_path / "measured.html").write_text(allowed.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+        (tmp_path / "frame.html").write_text(FRAME.format(width), encoding="utf-8")
+        shown, _ = browse(tmp_path, "frame.html", dark)
+        said = json.loads(unescape(re.search(r'<p id="said">(.*?)</p>', shown, re.DOTALL)[1]))
+        assert width - 20 <= said["client"] <= width  # a scroll bar may take some
+        return said
+
+    return run
 
 
-def test_chromium_has_no_complaint(page, tmp_path):
+def test_chromium_has_no_complaint(page, tmp_path, browse):
     (tmp_path / "index.html").write_text(page, encoding="utf-8")
     shown, log = browse(tmp_path, "index.html")
     assert shown.count("<section") == page.count("<section")
     assert "CONSOLE" not in log
 
 
-def test_the_page_lets_no_script_run_and_nothing_be_fetched(page, tmp_path):
+def test_the_page_lets_no_script_run_and_nothing_be_fetched(page, tmp_path, browse):
     added = "<script>document.title = 'ran'</script><img src='other.png'></body>"
     (tmp_path / "index.html").write_text(page.replace("</body>", added), encoding="utf-8")
     shown, log = browse(tmp_path, "index.html")
@@ -70,8 +57,8 @@ def test_the_page_lets_no_script_run_and_nothing_be_fetched(page, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
-def test_nothing_sticks_out_on_a_phone_or_a_desk(page, tmp_path, width, dark):
-    said = measure(page, tmp_path, width, dark)
+def test_nothing_sticks_out_on_a_phone_or_a_desk(page, measure, width, dark):
+    said = measure(page, width, dark)
     assert said["scroll"] == said["client"]
     assert said["out"] == []
     assert len(said["drawn"]) == 12
@@ -80,7 +67,7 @@ def test_nothing_sticks_out_on_a_phone_or_a_desk(page, tmp_path, width, dark):
     assert said["colour"] == ("rgb(20, 23, 29)" if dark else "rgb(247, 246, 242)")
 
 
-def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_page):
+def test_words_that_cannot_be_broken_do_not_stick_out_either(measure, make_page):
     long = "unbreakable" * 12
     page = make_page(
         "washout",
@@ -93,15 +80,15 @@ def test_words_that_cannot_be_broken_do_not_stick_out_either(tmp_path, make_page
         claims=[{"id": "washout-wins", "text": long, "verdict": "corrected", "reason": f"`{long}`"}],
         tables={long: {"columns": [long, "obtained"], "rows": [[long, 1.0]]}},
     )
-    said = measure(page.replace("<details>", "<details open>"), tmp_path, 390)
+    said = measure(page.replace("<details>", "<details open>"), 390)
     assert said["out"] == []
     assert said["scroll"] == said["client"]
 
 
-def test_published_and_obtained_are_seen_together_on_a_phone(tmp_path, make_page):
+def test_published_and_obtained_are_seen_together_on_a_phone(measure, make_page):
     columns = ["moment", "layer", "spline, published", "spline, obtained", "analytic, published", "analytic, obtained"]
     rows = [["variance", "Out", "7.43e-05", 2.0e-5, "1.05e-01", 0.1], ["mean", "1", "2.20e-05", 1.7e-5, "8.91e-04", 6e-4]]
     page = make_page("feedforward", obtained={"Errors": {"columns": columns, "rows": rows}})
     assert "2.20×10⁻⁵" in page  # its digits as they were printed
-    (beyond,) = measure(page, tmp_path, 390)["pairs"]
+    (beyond,) = measure(page, 390)["pairs"]
     assert beyond <= 0

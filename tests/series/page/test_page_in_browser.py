@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 
 import numpy as np
@@ -14,9 +12,6 @@ from pesn.series.forecaster import SeriesForecaster
 from pesn.series.page.page import page, sections
 from pesn.series.page.panel_page import SeriesRecord, panel_page
 
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--enable-logging=stderr", "--v=0",
-         "--window-size=1600,900")  # fmt: skip
 LONG = "unbreakable" * 8
 
 MEASURE = """<script>addEventListener("load", () => {
@@ -57,18 +52,6 @@ onmessage = e => {{
 </script>"""
 
 
-def browse(folder, name, dark=False):
-    """What Chromium makes of a file: the document after its scripts ran, and its log."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium: install it (as root on Debian: apt-get install chromium), then run make test again")
-    own = (f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom")
-    done = subprocess.run(
-        [browser, *FLAGS, *own, (folder / name).as_uri()], capture_output=True, text=True, timeout=90, check=True
-    )
-    return done.stdout, done.stderr
-
-
 @pytest.fixture(scope="module")
 def pages():
     t = np.arange(72.0)
@@ -103,7 +86,7 @@ def pages():
     }
 
 
-def test_nothing_sticks_out_and_the_table_is_searched(pages, tmp_path):
+def test_nothing_sticks_out_and_the_table_is_searched(pages, tmp_path, browse):
     frames = []
     for name, text in pages.items():
         open_text = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", text)  # so that the measuring script may run
@@ -133,7 +116,7 @@ def test_nothing_sticks_out_and_the_table_is_searched(pages, tmp_path):
     assert said["failed"] == "bad"  # what has no number comes last
 
 
-def test_only_the_page_s_own_script_runs(pages, tmp_path):
+def test_only_the_page_s_own_script_runs(pages, tmp_path, browse):
     added = "<script>document.title = 'ran'</script><img src='other.png'></body>"
     (tmp_path / "panel.html").write_text(pages["panel"].replace("</body>", added), encoding="utf-8")
     shown, log = browse(tmp_path, "panel.html")
