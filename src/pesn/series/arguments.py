@@ -107,7 +107,7 @@ def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
 
 def _order(argument: str, given: TableLike | None, expected: Sequence[str], values: Array) -> list[int]:
     """Where each column of the fit stands among those of ``given``; without names they go by position."""
-    names = names_of(given) if len(expected) > 1 else None
+    names = names_of(given) if len(expected) > 1 or argument == "X" else None
     if names is not None and sorted(names) != sorted(expected):
         raise ValueError(f"{argument} must have the columns {list(expected)} of fit, got {names}")
     if values.shape[1] != len(expected):
@@ -166,12 +166,8 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
         return None
     if not inputs:
         raise ValueError("X must not be given: fit had none")
-    names = names_of(X)
-    if names is not None and sorted(names) != sorted(inputs):
-        raise ValueError(f"X must have the columns {list(inputs)} of fit, got {names}")
     values = as_matrix("X", X, None, len(inputs))
-    if names is not None:
-        values = values[:, [names.index(name) for name in inputs]]
+    values = values[:, _order("X", X, inputs, values)]
     labels, last = index_of(X, "X"), last_label(fitted)
     if labels is not None and not is_default(labels) and last is not None and last.kind != "counted":
         return _place_ahead(values, labels, last, horizon)

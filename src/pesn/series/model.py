@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from statistics import median_low
 from typing import Any, Literal
 
@@ -312,17 +313,17 @@ def fit_columns(
     """
     spans = [univariate.observed_span(column) for column in y.T]
     each, tested = _periods([column[start:stop] for column, (start, stop) in zip(y.T, spans, strict=True)], time, seasons)
-    rows = max(stop for _, stop in spans) - min(start for start, _ in spans)
-    steps = common_horizon(rows, each) if horizon is None else horizon
+    starts, stops = zip(*spans, strict=True)
+    steps = horizon or common_horizon(max(stops) - min(starts), each)
     models = []
     for i, (start, stop) in enumerate(spans):
-        weighed = default_horizon(stop - start, each[i]) if horizon is None else horizon
+        weighed = horizon or default_horizon(stop - start, each[i])
         models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
         advance(1)
-    joint = None if x is not None and x.shape[1] else learn_joint(y, models, steps)
+    joint = None if inputs else learn_joint(y, models, steps)
     if joint is not None:
         models = [_describe_joint(one, joint) for one in models]
-    periods = tuple(sorted({m for found in each for m in found}))
+    periods = tuple(sorted({*chain.from_iterable(each)}))
     return FittedSeries(tuple(models), tuple(names), tuple(inputs), time, periods, tested, joint, steps)
 
 

@@ -19,6 +19,7 @@ they have the page's size on a phone too. Colours are those of the classes in ``
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
@@ -78,7 +79,8 @@ def dates(labels: Dates, most: int) -> list[tuple[float, str]]:
     locator = dates.AutoDateLocator(maxticks=max(most, 5))
     formatter = dates.AutoDateFormatter(locator)
     formatter.scaled |= dict.fromkeys((1 / 24, 1 / 1440), "%m-%d %H:%M")
-    ticks, rows = locator.tick_values(first, last), dates.date2num(labels)
+    with warnings.catch_warnings(action="ignore"):  # where it has no step for so few, it takes its longest
+        ticks, rows = locator.tick_values(first, last), dates.date2num(labels)
     ticks = ticks[(rows[0] <= ticks) & (ticks <= rows[-1])]
     ticks = ticks[:: max(-(-len(ticks) // most), 1)]
     return [*zip(np.interp(ticks, rows, np.arange(len(rows))).tolist(), map(formatter, ticks), strict=True)]

@@ -59,15 +59,16 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
     one of its words is no column's name. What was published is shown as it was printed.
     """
     names = [_name(column) for column in columns]
-    for row in rows:
-        if len(row) != len(names):
-            raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {len(row)}")
-    rows = [[_parse_infinity(value) for value in row] for row in rows]
+    wrong = next((len(row) for row in rows if len(row) != len(names)), None)
+    if wrong is not None:
+        raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {wrong}")
+    rows = [[*map(_parse_infinity, row)] for row in rows]
     marks, hidden = _find_marks(names, rows)
     shown = [j for j in range(len(names)) if j not in hidden]
-    texts = {j: _texts([row[j] for row in rows], "published" in names[j]) for j in shown}
+    values = [*zip(*rows, strict=True)] or [()] * len(names)
+    texts = {j: _texts(values[j], "published" in names[j]) for j in shown}
     labels = _labels([names[j] for j in shown])
-    made = [Column(label, _numeric([row[j] for row in rows]), group) for j, (label, group) in zip(shown, labels, strict=True)]
+    made = [Column(label, _numeric(values[j]), group) for j, (label, group) in zip(shown, labels, strict=True)]
     return Table(title, made, [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))], bool(marks))
 
 

@@ -182,22 +182,25 @@ class _TimeSearch:
 
     def look(self, name: str) -> None:
         """Decide whether a column has dates, or numbers that may count rows."""
-        column, named = self.cells.frame[name], name in self.named
+        column, named, leading = self.cells.frame[name], name in self.named, name == self.leading
         numeric = is_numeric(column)
         days = numeric and _has_days(column)
-        if is_boolean(column) or not (named or name == self.leading or days or not numeric):
-            return  # numbers that might be dates, under a name that says nothing of the kind
+        # numbers that might be dates need a name or a place that says so
+        if is_boolean(column) or not any((named, leading, days, not numeric)):
+            return
         empty = _is_missing(column)
-        times = _times(column[~empty], name == self.leading, self.cells.decimal)
-        dated = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
-        if dated and not empty.any():
-            rank = _repeats(times, self.cells.frame, self.id_col), numeric and not days, not named, 2 if numeric else 0
-            self.dates.append((rank, [name], times))
-        elif times is not None and numeric and not empty.any():
-            self.numbers[name] = times
-        elif dated or (times is not None and numeric and named and _is_run(times)):
+        times = _times(column[~empty], leading, self.cells.decimal)
+        if times is None:
+            return
+        is_date = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
+        if empty.any():
             few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
-            self.broken += [name] if few else []
+            self.broken += [name] if few and (is_date or all((numeric, named, _is_run(times)))) else []
+        elif is_date:
+            rank = _repeats(times, self.cells.frame, self.id_col), numeric and not days, not named, 2 * numeric
+            self.dates.append((rank, [name], times))
+        elif numeric:
+            self.numbers[name] = times
 
     def _says_dates(self, name: str, numeric: bool, days: bool) -> bool:
         """Return whether times that are dates need no order to be believed."""

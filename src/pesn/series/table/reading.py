@@ -260,17 +260,19 @@ def read_long(
     check_columns(names, {"--id": [id_col], "--time": [time] if time else [], "--target": targets, "--inputs": inputs})
     roles = assign_roles(cells, id_col=id_col, time=time, targets=targets, inputs=inputs)
     if roles.times is None:
-        others = [name for name in names if name not in (id_col, target, *inputs)]
-        raise DataError(f"no column of times among {', '.join(map(repr, others)) or 'the others'}; name it with --time")
-    if len(roles.targets) > 1 and "y" not in roles.targets:
+        others = [repr(name) for name in names if name not in (id_col, target, *inputs)]
+        raise DataError(f"no column of times among {', '.join(others) or 'the others'}; name it with --time")
+    first = "y" if "y" in roles.targets else roles.targets[0]
+    if len(roles.targets) > 1 and first != "y":
         several = ", ".join(roles.targets[:8])
         raise ValueError(f"--target must name the column to forecast, as there are several of numbers: {several}")
-    columns = Columns(id_col, str(roles.time), "y" if "y" in roles.targets else roles.targets[0])
-    frame = _to_long(cells, columns, roles.times, [columns.target, *inputs])
+    columns = Columns(id_col, str(roles.time), first)
+    frame = _to_long(cells, columns, roles.times, [first, *inputs])
     left = [name for name in names if name not in {*columns, *inputs, *roles.time_columns, *roles.left_out}]
-    them = "it" if len(left) == 1 else "them"
-    notes = [f"left out, as neither --target nor --inputs name {them}: {list_names(left)}"] if left else []
-    return LongTable(frame, columns, tuple(inputs), [*cells.notes, *roles.notes, *notes], cells.decimal)
+    notes = [*cells.notes, *roles.notes]
+    if left:
+        notes.append(f"left out, as neither --target nor --inputs name {'it' if len(left) == 1 else 'them'}: {list_names(left)}")
+    return LongTable(frame, columns, tuple(inputs), notes, cells.decimal)
 
 
 def read_long_ahead(path: PathLike, table: LongTable) -> pd.DataFrame:
