@@ -1,17 +1,20 @@
 """The reference table: 50-digit arithmetic, 20 digits printed, for six activations."""
 
+import contextlib
 import csv
 import logging
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 # No deadline: a first call compiles. In CI the examples are the same every time.
 settings.register_profile("pesn", deadline=None, derandomize="CI" in os.environ)
@@ -43,24 +46,6 @@ def reference():
     }
 
 
-@pytest.fixture(scope="session")
-def read_to_end():
-    """A function that gives all that is still written to a terminal, by the file descriptor of its screen."""
-
-    def read(screen):
-        shown = b""
-        while True:
-            try:
-                more = os.read(screen, 4096)
-            except OSError:  # the other end is closed
-                return shown
-            if not more:
-                return shown
-            shown += more
-
-    return read
-
-
 @pytest.fixture
 def interruptible():
     """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""
@@ -88,3 +73,31 @@ def browse():
         return done.stdout, done.stderr
 
     return run
+
+
+@pytest.fixture(scope="session")
+def fake_items():
+    """A context manager: two made-up items in place of the paper's, in a folder that workers can import from."""
+    from pesn import paper
+    from pesn.paper import claims, item_settings
+
+    @contextlib.contextmanager
+    def install(place):
+        place.mkdir()
+        for name in ("one", "two"):
+            shutil.copy(Path(__file__).parent / "data" / "fake_item.py", place / f"fake_{name}.py")
+        with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
+            patch.syspath_prepend(place)
+            patch.setenv("FAKE_PLACE", str(place))
+            patch.setenv("PYTHONPATH", os.pathsep.join([str(place), str(Path(paper.__file__).parents[2])]))
+            patch.setattr(paper, "ITEMS", MappingProxyType({"one": "fake_one", "two": "fake_two"}))
+            patch.setattr(
+                item_settings, "describe", lambda name: claims.Description(f"Title of {name}", "Table 9", "About.", (9,))
+            )
+            for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
+                patch.delenv(f"{library}_NUM_THREADS", raising=False)
+            yield place
+        for name in ("fake_one", "fake_two"):
+            sys.modules.pop(name, None)
+
+    return install

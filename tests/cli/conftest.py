@@ -1,7 +1,7 @@
 """Commands on a terminal."""
 
+import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -10,11 +10,11 @@ import pytest
 
 
 @pytest.fixture
-def interrupt_on_terminal(interruptible, read_to_end):
-    """A function that runs a command on a terminal, presses Ctrl-C once it shows a pattern, and returns all that it showed."""
+def interrupt_on_terminal(interruptible):
+    """A function that runs a command on a terminal, presses Ctrl-C once it is ready, and returns all that it showed."""
     pty = pytest.importorskip("pty")
 
-    def run(command, pattern, **environment):
+    def run(command, ready, **environment):
         screen, terminal = pty.openpty()
         given = {"TERM": "xterm", "COLUMNS": "100", **environment}
         kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
@@ -23,11 +23,13 @@ def interrupt_on_terminal(interruptible, read_to_end):
         os.close(terminal)
         shown = b""
         try:
-            while not re.search(pattern, shown):
+            while not ready(shown):
                 shown += os.read(screen, 4096)
             time.sleep(0.3)
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to workers too
-            shown += read_to_end(screen)
+            with contextlib.suppress(OSError):  # the other end is closed
+                while more := os.read(screen, 4096):
+                    shown += more
             assert process.wait(timeout=30) == 130
             assert process.stdout.read() == b""
         finally:

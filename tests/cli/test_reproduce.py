@@ -5,55 +5,20 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from joblib import cpu_count
 from typer.testing import CliRunner
 
-import pesn
 from pesn import cli, paper
-from pesn.paper import item_settings
 from pesn.paper import runner as reproducing
 from pesn.paper.claims import CLAIMS
 
-FAKE = """
-import os
-import time
-import pandas as pd
-from matplotlib.figure import Figure
-from pesn.paper.claims import Result
-from pesn.paper import item_settings
-from pesn.paper.item_settings import Item, Setting, number, whole
-from pesn.paper.claims import Description, Verdict
-
-SETTINGS = {"units": Setting("Units of work.", whole(1), 5, quick=3)}
-if "NAME_" == "two":
-    SETTINGS["strength"] = Setting("Of nothing.", number(0.0), 0.5)
-
-
-def unit(seed):
-    if "NAME_" == "two" and os.environ.get("FAKE_HANG"):
-        time.sleep(60.0)
-    return seed % 1000
-
-
-def run(settings, tasks):
-    values = tasks.map(unit, [(seed,) for seed in settings.seeds(settings.parameters["units"])])
-    figure = Figure()
-    figure.subplots().plot(values)
-    if os.environ.get("FAKE_FAIL") == "NAME_":
-        raise KeyError("made to\\nfail")
-    verdict = Verdict("linear-in-d", "holds", "So it is.")
-    return Result(pd.DataFrame({"value": values}), {}, {"values": (figure, "A line.")}, [verdict])
-
-
-ITEMS = (Item("NAME_", SETTINGS, run),)
-item_settings.describe = lambda name: Description(f"Title of {name}", "Table 9", "About.", ())
-"""
 MAIN = """
 from pesn import paper
-paper.ITEMS = {"one": "cli_one", "two": "cli_two"}
+paper.ITEMS = {"one": "fake_one", "two": "fake_two"}
+from pesn.paper import claims, item_settings
+item_settings.describe = lambda name: claims.Description(name, "", "", ())
 from pesn.cli import main
 if __name__ == "__main__":
     main()
@@ -61,28 +26,19 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch):
+def call(fake_items, tmp_path, monkeypatch):
     """The command's result, with two made-up items, called in an empty folder."""
-    place, work = tmp_path / "fakes", tmp_path / "work"
-    place.mkdir()
-    work.mkdir()
-    for name in ("one", "two"):
-        (place / f"cli_{name}.py").write_text(FAKE.replace("NAME_", name))
-    (place / "main.py").write_text(MAIN)
-    monkeypatch.syspath_prepend(place)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), str(Path(pesn.__file__).parents[1])]))
-    monkeypatch.setattr(paper, "ITEMS", MappingProxyType({"one": "cli_one", "two": "cli_two"}))
-    monkeypatch.setattr(item_settings, "describe", None)  # the made-up items set their own, which is undone
-    monkeypatch.chdir(work)
-    yield lambda *arguments: CliRunner().invoke(cli.app, [*map(str, arguments)])
-    for name in ("cli_one", "cli_two"):
-        sys.modules.pop(name, None)
+    (tmp_path / "work").mkdir()
+    with fake_items(tmp_path / "fakes") as place:
+        (place / "main.py").write_text(MAIN)
+        monkeypatch.chdir(tmp_path / "work")
+        yield lambda *arguments: CliRunner().invoke(cli.app, [*map(str, arguments)])
 
 
 def test_all_then_nothing_to_do(call):
     result = call("reproduce", "--quick", "--jobs", 1)
-    assert (result.exit_code, result.stdout) == (0, "2 items, claims: 1 holds: reproduction/index.html\n")
-    assert re.fullmatch(r"one \(1 of 2\): 3 units, \d+\.\d s\ntwo \(2 of 2\): 3 units, \d+\.\d s\n", result.stderr)
+    assert (result.exit_code, result.stdout) == (0, "2 items, claims: 1 corrected: reproduction/index.html\n")
+    assert re.fullmatch(r"one \(1 of 2\): 6 units, \d+\.\d s\ntwo \(2 of 2\): 6 units, \d+\.\d s\n", result.stderr)
     assert sorted(os.listdir("reproduction")) == ["index.html", "one", "results.json", "two"]
     again = call("reproduce", "--quick")
     assert (again.exit_code, again.stdout, again.stderr) == (0, result.stdout, "")
@@ -136,7 +92,7 @@ def test_an_item_that_fails(call, monkeypatch):
     result = call("reproduce", "--quick", "--jobs", 1)
     assert (result.exit_code, result.stdout) == (1, "")
     *_, failed = result.stderr.splitlines()
-    assert re.fullmatch(r"pesn: two failed: KeyError: .* \(.*cli_two\.py:\d+\)", failed)
+    assert re.fullmatch(r"pesn: two failed: ZeroDivisionError: made to fail \(.*fake_two\.py:\d+\)", failed)
     assert [record["name"] for record in json.loads(Path("reproduction/results.json").read_text())] == ["one"]
     assert Path("reproduction/index.html").exists()
 
@@ -158,7 +114,8 @@ def test_list_of_one_item(call):
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.split("\n\n") == [
         "Settings of two, for pesn reproduce two --set NAME=VALUE:",
-        "units=5 (with --quick 3)\n    Units of work.\n    Takes a whole number, 1 or more.",
+        "units=9 (with --quick 6)\n    Units of work.\n    Takes a whole number, 1 or more.",
+        "scale=1.0\n    A factor.\n    Takes a number.",
         "strength=0.5\n    Of nothing.\n    Takes a number, 0 or more.\n",
     ]
     assert call("list", "tow").exit_code == 2
@@ -184,7 +141,9 @@ def test_the_papers_items_judge_its_claims():
 
 def test_on_a_terminal_bars_and_ctrl_c(call, tmp_path, interrupt_on_terminal):
     command = [sys.executable, str(tmp_path / "fakes" / "main.py"), "reproduce", "--quick", "--jobs", "2"]
-    shown = interrupt_on_terminal(command, rb"two .*2 of 2", FAKE_HANG="1")
+    calls = tmp_path / "fakes" / "calls"
+    at_work = lambda shown: calls.exists() and len(calls.read_text().splitlines()) == 8  # noqa: E731  # two units of the second
+    shown = interrupt_on_terminal(command, at_work, FAKE_HANG="two")
     assert b"one (1 of 2)" in shown
     assert Path("reproduction/one/result.json").exists()
     assert not Path("reproduction/two").exists()

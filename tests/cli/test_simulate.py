@@ -236,6 +236,6 @@ def test_a_real_process(tmp_path):
 def test_on_a_terminal_a_bar_and_ctrl_c(tmp_path, monkeypatch, interrupt_on_terminal, environment):
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-m", "pesn", "simulate", "cart-pole", "--runs", "10", "--steps", "1000000"]
-    shown = interrupt_on_terminal(command, b"Simulating", **environment)
+    shown = interrupt_on_terminal(command, lambda shown: b"Simulating" in shown, **environment)
     assert (b"\x1b[3" in shown) != bool(environment)
     assert os.listdir(tmp_path) == []

@@ -14,7 +14,6 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -22,84 +21,19 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 import pesn
-from pesn import paper
 from pesn._support import cluster as dask_cluster
-from pesn.paper import claims, item_settings, runner, tasks
+from pesn.paper import runner, tasks
 from pesn.paper.claims import CLAIMS, Settings
-
-FAKE = '''
-import os
-import time
-from pathlib import Path
-
-import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
-
-from pesn.paper.claims import Result
-from pesn.paper.claims import Draw, over_draws
-from pesn.paper.item_settings import Item, Setting, number, whole
-
-SETTINGS = {"units": Setting("Units of work.", whole(1), 9, quick=6), "scale": Setting("A factor.", number(), 1.0)}
-
-
-def unit(seed, scale, weights):
-    """Needs linear algebra, whose last digits would tell of threads; leaves a line for each call; waits where it is told to."""
-    place = Path(os.environ["FAKE_PLACE"])
-    with (place / "calls").open("a") as file:
-        file.write(f"{os.getpid()} {seed}\\n")
-    if (place / "fail").exists() and len((place / "calls").read_text().splitlines()) > 3:
-        raise ZeroDivisionError("made to fail")
-    while (place / "wait").exists() and len((place / "calls").read_text().splitlines()) > 2:
-        time.sleep(0.02)
-    a = np.random.default_rng(seed).normal(size=(150, 150))
-    weights *= 2.0  # its own
-    return float(scale * (a @ a @ a @ np.linalg.inv(a)).sum() + weights.sum())
-
-
-def run(settings, tasks):
-    p, weights = settings.parameters, np.linspace(0.0, 1.0, 4000)
-    values = tasks.map(unit, [(seed, p["scale"], weights.copy()) for seed in settings.seeds(p["units"])])
-    figure = Figure()
-    figure.subplots().plot(values)
-    frame = pd.DataFrame({"value": values, "none": np.nan, "far": np.inf})
-    table = pd.DataFrame({("published", "mean"): [1.0], ("obtained", "mean"): [values[0]]}, index=pd.Index(["x"], name="state"))
-    draws = [Draw("corrected", 0.5), Draw("holds"), Draw("corrected", 2.0), Draw("corrected", 0.25)]
-    verdict = over_draws("printed-bound", draws, f"It is {values[0]:.3f}.", measure="a number", limits=[1.0])
-    return Result(frame, {"Table 1: bound": table}, {"values": (figure, "A line.")}, [verdict], ["A note."])
-
-
-ITEMS = (Item("NAME_", SETTINGS, run, [{"bound": 4.2e-5}]),)
-'''
-DESCRIPTION = claims.Description("A made-up item", "Table 9", "It stands for a real one.", (9,))
-
-
-@contextlib.contextmanager
-def fake_items(place):
-    """Two made-up items in place of the paper's, in a folder that workers can import from."""
-    place.mkdir()
-    for name in ("one", "two"):
-        (place / f"fake_{name}.py").write_text(FAKE.replace("NAME_", name))
-    with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
-        patch.syspath_prepend(place)
-        patch.setenv("FAKE_PLACE", str(place))
-        patch.setattr(paper, "ITEMS", MappingProxyType({"one": "fake_one", "two": "fake_two"}))
-        patch.setattr(item_settings, "describe", lambda name: DESCRIPTION)
-        for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
-            patch.delenv(f"{library}_NUM_THREADS", raising=False)
-        yield place
-    for name in ("fake_one", "fake_two"):
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
-def fakes(tmp_path):
+def fakes(fake_items, tmp_path):
     with fake_items(tmp_path / "fakes") as place:
         yield place
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(fake_items, tmp_path_factory):
     """Both items, made once."""
     place = tmp_path_factory.mktemp("made")
     with fake_items(place / "fakes"):
@@ -167,7 +101,7 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     draws = [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]]
     judged = {"id": "printed-bound", "text": CLAIMS["printed-bound"].text, "verdict": "corrected", "draws": draws, "support": 3}
     assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
-    assert (record["title"], record["quick"], record["seed"]) == ("A made-up item", True, 3)
+    assert (record["title"], record["quick"], record["seed"]) == ("Title of one", True, 3)
     assert record["parameters"] == {"units": 6, "scale": 1.0}
     assert record["published"] == [{"bound": 4.2e-5}]
     assert (record["errata"], record["notes"]) == ([9], ["A note."])
@@ -179,7 +113,7 @@ def test_a_folder_an_item_and_a_page(fakes, tmp_path):
     assert table["rows"] == [["x", 1.0, numbers(out)[0]]]
     assert min(record["seconds"], record["cpu_seconds"]) > 0.0
     assert record["cores"] == 1
-    assert "A made-up item" in (out / "index.html").read_text()
+    assert "Title of one" in (out / "index.html").read_text()
 
 
 def test_strict_json():
@@ -223,21 +157,20 @@ def test_digest_knows_parameters_and_code(fakes):
         runner._digest(one, Settings(True, 1, settings.parameters)),
         runner._digest(one, Settings(False, 0, settings.parameters)),
     ]
-    Path(fake_one.__file__).write_text(FAKE + "\n# changed")
+    Path(fake_one.__file__).write_text("# changed")
     others.append(runner._digest(one, settings))
     assert len({same, *others}) == 6
 
 
-def test_after_an_error_the_finished_items_are_kept(fakes, out):
+def test_after_an_error_the_finished_items_are_kept(out, monkeypatch):
     reproduce(out, "two")
     kept = (out / "two" / "result.json").read_bytes()
-    (fakes / "calls").unlink()
-    (fakes / "fail").touch()
-    with pytest.raises(runner.ItemError, match=r"one failed: ZeroDivisionError: made to fail \(.*fake_one.py:\d+\)"):
+    monkeypatch.setenv("FAKE_FAIL", "one")
+    with pytest.raises(runner.ItemError, match=r"(?s)one failed: ZeroDivisionError: made to\nfail \(.*fake_one.py:\d+\)"):
         reproduce(out)
     assert (out / "two" / "result.json").read_bytes() == kept
     assert not (out / "one").exists()
-    (fakes / "fail").unlink()
+    monkeypatch.delenv("FAKE_FAIL")
     reproduce(out)
     check_numbers(out)
     assert sorted(os.listdir(out)) == ["index.html", "one", "results.json", "two"]  # nothing of the broken run is left
@@ -251,8 +184,7 @@ def test_killed_and_started_again(fakes, out):
         "paper.ITEMS = {'one': 'fake_one', 'two': 'fake_two'}\n"
         f"runner.reproduce([], {str(out)!r}, quick=True)"
     )
-    paths = os.pathsep.join([str(fakes), str(Path(pesn.__file__).parents[1])])
-    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    process = subprocess.Popen([sys.executable, "-c", code])
     try:
         until(lambda: len(calls(fakes)) == 3 or process.poll() is not None)
         assert process.poll() is None
@@ -492,11 +424,10 @@ def certificates(tmp_path, monkeypatch):
 def cluster(fakes, tmp_path):
     """A function that starts a scheduler and two worker processes on loopback: its address and the processes of its workers."""
     pytest.importorskip("distributed")
-    paths = os.pathsep.join([str(fakes), str(Path(pesn.__file__).parents[1])])
     processes = []
 
     def start(*arguments):
-        environment = {**os.environ, "PYTHONPATH": paths, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
+        environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
         command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
         with (tmp_path / f"log{len(processes)}").open("w") as log:
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=tmp_path))

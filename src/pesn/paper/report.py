@@ -19,10 +19,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -52,7 +51,7 @@ def write_page(folder: Path, results: Sequence[Record]) -> Path:
     """
     items = [_item(result, folder / result["name"]) for result in results]
     judged = _judge(items)
-    counts = Counter(claim.verdict for claim in judged)
+    counts = Counter(claim["verdict"] for claim in judged)
     text = _template().render(
         style=style(),
         items=items,
@@ -116,42 +115,29 @@ def _address(path: Path) -> str:
 # ---------------------------------------------------------------- claims
 
 
-class _Part(NamedTuple):
-    """What one item says about a claim; ``link`` leads to it where it was run, ``said`` is its record of the claim."""
+def _judge(items: Sequence[Record]) -> list[Record]:
+    """Return every claim of the paper in its order, then any that the results judge beyond them.
 
-    item: str
-    link: str
-    said: Record
-
-
-class _Judged(NamedTuple):
-    """A claim of the paper with what the items say about it; ``verdict`` is theirs, or "depends" where they differ."""
-
-    id: str
-    text: str
-    verdict: str
-    parts: list[_Part]
-
-
-def _judge(items: Iterable[Record]) -> list[_Judged]:
-    """Every claim of the paper in its order, then any that the results judge beyond them."""
-    said: dict[str, list[_Part]] = {name: [] for name in CLAIMS}
+    Each has an ``id``, a ``text``, a ``verdict`` and ``parts``: what the items say about it, with links to those that were run.
+    """
+    said: dict[str, list[Record]] = {name: [] for name in CLAIMS}
     anchors = {item["name"]: item["anchor"] for item in items}
     for item in items:
         for claim in item["claims"]:
-            said.setdefault(claim["id"], []).append(_Part(item["name"], item["anchor"], claim))
+            said.setdefault(claim["id"], []).append({"item": item["name"], "link": item["anchor"], "said": claim})
     return [_judge_claim(name, parts, anchors) for name, parts in said.items()]
 
 
-def _judge_claim(name: str, parts: list[_Part], anchors: Mapping[str, str]) -> _Judged:
-    """One claim; the items that it names decide, and those of them that were not run are listed without a verdict."""
+def _judge_claim(name: str, parts: list[Record], anchors: Mapping[str, str]) -> Record:
+    """Judge one claim; the items that it names decide, and those of them that were not run are listed without a verdict."""
     claim = CLAIMS.get(name, Claim("", ()))
-    parts = [part for part in parts if part.item in claim.items] or parts
-    there = {part.item for part in parts}
-    missing = [_Part(item, anchors.get(item, ""), {}) for item in claim.items if there <= {*claim.items} and item not in there]
-    text = parts[0].said["text"] if parts else claim.text
-    verdict = combined(part.said["verdict"] for part in parts) if parts else _OPEN
-    return _Judged(name, text, verdict, [*parts, *missing])
+    parts = [part for part in parts if part["item"] in claim.items] or parts
+    there = {part["item"] for part in parts}
+    others = [item for item in claim.items if there <= {*claim.items} and item not in there]
+    missing = [{"item": item, "link": anchors.get(item, ""), "said": {}} for item in others]
+    text = parts[0]["said"]["text"] if parts else claim.text
+    verdict = combined(part["said"]["verdict"] for part in parts) if parts else _OPEN
+    return {"id": name, "text": text, "verdict": verdict, "parts": [*parts, *missing]}
 
 
 _WIDTH, _HEIGHT, _EDGE, _ROWS = 132.0, 24.0, 5.0, 4

@@ -76,9 +76,8 @@ def test_samples_are_in_pairs():
     assert drawn.shape == (7, 3)
 
 
-def test_a_draw_keeps_its_numbers_on_the_way(scene, p):
-    """Arrays and back: what a file of units holds is the study."""
-    study = prediction.of_draw(prediction.one_draw(CART_POLE, p, 0, "level"))
+def test_a_draw_by_its_parts(scene, p):
+    study = prediction.one_draw(CART_POLE, p, 0, "level")
     assert study.single.mean.shape == (12, 2)
     assert set(study.multi) == {"never", "before", "units"}
     assert np.isnan(study.errors["future"]).any()

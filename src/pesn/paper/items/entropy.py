@@ -23,8 +23,7 @@ from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, de
 from pesn.paper.item_settings import Item, Setting, amend, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.robots import PlainNetwork
-from pesn.paper.items.washout import LENGTHS, START_SETTINGS, origins, span
+from pesn.paper.items.washout import LENGTHS, START_SETTINGS, Washout, origins, span
 
 STATISTICS = ("mean", "min", "max")
 METHODS = ("P", "MC", "zero start")
@@ -102,12 +101,11 @@ def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
     has been driven twice as long; "spread": the deviation between the random starts; last the deviation that the PESN itself
     gives for its units, at the washout lengths alone.
     """
-    forecaster, runs = robots.learn(robots.CART_POLE, p, seed)
-    esn, plain, test = forecaster.esn_, PlainNetwork(forecaster), runs[len(runs) - 1]
-    z = np.hstack(forecaster.scaled(test.states, test.inputs))
+    here = Washout(p, seed, "level")
+    esn, plain, z, rng = here.forecaster.esn_, here.plain, here.z, here.rng
     # as many rows again before the start: what has been driven so long has forgotten its own
     at = origins(p["trials"], 2 * max(*p["lengths"], p["steps"]), 1, len(z))
-    rng, n, steps = np.random.default_rng([seed, 1]), plain.n_units, p["steps"]
+    n, steps = plain.n_units, p["steps"]
     drawn = p["start_std"] * rng.standard_normal((len(at), p["samples"], n))
     wide = Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))
     entropies, curves = np.empty((len(at), len(p["lengths"]), len(METHODS))), np.full((len(at), len(CURVES), steps), np.nan)
@@ -165,11 +163,10 @@ def distances_to_print(p: Record, seed: int) -> dict[str, float]:
 
 def from_the_start(p: Record, seed: int) -> Array:
     """Entropies (lengths, 2) of P and MC where each washout begins with the run."""
-    forecaster, runs = robots.learn(robots.CART_POLE, p, seed)
-    plain, test, rng = PlainNetwork(forecaster), runs[len(runs) - 1], np.random.default_rng([seed, 2])
-    z, n = np.hstack(forecaster.scaled(test.states, test.inputs)), plain.n_units
+    here, rng = Washout(p, seed, "level"), np.random.default_rng([seed, 2])
+    plain, z, n = here.plain, here.z, here.plain.n_units
     starts = p["start_std"] * rng.standard_normal((p["samples"], n))
-    esn, found = _from(forecaster.esn_, Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))), []
+    esn, found = _from(here.forecaster.esn_, Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))), []
     for rows in p["lengths"]:
         each = plain.drive(starts, z[:rows, None], p["noise"], rng)
         random = np.mean([of_units(each[:, j], p["bins"]) for j in range(len(starts))])

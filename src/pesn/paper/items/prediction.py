@@ -239,8 +239,8 @@ class Study:
     errors: dict[str, Array]
 
 
-def one_draw(robot: Robot, p: Record, seed: int, target: Target) -> Record:
-    """A unit of work: all that :class:`Study` holds, in arrays."""
+def one_draw(robot: Robot, p: Record, seed: int, target: Target) -> Study:
+    """Train a network on one set of runs, and compare its predictions with samples."""
     scene, steps = learn(robot, p, seed, target), p["steps"]
     how = Sampling(steps, p["samples"], np.random.default_rng([seed, 2]), p["input_std"])
     at = [scene.first + steps * i for i in range(p["segments"])]
@@ -252,17 +252,7 @@ def one_draw(robot: Robot, p: Record, seed: int, target: Target) -> Record:
     if p["unit_std"]:
         uncertain = replace(how, input_std=0.0, unit_std=p["unit_std"])
         multi["units"] = [multi_step(scene, scene.esn, k, uncertain) for k in at]
-    return {
-        "single": tuple(single),
-        "multi": {way: [tuple(one) for one in some] for way, some in multi.items()},
-        "errors": _errors(scene, p),
-    }
-
-
-def of_draw(found: Record) -> Study:
-    """The study of a draw from its arrays."""
-    multi = {way: [Compared(*one) for one in some] for way, some in found["multi"].items()}
-    return Study(Compared(*found["single"]), multi, found["errors"])
+    return Study(single, multi, _errors(scene, p))
 
 
 def _errors(scene: Scene, p: Record) -> dict[str, Array]:
@@ -321,7 +311,7 @@ def leaving(some: Sequence[Compared], form: str) -> tuple[list[int], list[int]]:
 def measure(robot: Robot, p: Record, seed: int) -> dict[str, float]:
     """A small draw in three numbers."""
     fewer = {"runs": min(p["runs"], 4), "segments": 2, "samples": min(p["samples"], 400), "unit_std": 0.0, "future_every": 1000}
-    found = of_draw(one_draw(robot, {**p, **fewer}, seed, "level"))
+    found = one_draw(robot, {**p, **fewer}, seed, "level")
     wrong = {way: float(found.errors[way][..., list(robot.velocities)].mean()) for way in ("never", "before")}
     return {
         "within": 100.0 * within(found.single),

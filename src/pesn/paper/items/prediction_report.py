@@ -81,7 +81,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     p, robot = settings.parameters, own.robot
     seeds = settings.seeds(p["draws"])
     units = [(robot, p, seed, target) for seed in seeds for target in ("level", "change")]
-    by_draw = [prediction.of_draw(found) for found in tasks.map(prediction.one_draw, units)]
+    by_draw = tasks.map(prediction.one_draw, units)
     levels, changes = by_draw[::2], by_draw[1::2]
     scene = prediction.learn(robot, p, seeds[0], "level")
     fair = _fair(tasks, robot, p, seeds[0], scene)
