@@ -8,7 +8,7 @@ import pytest
 
 from pesn.activations import custom, elu, get, hard_tanh, leaky_relu
 from pesn.moments import exact, hermite, mehler, mixture, pairs
-from pesn.moments.covariance import TOLERANCE, Standardised, choose, covariance, linear_and_rest
+from pesn.moments.covariance import TOLERANCE, covariance, linear_and_rest
 
 OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
 KINDS = ["relu", "leaky_relu", "hard_tanh", "gelu", "erf", "elu", elu(0.4), hard_tanh(-0.5, 2.0)]
@@ -116,18 +116,6 @@ def test_few_inputs_stay_semi_definite(kind, inputs):
     assert np.linalg.eigvalsh((out / np.outer(s, s))[np.ix_(live, live)])[0] >= -1e-11
 
 
-def test_a_short_series_is_not_taken_further_than_a_pair_needs():
-    """The bound of the worst unit and of the nearest pair together asks for more than twice the orders."""
-    m, C = few_inputs(3, 100)
-    s = np.sqrt(np.diag(C))
-    method, order = choose("tanh", m, C)
-    problem = Standardised(get("tanh"), m[None], C[None])
-    own = problem.series().own[0]
-    _, c = tanh_coefficients(m, s**2, own, np.empty((0, 100)), float(problem.largest[0]), TOLERANCE, 8192)
-    assert method == "mehler"
-    assert order < 0.75 * len(c)
-
-
 # ---------------------------------------------------------------- pairs, kink by kink
 
 
@@ -145,15 +133,6 @@ def test_corners_one_by_one_are_the_rectangles(kind, inputs, monkeypatch):
     live = own > 1e-12
     scale = np.outer(own, own)[np.ix_(live, live)]
     np.testing.assert_allclose(fast[np.ix_(live, live)] / scale, slow[np.ix_(live, live)] / scale, rtol=0, atol=2e-13)
-
-
-@pytest.mark.parametrize("a", [0.0, 0.3, 3.0, 12.0, 30.0, -0.3, -3.0, -12.0])
-def test_the_variance_of_a_hinge_keeps_its_digits(a):
-    """Far in its tail, too: 2π Var/φ from the closed covariance at ρ = 1."""
-    own = pairs.piecewise_linear(get("relu"), np.array([-a, 0.1]), np.ones(2), np.ones((2, 2)))
-    true = exact.moments(get("relu"), np.array([-a]), np.ones(1), 2)[1][0]
-    assert own[0, 0] == pytest.approx(true, rel=1e-11)
-    assert own[0, 1] == pytest.approx(pair(get("relu"), (-a, 0.1), (1.0, 1.0), 1.0, 0.0005), rel=1e-5, abs=1e-8)
 
 
 # ---------------------------------------------------------------- batches

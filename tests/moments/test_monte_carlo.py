@@ -59,8 +59,3 @@ def test_the_ends_of_the_range_neither_overflow_nor_cancel(name):
 def test_n_samples_is_checked(n):
     with pytest.raises(ValueError, match="n_samples must be an integer of at least 2, got"):
         monte_carlo.moments(TANH, M, V, 2, n_samples=n)
-
-
-@pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_as_many_moments_as_asked_for(order):
-    assert len(monte_carlo.moments(TANH, M, V, order, n_samples=10, rng=0)) == order

@@ -155,6 +155,16 @@ def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t
         t0[i], t1[i], t2[i] = p * i0, p * i1, p * i2
 
 
+@fast_inline
+def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> None:
+    """The slope of f at m."""
+    for i in range(n):
+        k[i] = slopes[0]
+    for j in range(kinks.size):
+        for i in range(n):
+            k[i] = slopes[j + 1] if m[i] >= kinks[j] else k[i]
+
+
 @fast
 def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
     """Mean and variance; f(m) and −1 where the hinges cancel; how many there are of these."""
@@ -214,11 +224,7 @@ def _fill_hinge_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out:
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
         _load(mean[start : start + n], var[start : start + n], n, m, s)
-        for i in range(n):
-            total[i] = slopes[0]
-        for j in range(kinks.size):
-            for i in range(n):
-                total[i] = slopes[j + 1] if m[i] >= kinks[j] else total[i]
+        _slopes_at_mean(kinks, slopes, m, n, total)
         for i in range(n):
             size[i] = abs(total[i])
         for j in range(kinks.size):

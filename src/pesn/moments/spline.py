@@ -38,48 +38,16 @@ _ZERO = Tail(0.0)
 _DEFAULT_MESH = Mesh(-10.0, 10.0, 101)
 
 
-class Side(NamedTuple):
-    """A cubic spline with tails, seen from the left; or its mirror image, P(−z), seen from the right."""
-
-    knots: Array
-    values: Array
-    cubic: Array  # (3, n_points − 1): linear, quadratic, cubic in z − z_j
-    start: float  # the first tail's value at the first knot
-    end: float  # the second tail's value at the last knot, and its slope
-    slope: float
-
-
 class Spline(NamedTuple):
     """A cubic spline with tails, and its values at the nodes of three quadrature rules; numba passes it as one argument."""
 
-    right: Side
-    left: Side
+    knots: Array
+    values: Array
+    coefficients: Array  # (4, n_points − 1): constant, linear, quadratic, cubic in z − z_j
     tails: Array  # left intercept and slope, right intercept and slope
     few: tuple[Array, Array, Array]  # nodes, weights and P there, for step/s ≤ 1/4
     some: tuple[Array, Array, Array]  # for step/s ≤ 1
     many: tuple[Array, Array, Array]  # for step/s ≤ 2
-
-
-class _Local(NamedTuple):
-    """A Gaussian, how many deviations of it count, and P about its mean; u = (P − P(m))/unit."""
-
-    mean: float
-    std: float
-    reach: float
-    unit: float
-    value: float
-    c1: float
-    c2: float
-    c3: float
-
-
-class _Nodes(NamedTuple):
-    """Probabilities and values of u, to be filled, and a rule for panels side by side."""
-
-    p: Array
-    u: Array
-    x: Array
-    weights: Array
 
 
 # ---------------------------------------------------------------- what is built once per activation and mesh
@@ -112,14 +80,7 @@ def _build(activation: Activation, mesh: Mesh, order: int, power: int, with_tail
     flat = np.max(np.abs(cubic[3])) * (0.5 * mesh.step) ** 3 <= 1e-3 * max(1.0, float(np.ptp(spline.c[3])))
     sizes = ((5 if flat else 8), 8, 12) if order <= 2 else (12, 16, 16)
     tails = [*(activation.left or _ZERO), *(activation.right or _ZERO)] if with_tails else [0.0] * 4
-    ends, values = (tails[0] + tails[1] * mesh.a, tails[2] + tails[3] * mesh.b), np.asarray(spline(knots))
-    right = Side(knots, values, cubic[1:], *ends, tails[3])
-    # Mirrored, each piece is expanded about its right end.
-    h = np.diff(knots)
-    linear = cubic[1] + h * (2.0 * cubic[2] + 3.0 * h * cubic[3])
-    mirrored = np.stack([-linear, cubic[2] + 3.0 * h * cubic[3], -cubic[3]])[:, ::-1]
-    left = Side(-knots[::-1], values[::-1].copy(), np.ascontiguousarray(mirrored), *ends[::-1], -tails[1])
-    return Spline(right, left, np.array(tails), *(table(n) for n in sizes))
+    return Spline(knots, np.asarray(spline(knots)), cubic, np.array(tails), *(table(n) for n in sizes))
 
 
 # ---------------------------------------------------------------- the two forms
@@ -129,7 +90,7 @@ def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> A
     # One type of array only, so that one compilation serves views and read-only input too.
     mean, var = (np.require(x, np.float64, ["C", "W", "A"]) for x in (mean, var))
     out = np.empty((order, mean.size))
-    _fill_moments(mean, var, spline, *_rules(max(order, 2)), scale, out)
+    _fill_moments(mean, var, order, spline, *_rules(max(order, 2)), scale, out)
     return out
 
 
@@ -227,18 +188,18 @@ def _mass(low: float, high: float) -> float:
 
 
 @_fused
-def _piece(nodes, k, low, high, origin, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
+def _piece(k, p, u, rule, low, high, origin, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
     """Append nodes for low < x < high, where u = c0 + c1 y + c2 y² + c3 y³ with y = x − origin; a constant needs one."""
     if c1 == 0.0 and c2 == 0.0 and c3 == 0.0:
-        nodes.p[k], nodes.u[k] = _mass(low, high), c0
+        p[k], u[k] = _mass(low, high), c0
         return k + 1
     panels = max(1, math.ceil(0.5 * (high - low)))
     half = 0.5 * (high - low) / panels
-    n = nodes.x.size // _MOST_PANELS * panels
+    n = rule[0].size // _MOST_PANELS * panels
     # Slices, because an index that LLVM cannot prove non-negative keeps the loop from being vectorised.
-    at, weights, to_p, to_u = nodes.x[:n], nodes.weights[:n], nodes.p[k : k + n], nodes.u[k : k + n]
-    for i in range(at.size):
-        x = low + half * at[i]
+    nodes, weights, to_p, to_u = rule[0][:n], rule[1][:n], p[k : k + n], u[k : k + n]
+    for i in range(nodes.size):
+        x = low + half * nodes[i]
         y = x - origin
         to_p[i] = exp(-0.5 * x * x) * (weights[i] * (half * _DENSITY))
         to_u[i] = c0 + y * (c1 + y * (c2 + y * c3))
@@ -246,10 +207,10 @@ def _piece(nodes, k, low, high, origin, c0, c1, c2, c3):  # type: ignore[no-unty
 
 
 @_fused
-def _intervals(nodes, table, start, stop, local):  # type: ignore[no-untyped-def]
+def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-untyped-def]
     """Append the tabulated nodes start ≤ i < stop of whole intervals."""
-    z, w, values, p, u = table[0][start:stop], table[1][start:stop], table[2][start:stop], nodes.p, nodes.u
-    m, here, x_scale, p_scale, u_scale = local.mean, local.value, 1.0 / local.std, _DENSITY / local.std, 1.0 / local.unit
+    z, w, values = table[0][start:stop], table[1][start:stop], table[2][start:stop]
+    x_scale, p_scale, u_scale = 1.0 / s, _DENSITY / s, 1.0 / unit
     for i in range(z.size):
         x = (z[i] - m) * x_scale
         p[i] = exp(-0.5 * x * x) * (w[i] * p_scale)
@@ -258,60 +219,77 @@ def _intervals(nodes, table, start, stop, local):  # type: ignore[no-untyped-def
 
 
 @jit()
-def _add_tail(nodes, k, side, local, is_there):  # type: ignore[no-untyped-def]
-    """Append the tail at the end of a side; ``is_there``: m itself lies in it."""
-    x, slope = (side.knots[-1] - local.mean) / local.std, side.slope * local.std / local.unit
-    if x >= local.reach:
-        return k
-    if is_there:
-        return _piece(nodes, k, x, local.reach, 0.0, 0.0, slope, 0.0, 0.0)
-    return _piece(nodes, k, x, local.reach, x, (side.end - local.value) / local.unit, slope, 0.0, 0.0)
-
-
-@jit()
-def _add_pieces(nodes, k, side, local, i):  # type: ignore[no-untyped-def]
-    """Append the pieces from knot i to the end of a side, within reach; P(z) − P(m) is carried from knot to knot."""
-    knots, values, n = side.knots, side.values, side.knots.size
-    if i == n:
-        return k
-    m, s, unit, g = local.mean, local.std, local.unit, local.std / local.unit
-    d = knots[i] - m
-    base = d * (local.c1 + d * (local.c2 + d * local.c3))
-    if i == 0:
-        base += values[0] - side.start
-    while i < n and (knots[i] - m) / s < local.reach:
-        x = (knots[i] - m) / s
-        if i == n - 1:
-            return _piece(nodes, k, x, local.reach, x, (base + (side.end - values[i])) / unit, side.slope * g, 0.0, 0.0)
-        end, c1, c2, c3 = min((knots[i + 1] - m) / s, local.reach), side.cubic[0, i], side.cubic[1, i], side.cubic[2, i]
-        k = _piece(nodes, k, x, end, x, base / unit, c1 * g, c2 * s * g, c3 * s * s * g)
-        base += values[i + 1] - values[i]
-        i += 1
-    return k
-
-
-@jit()
-def _fill(nodes, spline, local, j):  # type: ignore[no-untyped-def]
-    """Nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail)."""
-    knots, m, s, reach = spline.right.knots, local.mean, local.std, local.reach
+def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: ignore[no-untyped-def]
+    """Nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
+    knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
     n = knots.size
-    a, b, g = knots[0], knots[-1], s / local.unit
+    a, b, g = knots[0], knots[-1], s / unit
     step = (b - a) / (n - 1)
-    mirrored = _Local(-m, s, reach, local.unit, local.value, -local.c1, local.c2, -local.c3)
+    k = 0
+    left, right = (a - m) / s, (b - m) / s
     if step <= 2.0 * s:
         table = spline.few if step <= 0.25 * s else (spline.some if step <= s else spline.many)
         per = table[0].size // (n - 1)
         # Clipped as floats: far from the mesh these would overflow an integer.
         first = int(min(max(np.floor((m - reach * s - a) / step), 0.0), n - 1.0))
         last = int(min(max(np.ceil((m + reach * s - a) / step), 0.0), n - 1.0))
-        k = _intervals(nodes, table, first * per, last * per, local)
-        k = _add_tail(nodes, k, spline.right, local, j == n - 1)
-        return _add_tail(nodes, k, spline.left, mirrored, j == -1)
+        k = _intervals(p, u, table, first * per, last * per, m, s, here, unit)
+        if right < reach:
+            if j == n - 1:
+                k = _piece(k, p, u, rule, right, reach, 0.0, 0.0, c1 * g, 0.0, 0.0)
+            else:
+                k = _piece(k, p, u, rule, right, reach, right, (tails[2] + tails[3] * b - here) / unit, tails[3] * g, 0.0, 0.0)
+        if left > -reach:
+            if j == -1:
+                k = _piece(k, p, u, rule, -reach, left, 0.0, 0.0, c1 * g, 0.0, 0.0)
+            else:
+                k = _piece(k, p, u, rule, -reach, left, left, (tails[0] + tails[1] * a - here) / unit, tails[1] * g, 0.0, 0.0)
+        return k
+
     low = max((knots[j] - m) / s, -reach) if j >= 0 else -reach
     high = min((knots[j + 1] - m) / s, reach) if j < n - 1 else reach
-    k = _piece(nodes, 0, low, high, 0.0, 0.0, local.c1 * g, local.c2 * s * g, local.c3 * s * s * g)
-    k = _add_pieces(nodes, k, spline.right, local, j + 1)
-    return _add_pieces(nodes, k, spline.left, mirrored, n - 1 - j)
+    k = _piece(k, p, u, rule, low, high, 0.0, 0.0, c1 * g, c2 * s * g, c3 * s * s * g)
+    # P(z) − P(m) is carried from mesh point to mesh point, first to the right, then to the left.
+    i = j + 1
+    if i < n:
+        d = knots[i] - m
+        base = d * (c1 + d * (c2 + d * c3))
+        if j == -1:
+            base += values[0] - (tails[0] + tails[1] * a)
+    while i < n and (knots[i] - m) / s < reach:
+        x = (knots[i] - m) / s
+        if i == n - 1:
+            base += tails[2] + tails[3] * b - values[n - 1]
+            k = _piece(k, p, u, rule, x, reach, x, base / unit, tails[3] * g, 0.0, 0.0)
+        else:
+            end = min((knots[i + 1] - m) / s, reach)
+            k = _piece(k, p, u, rule, x, end, x, base / unit, cubic[1, i] * g, cubic[2, i] * s * g, cubic[3, i] * s * s * g)
+            base += values[i + 1] - values[i]
+        i += 1
+    i = j - 1
+    if i >= -1:
+        d = knots[j] - m
+        base = d * (c1 + d * (c2 + d * c3))
+        if j == n - 1:
+            base += values[n - 1] - (tails[2] + tails[3] * b)
+    while i >= -1 and (knots[i + 1] - m) / s > -reach:
+        end = (knots[i + 1] - m) / s
+        if i == -1:
+            base += tails[0] + tails[1] * a - values[0]
+            k = _piece(k, p, u, rule, -reach, end, end, base / unit, tails[1] * g, 0.0, 0.0)
+        else:
+            # Expanded about its right end, which is the one near m.
+            h = knots[i + 1] - knots[i]
+            r1, r2, r3 = (
+                cubic[1, i] + h * (2.0 * cubic[2, i] + 3.0 * h * cubic[3, i]),
+                cubic[2, i] + 3.0 * h * cubic[3, i],
+                cubic[3, i],
+            )
+            x = max((knots[i] - m) / s, -reach)
+            k = _piece(k, p, u, rule, x, end, end, base / unit, r1 * g, r2 * s * g, r3 * s * s * g)
+            base -= values[i + 1] - values[i]
+        i -= 1
+    return k
 
 
 @_loose
@@ -338,65 +316,54 @@ def _central(p, u, k, order):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def _interval(knots, m):  # type: ignore[no-untyped-def]
-    """The interval of m: −1 left of the mesh, n − 1 right of it."""
-    n, step = knots.size, (knots[-1] - knots[0]) / (knots.size - 1)
-    if m == knots[-1]:
-        return n - 2
-    j = int(min(max(np.floor((m - knots[0]) / step), -1.0), n - 1.0))
-    if j < n - 1 and m >= knots[j + 1]:  # the division may have rounded across a mesh point
-        return j + 1
-    return j - 1 if j >= 0 and m < knots[j] else j
-
-
-@jit()
-def _expand(spline, j, m, s, reach):  # type: ignore[no-untyped-def]
-    """P about m in interval j."""
-    unit = min(max(s, 1e-150), 1e150)  # u = (P − P(m))/unit: its square neither underflows nor overflows
-    if 0 <= j < spline.right.knots.size - 1:
-        t, cubic = m - spline.right.knots[j], spline.right.cubic
-        c1, c2, c3 = cubic[0, j], cubic[1, j], cubic[2, j]
-        value = spline.right.values[j] + t * (c1 + t * (c2 + t * c3))
-        return _Local(m, s, reach, unit, value, c1 + t * (2.0 * c2 + t * 3.0 * c3), c2 + 3.0 * t * c3, c3)
-    side = 0 if j < 0 else 2
-    return _Local(m, s, reach, unit, spline.tails[side] + spline.tails[side + 1] * m, spline.tails[side + 1], 0.0, 0.0)
-
-
-@jit()
-def _moments(nodes, spline, hermite, local, j, order):  # type: ignore[no-untyped-def]
-    """Mean, central second moment, skewness and kurtosis of u."""
-    knots, m, s, reach = spline.right.knots, local.mean, local.std, local.reach
-    if s == 0.0:
-        return 0.0, 0.0, 0.0, 3.0
-    if (j >= 0 and m - reach * s < knots[j]) or (j < knots.size - 1 and m + reach * s > knots[j + 1]):
-        return _central(nodes.p, nodes.u, _fill(nodes, spline, local, j), order)
-    g = s / local.unit
-    q1, q2, q3 = local.c1 * g, local.c2 * s * g, local.c3 * s * s * g
-    third, fourth = 0.0, 3.0
-    if order > 2:
-        for i in range(hermite[0].size):
-            x = hermite[0][i]
-            nodes.p[i], nodes.u[i] = hermite[1][i], x * (q1 + x * (q2 + x * q3))
-        _, _, third, fourth = _central(nodes.p, nodes.u, hermite[0].size, order)
-    return q2, q1 * q1 + 2.0 * q2 * q2 + 6.0 * q1 * q3 + 15.0 * q3 * q3, third, fourth
-
-
-@jit()
-def _fill_moments(mean, var, spline, rule, hermite, scale, out):  # type: ignore[no-untyped-def]
+def _fill_moments(mean, var, order, spline, rule, hermite, scale, out):  # type: ignore[no-untyped-def]
     """Moments of the spline at every (mean, var), row by row into ``out`` (order, n)."""
-    order, size = out.shape[0], spline.many[0].size + 2048
-    nodes = _Nodes(np.empty(size), np.empty(size), rule[0], rule[1])
+    knots, cubic, tails = spline.knots, spline.coefficients, spline.tails
+    n = knots.size
+    a, step = knots[0], (knots[-1] - knots[0]) / (n - 1)
+    p = np.empty(spline.many[0].size + 2048)
+    u = np.empty(p.size)
     for e in range(mean.size):
         m, s = mean[e], math.sqrt(var[e])
-        # Powers of an exponentially small difference have their mass up to 2·order·s/scale from the mean.
-        reach, j = 8.5 + 2.0 * max(order, 2) * min(s / scale, 2.0), _interval(spline.right.knots, m)
-        local = _expand(spline, j, m, s, reach)
-        found = _moments(nodes, spline, hermite, local, j, order)
-        out[0, e] = local.value + local.unit * found[0]
+        j = int(min(max(np.floor((m - a) / step), -1.0), n - 1.0))
+        if j < n - 1 and m >= knots[j + 1]:  # the division may have rounded across a mesh point
+            j += 1
+        elif j >= 0 and m < knots[j]:
+            j -= 1
+        if m == knots[-1]:
+            j = n - 2
+        if 0 <= j < n - 1:
+            t = m - knots[j]
+            here = cubic[0, j] + t * (cubic[1, j] + t * (cubic[2, j] + t * cubic[3, j]))
+            c1 = cubic[1, j] + t * (2.0 * cubic[2, j] + t * 3.0 * cubic[3, j])
+            c2, c3 = cubic[2, j] + 3.0 * t * cubic[3, j], cubic[3, j]
+        else:
+            side = 0 if j < 0 else 2
+            here, c1, c2, c3 = tails[side] + tails[side + 1] * m, tails[side + 1], 0.0, 0.0
+        shift, second, third, fourth = 0.0, 0.0, 0.0, 3.0
+        unit = min(max(s, 1e-150), 1e150)  # u = (P − P(m))/unit: its square neither underflows nor overflows
+        if s > 0.0:
+            # Powers of an exponentially small difference have their mass up to 2·order·s/scale from the mean.
+            reach = 8.5 + 2.0 * max(order, 2) * min(s / scale, 2.0)
+            if (j < 0 or m - reach * s >= knots[j]) and (j == n - 1 or m + reach * s <= knots[j + 1]):
+                g = s / unit
+                q1, q2, q3 = c1 * g, c2 * s * g, c3 * s * s * g
+                shift, second = q2, q1 * q1 + 2.0 * q2 * q2 + 6.0 * q1 * q3 + 15.0 * q3 * q3
+                if order > 2:
+                    for i in range(hermite[0].size):
+                        x = hermite[0][i]
+                        p[i], u[i] = hermite[1][i], x * (q1 + x * (q2 + x * q3))
+                    _, _, third, fourth = _central(p, u, hermite[0].size, order)
+            else:
+                k = _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3)
+                shift, second, third, fourth = _central(p, u, k, order)
+        out[0, e] = here + unit * shift
         if order > 1:
-            out[1, e] = local.unit * local.unit * found[1]
-        for k in range(2, order):
-            out[k, e] = found[k]
+            out[1, e] = unit * unit * second
+        if order > 2:
+            out[2, e] = third
+        if order > 3:
+            out[3, e] = fourth
 
 
 @lru_cache(maxsize=4)
