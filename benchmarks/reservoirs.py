@@ -36,7 +36,7 @@ from pesn.diagnostics import lyapunov_exponents, memory_capacity
 from pesn.forecasting.design import Candidate, Design
 from pesn.metrics import nrmse
 from pesn.reservoir.drive import State
-from pesn.reservoir.topology import NAMES, CycleJumps, SmallWorld
+from pesn.reservoir.topology import NAMES
 from pesn.systems import chaotic
 from pesn.systems.chaotic import LYAPUNOV_EXPONENT, narma10
 from sharp import RESERVOIRPY as SHARP_SETTINGS
@@ -45,13 +45,7 @@ from sharp import RESERVOIRPY as SHARP_SETTINGS
 
 
 UNITS, TRAIN, TEST = 100, 2000, 1000
-TOPOLOGIES: dict[str, Any] = {
-    **{f'"{name}"': name for name in NAMES},
-    "CycleJumps(jump=3)": CycleJumps(jump=3),
-    "CycleJumps(jump=10)": CycleJumps(jump=10),
-    "CycleJumps(weight=0.1)": CycleJumps(weight=0.1),
-    "SmallWorld(rewiring=0.5)": SmallWorld(rewiring=0.5),
-}
+TOPOLOGIES = {f'"{name}"': name for name in NAMES}
 
 
 def narma_series(seed: int) -> tuple[np.ndarray, np.ndarray]:

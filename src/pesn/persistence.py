@@ -60,7 +60,6 @@ from pesn.readout.rls import RLSState
 from pesn.reservoir.closed_loop import ErrorModel
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import LocalStart, Start
-from pesn.reservoir.topology import CycleJumps, DelayLine, ErdosRenyi, Orthogonal, Random, Ring, SmallWorld
 from pesn.reservoir.weights import Layer, Reservoir
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.members.closed_loops import Loops
@@ -81,9 +80,9 @@ Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | F
 
 _MODELS: tuple[type, ...] = get_args(Model)
 _RECORDS: tuple[type, ...] = (
-    Candidate, Columns, CycleJumps, DelayLine, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble, ErdosRenyi,
+    Candidate, Columns, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble,
     ErrorModel, Features, FittedSeries, ForecastModel, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank,
-    Member, Mesh, Orthogonal, Patches, Random, Readout, Reservoir, Ring, RLSState, Scale, SmallWorld, Start, State,
+    Member, Mesh, Patches, Readout, Reservoir, RLSState, Scale, Start, State,
     TimeIndex, UnivariateModel, Widths,
 )  # fmt: skip
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}

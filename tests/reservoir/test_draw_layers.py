@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from pesn import Layer
-from pesn.reservoir.topology import Ring
 from pesn.reservoir.weights import draw, draw_layers
 
 OWN = {"n_units": 30, "leak_rate": 0.4, "density": 0.2, "spectral_radius": 0.8}
@@ -55,7 +54,7 @@ def test_groups_and_layers_are_what_their_records_say():
     given = [
         [Layer(20, spectral_radius=1.1), Layer(10, leak_rate=0.1, bias_scaling=0.0)],
         Layer(25, density=0.5, input_scaling=2.0),
-        [Layer(12, topology=Ring()), Layer(leak_rate=np.linspace(0.1, 1.0, 30))],
+        [Layer(12, topology="ring"), Layer(leak_rate=np.linspace(0.1, 1.0, 30))],
     ]
     deep = draw_layers(given, 2, 1, rng=0, **OWN)
     deep.check()

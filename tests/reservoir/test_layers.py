@@ -160,12 +160,6 @@ def test_groups_side_by_side_are_separate_reservoirs(data):
     np.testing.assert_allclose(states, np.hstack(apart), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("parts", [{"leak_rate": np.full(N, 0.4)}, {"layers": (N,)}, {"rotation": np.eye(N)}])
-def test_what_changes_nothing_is_the_plain_reservoir(plain, data, parts):
-    states, _, _ = run(plain._replace(**parts), data["inputs"])
-    np.testing.assert_allclose(states, run(plain, data["inputs"])[0], rtol=1e-11, atol=1e-12)
-
-
 # ---------------------------------------------------------------- 5. records
 
 

@@ -9,17 +9,7 @@ from scipy import sparse
 
 import pesn
 from pesn.reservoir import draw, run, run_gaussian
-from pesn.reservoir.topology import (
-    NAMES,
-    CycleJumps,
-    DelayLine,
-    ErdosRenyi,
-    Orthogonal,
-    Random,
-    Ring,
-    SmallWorld,
-    connect,
-)
+from pesn.reservoir.topology import NAMES, connect
 
 T = np.arange(700.0)
 X = np.column_stack([np.sin(0.2 * T), np.cos(0.11 * T)])
@@ -41,53 +31,13 @@ def chain_of_blocks(n, rng):
 @pytest.mark.parametrize(
     "topology",
     [
-        *(name for name in NAMES if name != "delay-line"), CycleJumps(7, 0.01), CycleJumps(2, 3.0), CycleJumps(29),
-        SmallWorld(0.2, 1.0), SmallWorld(1.0), ErdosRenyi(0.05), lambda n, rng: rng.normal(size=(n, n)),
-        lambda n, rng: sparse.eye_array(n),
+        *NAMES, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
         lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("n", [30, 252])  # below and above what is found by all eigenvalues
 def test_names_and_functions_are_scaled_to_the_spectral_radius(topology, n):
     assert radius(made(topology, n)) == pytest.approx(0.7, rel=1e-9)
-
-
-def test_a_large_cycle_with_jumps_solves_its_equation():
-    """The largest eigenvector goes on from jump to jump: λ v_0 = c v_4 + 2 w v_0, λ v_j = c v_{j−1}; no solver is asked."""
-    W = made(CycleJumps(jump=5, weight=0.3), 3000)
-    c, w = W[1, 0], W[0, 5]
-    assert w == pytest.approx(0.3 * c, rel=1e-12)
-    assert 2.0 * w + c**5 / 0.7**4 == pytest.approx(0.7, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("random", Random(0.2)), ("ring", Ring()), ("cycle-jumps", CycleJumps()), ("delay-line", DelayLine()),
-        ("small-world", SmallWorld(0.2)), ("erdos-renyi", ErdosRenyi(0.2)), ("orthogonal", Orthogonal()),
-    ],
-)  # fmt: skip
-def test_a_name_is_a_rule_with_its_defaults_and_the_networks_density(name, rule):
-    np.testing.assert_array_equal(made(name, 40, density=0.2).toarray(), made(rule, 40, density=0.7).toarray())
-
-
-def test_a_cycle_with_jumps_has_one_weight_on_each():
-    W = made(CycleJumps(4, 0.5), 18).toarray()  # as drawn by Rodan and Tiňo: jumps 1-5-9-13-17 of 18 units, and none back to 1
-    ends, ring = [(0, 4), (4, 8), (8, 12), (12, 16)], np.roll(np.eye(18), 1, axis=0)
-    jumps = np.zeros((18, 18))
-    for a, b in ends:
-        jumps[a, b] = jumps[b, a] = 1.0
-    cycle = W[1, 0]
-    np.testing.assert_allclose(W, cycle * (ring + 0.5 * jumps), rtol=1e-12)
-    whole = made(CycleJumps(4, 0.5), 20)
-    assert whole.nnz == 20 + 2 * 5
-    assert whole.toarray()[0, 16] == whole.toarray()[16, 0] > 0.0
-
-
-def test_a_delay_lines_weight_is_the_spectral_radius():
-    W = made("delay-line", 6)
-    np.testing.assert_array_equal(W.toarray(), 0.7 * np.eye(6, k=-1))
-    assert not np.linalg.matrix_power(W.toarray(), 6).any()
 
 
 def test_orthogonal_columns():
@@ -98,31 +48,14 @@ def test_orthogonal_columns():
     assert np.var(traces) == pytest.approx(1.0, abs=0.3)
 
 
-def test_small_worlds_lie_between_a_ring_of_neighbours_and_chance():
-    near = made(SmallWorld(0.1, 0.0), 100).toarray() != 0.0
-    distance = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
-    np.testing.assert_array_equal(near, (np.minimum(distance, 100 - distance) <= 5) & (distance > 0))
-    for rewiring in (0.1, 0.5, 1.0):
-        W = made(SmallWorld(0.1, rewiring), 100).toarray() != 0.0
-        np.testing.assert_array_equal(W.sum(axis=1), 10)  # no connection is lost
-        assert not W.diagonal().any()
-        assert 1.0 - np.mean(W[near]) == pytest.approx(rewiring, abs=0.06)
-
-
-def test_erdos_and_renyi_draw_each_weight_by_itself():
-    W = made(ErdosRenyi(0.3), 200).toarray() != 0.0
-    assert W.mean() == pytest.approx(0.3, abs=0.01)
-    assert W.sum(axis=1).std() == pytest.approx(np.sqrt(200 * 0.3 * 0.7), rel=0.2)  # binomial, and not the same in each row
-
-
 @pytest.mark.parametrize("topology", NAMES)
 def test_one_seed_gives_one_matrix_whatever_its_scale(topology):
     first, again, other = made(topology, 60), made(topology, 60, 1.4), made(topology, 60, seed=1)
     np.testing.assert_allclose(again.toarray(), 2.0 * first.toarray(), rtol=1e-14)
-    assert (topology in ("ring", "cycle-jumps", "delay-line")) == np.array_equal(first.toarray(), other.toarray())
+    assert (topology == "ring") == np.array_equal(first.toarray(), other.toarray())
 
 
-@pytest.mark.parametrize("topology", [*NAMES, SmallWorld(0.3, 0.4)])
+@pytest.mark.parametrize("topology", NAMES)
 def test_networks_of_every_topology_learn_and_are_saved(topology, tmp_path):
     esn = pesn.ProbabilisticESN(24, topology=topology, washout=20, random_state=0).fit(X[:300], X[1:301])
     mean, std = esn.predict(X[300:400], return_std=True, state=esn.state_)
@@ -145,13 +78,6 @@ def test_a_sparse_matrix_is_saved_as_an_array(tmp_path, of_a_layer):
     again = pesn.load(tmp_path / "network")
     np.testing.assert_array_equal(again.predict(X), esn.predict(X))
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.data, esn.reservoir_.data)
-
-
-def test_a_rule_that_was_changed_in_its_file_is_refused(tmp_path):
-    esn = pesn.EchoStateNetwork(24, topology=SmallWorld(0.3), random_state=0).fit(X[:300], X[1:301])
-    object.__setattr__(esn.topology, "rewiring", 2.0)
-    with pytest.raises(ValueError, match="rewiring must lie in"):
-        esn.save(tmp_path / "network")
 
 
 def test_each_of_many_matrices_is_scaled_by_its_own_eigenvalue():
@@ -179,10 +105,8 @@ def test_a_matrix_is_taken_as_it_is(kind):
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        ("rings", "topology must be one of 'random', 'ring', .* 'orthogonal', a rule, a function or a matrix, got 'rings'"),
-        (SmallWorld, "topology must be a name, a rule, a function or a matrix, got the class SmallWorld; call it"),
-        (CycleJumps(jump=12), "jump must be smaller than the number of units, got jump=12 and 12 units"),
-        (ErdosRenyi(1e-6), "density 1e-06 leaves W nilpotent: all its eigenvalues are 0; raise density or n_units"),
+        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', a function or a matrix, got 'rings'"),
+        (np.ndarray, "topology must be a name, a function or a matrix, got the class ndarray; call it"),
         (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
         (lambda n, rng: np.eye(3), r"topology must give a matrix of shape \(12, 12\) for 12 units, got \(3, 3\)"),
         (np.full((12, 12), np.nan), "topology"),
@@ -194,20 +118,6 @@ def test_a_matrix_is_taken_as_it_is(kind):
 def test_what_is_no_topology_is_refused(topology, message):
     with pytest.raises((TypeError, ValueError), match=message):
         draw(12, 2, 1, topology=topology, rng=0)
-
-
-@pytest.mark.parametrize(
-    ("rule", "name"),
-    [
-        (lambda: SmallWorld(rewiring=1.5), "rewiring"), (lambda: SmallWorld(density=0.0), "density"),
-        (lambda: ErdosRenyi(density=True), "density"), (lambda: Random(density="0.1"), "density"),
-        (lambda: CycleJumps(jump=1), "jump"), (lambda: CycleJumps(jump=2.5), "jump"),
-        (lambda: CycleJumps(weight=0.0), "weight"), (lambda: CycleJumps(weight=np.inf), "weight"),
-    ],
-)  # fmt: skip
-def test_parameters_of_rules_are_refused_by_name(rule, name):
-    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
-        rule()
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "sigmoid", "softplus"])
@@ -249,7 +159,7 @@ def test_uncertain_inputs_pass_any_activation_as_samples_do(activation, covarian
     mean, cov = esn.predict(pesn.Gaussian(rows, var=np.full(rows.shape, std**2)), return_cov=True)
     _, certain = esn.predict(rows, return_cov=True)  # residuals and weights, which samples of the state do not have
     rng = np.random.default_rng(0)
-    draws = samples(esn, rows + std * rng.normal(size=(20_000, *rows.shape)))
+    draws = samples(esn, rows + std * rng.normal(size=(10_000, *rows.shape)))
     own = np.sqrt(np.diagonal(cov, axis1=1, axis2=2) - np.diagonal(certain, axis1=1, axis2=2))
     np.testing.assert_allclose(mean, draws.mean(axis=0), atol=0.1 * std)
     np.testing.assert_allclose(own, draws.std(axis=0), rtol=0.08)

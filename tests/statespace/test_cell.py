@@ -107,8 +107,6 @@ def test_dense_with_any_activation(kit, name, leak):
     mean, cov = kit.twin(state.mean, state.cov, cell)
     kit.close(after.mean, mean, 1e-9)
     kit.close(after.cov, cov, 1e-7)
-    if leak < 1.0:
-        kit.agrees_with_samples(after.mean, after.cov, cell(kit.samples_of(state, 200_000)))
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "square"])
@@ -128,15 +126,6 @@ def test_low_rank_with_any_activation(kit, name, spread, leak):
     std = np.sqrt(after.variances()[live])
     far = np.abs(kit.cov_of(other) - after.cov)[np.ix_(live, live)] / np.outer(std, std)
     assert far.max() < (1e-4 if name == "square" or (spread < 0.1 and name != "relu") else 0.05)
-
-
-def test_low_rank_with_relu_against_samples(kit):
-    state = start("low-rank", 2, 5)
-    cell = cell_of(slice(2, 7), 7, ActivationMoments(get("relu")), compression=compression_of(5, 4))
-    after, x = state.move(cell), cell(kit.samples_of(state, 400_000))
-    assert np.all(np.abs(x.mean(axis=0) - after.mean) < 5.0 * x.std(axis=0) / np.sqrt(len(x)))
-    np.testing.assert_allclose(after.variances(), x.var(axis=0), rtol=0.02)
-    np.testing.assert_allclose(kit.cov_of(after)[:2], np.cov(x.T)[:2], atol=0.005 * x.var(axis=0).max())
 
 
 @pytest.mark.parametrize("form", [*COVARIANT, "diagonal"])
@@ -163,12 +152,12 @@ def test_rows_in_the_middle(kit, form, rows):
 
 def _cross(state, cell):
     """Covariances with the state before the move: Stein's identity."""
-    A = cell.matrix.toarray()
-    before = state.cross
+    A, before = cell.matrix.toarray(), state.cross
+    O = np.eye(len(A)) if cell.rotation is None else cell.rotation  # noqa: E741
     var = np.diag(A @ before @ A.T)  # the past is all of x
     g = cell.units.gain(A @ state.mean + cell.bias, var)
     after = before.copy()
-    after[cell.rows] = (1 - cell.leak) * before[cell.rows] + cell.leak * g[:, None] * (A @ before)
+    after[cell.rows] = (1 - cell.leaks)[:, None] * (O @ before[cell.rows]) + (cell.leaks * g)[:, None] * (A @ before)
     return after
 
 
@@ -242,16 +231,6 @@ def test_many_steps_of_two_layers_in_a_cut_factor(kit):
         dense, state = (s.affine(slice(0, 2), K, np.zeros(2), 0.1 * np.eye(2)) for s in (dense, state))
     kit.close(state.mean, dense.mean, 0.02)
     np.testing.assert_allclose(state.variances()[:2], dense.variances()[:2], rtol=0.1)
-
-
-def test_squares_as_features(kit):
-    """x = [c, c², h]: a feature of what is carried, moved by a cell without leak."""
-    state = start("full", 2, 4)
-    A = sparse.csr_array(np.hstack([np.eye(2), np.zeros((2, 4))]))
-    after = state.move(Cell(slice(2, 4), A, np.zeros(2), 1.0, SquareMoments()))
-    x = kit.samples_of(state, 400_000)
-    x[:, 2:4] = x[:, :2] ** 2
-    kit.agrees_with_samples(after.mean, after.cov, x)
 
 
 # ---------------------------------------------------------------- units
@@ -353,17 +332,6 @@ def test_curvature_is_stein_of_second_order(name, variance):
         assert np.isfinite(units.slopes(np.array([mean]), np.zeros(1))).all()
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 3)])
-@pytest.mark.parametrize("units", [ActivationMoments(get("tanh")), ActivationMoments(get("relu")), SquareMoments()])
-def test_leading_axes_are_a_batch(kit, units, shape):
-    count = int(np.prod(shape))
-    means, covs = zip(*(gaussian(seed=s, spread=0.3 + 0.2 * s) for s in range(count)), strict=True)
-    together = units.linear_and_rest(np.reshape(means, (*shape, 4)), np.reshape(covs, (*shape, 4, 4)))
-    for index, mean, cov in zip(np.ndindex(*shape), means, covs, strict=True):
-        for a, b in zip(together, units.linear_and_rest(mean, cov), strict=True):
-            kit.close(a[index], b, 1e-13)
-
-
 def test_a_certain_entry_passes_f_itself():
     units = ActivationMoments(get("relu"))
     mean = np.array([-1.0, 0.5])
@@ -395,6 +363,7 @@ N = 10
 LEAKS = np.random.default_rng(8).uniform(0.1, 1.0, N)
 TURN = ortho_group.rvs(N, random_state=4)
 KINDS = {
+    "plain": {"leak": 0.6},
     "leaks": {"leak": LEAKS},
     "rotation": {"leak": 0.3, "rotation": TURN},
     "both": {"leak": LEAKS, "rotation": TURN},
@@ -409,8 +378,9 @@ def world(request, kit):
 # ---------------------------------------------------------------- 1. forms
 
 
-def test_dense_is_the_formula(kit, world):
-    state = kit.some(world)
+@pytest.mark.parametrize("spread", [1e-3, 0.3, 2.0])
+def test_dense_is_the_formula(kit, world, spread):
+    state = kit.some(world, spread=spread)
     after = state.move(world.cell)
     mean, cov = kit.twin(state.mean, state.cov, world.cell)
     kit.close(after.mean, mean, 1e-9)
@@ -462,12 +432,7 @@ def test_first_order_is_the_formula_to_first_order(kit, world):
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 def test_covariances_with_the_past(kit, world, form):
     state = kit.some(world, form).remember(slice(0, N + world.p))
-    cell, A, before = world.cell, world.cell.matrix.toarray(), state.cross
-    g = cell.units.gain(A @ state.mean + cell.bias, np.diag(A @ before @ A.T))
-    O = np.eye(N) if cell.rotation is None else cell.rotation  # noqa: E741
-    expected = before.copy()
-    expected[world.units] = (1 - cell.leaks)[:, None] * (O @ before[world.units]) + (cell.leaks * g)[:, None] * (A @ before)
-    kit.close(state.move(cell).cross, expected, 1e-9)
+    kit.close(state.move(world.cell).cross, _cross(state, world.cell), 1e-9)
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "none", "ensemble"])
@@ -500,17 +465,6 @@ def test_members_agree_with_the_dense_form(kit, world):
     state = kit.some(world)
     after, members = state.move(world.cell), kit.ensemble_of(state, 200_000, sobol=False).move(world.cell)
     kit.agrees_with_samples(after.mean, after.cov, members.members)
-
-
-@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_equal_leaks_and_the_identity_are_the_plain_cell(kit, form):
-    plain = kit.world(N, leak=0.3)
-    state = kit.some(plain, form)
-    expected = state.move(plain.cell)
-    for parts in ({"leak": np.full(N, 0.3)}, {"rotation": np.eye(N)}):
-        after = state.move(replace(plain.cell, **parts))
-        kit.close(after.mean, expected.mean, 1e-13)
-        kit.close(kit.cov_of(after), kit.cov_of(expected), 1e-12)
 
 
 # ---------------------------------------------------------------- 3. several cells

@@ -140,16 +140,3 @@ def test_what_is_observed_replaces_what_was_predicted_and_noise_is_left_out():
     assert state.is_certain()
     assert not state.variances().any()
     np.testing.assert_array_equal(state.sample(2, rng), np.stack([state.mean, state.mean]))
-
-
-def test_a_loop_that_diverges_stays_numbers():
-    rng = np.random.default_rng(3)
-    model = _plain_model(rng)
-    far = StateSpaceModel(model.cells, 1e60 * model.K, model.k, model.inputs, model.outputs)
-    path = rollout(far, init("none", 3, rng.normal(size=6), np.zeros((0, 6))), np.zeros((20, 1)))
-    assert np.isfinite(path.mean).all()
-
-
-def test_forms_are_named_where_one_is_wrong():
-    with pytest.raises(ValueError, match="'none'"):
-        init("nothing", 3, np.zeros(6), np.zeros((0, 6)))

@@ -146,9 +146,6 @@ def test_observing_conditions_the_gaussian(kit, form, pattern, singular):
     again = after.condition(world.carry, values)
     np.testing.assert_array_equal(again.mean, after.mean)
     kit.close(kit.cov_of(again), kit.cov_of(after), 1e-14)
-    marginal = after.marginal(slice(0, 6))
-    kit.close(marginal.mean, after.mean[:6], 1e-15)
-    kit.close(marginal.cov, expected[:6, :6], 1e-8)
 
 
 def test_what_the_units_have_to_themselves_is_not_observed(kit):
@@ -234,15 +231,6 @@ def test_nothing_observed_changes_nothing(kit, form):
         after = state.condition(slice(0, 2), np.full(2, np.nan), noise)
         np.testing.assert_array_equal(after.mean, state.mean)
         kit.close(kit.cov_of(after), kit.cov_of(state), 1e-15)
-
-
-@pytest.mark.parametrize("form", CLOSED_FORMS)
-def test_a_marginal_is_the_gaussian_over_some_entries(kit, form):
-    world = kit.world()
-    state = kit.some(world, form).move(world.cell)
-    marginal = state.marginal(slice(1, 5))
-    kit.close(marginal.mean, state.mean[1:5], 1e-15)
-    kit.close(marginal.cov, kit.cov_of(state)[1:5, 1:5], 1e-13)
 
 
 def test_a_direction_that_others_make_up_is_not_heard_twice():

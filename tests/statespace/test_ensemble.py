@@ -63,7 +63,6 @@ def test_moments_of_given_members_are_exact(kit):
     kit.close(after.members, x + (0.3 - x[:, :1]) * slope, 1e-12)
     kit.close(after.past, x[:, :2] + (0.3 - x[:, :1]) * slope[:2], 1e-12)
     assert np.all(after.members[:, 0] == 0.3)
-    assert after.without_memory().cross.shape == (4, 0)
 
 
 def test_the_past_is_counted_when_it_is_asked_for(kit):

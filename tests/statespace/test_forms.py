@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from pesn.linalg import QuadraticForm, root_of
-from pesn.moments import moments
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import draw
 from pesn.statespace import CLOSED_FORMS, FORMS, Cell, Draws, Ensemble, LowRank, Noise, init
@@ -20,18 +19,6 @@ COVARIANT = ("full", "low-rank")
 
 
 # ---------------------------------------------------------------- one step
-
-
-@pytest.mark.parametrize("spread", [1e-3, 0.1, 0.5, 2.0])
-@pytest.mark.parametrize("leak", [1.0, 0.6, 0.05])
-def test_dense_is_the_joint_gaussian_moved(kit, spread, leak):
-    world = kit.world(leak=leak)
-    before = kit.some(world, spread=spread)
-    after = before.move(world.cell)
-    mean, cov = kit.twin(before.mean, before.cov, world.cell)
-    kit.close(after.mean, mean, 1e-10)
-    kit.close(after.cov, cov, 1e-9)
-    kit.is_covariance(after.cov)
 
 
 @pytest.mark.parametrize("variance", [1e-4, 1e-2, 0.3, 1.0, 4.0])
@@ -125,17 +112,6 @@ def test_noise_of_the_units_is_added_in_every_form(kit):
         if form != "diagonal":
             kit.close(extra[2:, 2:], expected, 1e-12)
             kit.close(noise.cov, expected, 1e-12)
-
-
-def test_diagonal_is_the_papers_form(kit):
-    world = kit.world()
-    state = kit.some(world, "diagonal")
-    after = state.move(world.cell)
-    L, A = world.cell.leak, world.cell.matrix.toarray()
-    unit = moments("tanh", A @ state.mean + world.cell.bias, A**2 @ state.var)
-    kit.close(after.mean[2:], (1 - L) * state.mean[2:] + L * unit.mean, 1e-12)
-    kit.close(after.var[2:], (1 - L) ** 2 * state.var[2:] + L * L * unit.var, 1e-12)
-    np.testing.assert_array_equal(after.var[:2], state.var[:2])
 
 
 @pytest.mark.parametrize("form", COVARIANT)
@@ -249,7 +225,7 @@ def test_moves_leave_what_they_are_given_as_it_was(kit):
         state.assign(slice(1, 4), np.ones(3), np.ones(3))
         state.condition(world.carry, np.array([0.3, np.nan]))
         state.condition(slice(1, 4), np.array([0.3, np.nan, 0.1]), np.eye(3))
-        state.as_certain(), state.remember(slice(0, 3)), state.marginal(slice(0, 3))
+        state.as_certain(), state.remember(slice(0, 3))
         for name, part in parts.items():
             np.testing.assert_array_equal(getattr(state, name), part)
 
@@ -327,7 +303,6 @@ def test_covariances_with_the_past_are_those_of_a_longer_state(kit, form):
             cov = cov - np.outer(gain, cov[1])
             state = state.condition(world.carry, np.array([np.nan, value]), None if step == 3 else R * np.eye(2))
         kit.close(state.cross, cov[:10, 10:], 1e-8)
-    assert state.without_memory().cross.shape == (10, 0)
 
 
 def test_covariances_with_the_past_against_samples(kit):
@@ -357,7 +332,7 @@ def test_many_steps(kit, form):
     rng = np.random.default_rng(0)
     state = kit.some(world, form)
     K = np.hstack([0.9 * np.eye(p), 0.1 * world.readout])
-    shifts, noise = rng.normal(size=(2_000, p)), 0.05 * np.eye(p)
+    shifts, noise = rng.normal(size=(600, p)), 0.05 * np.eye(p)
     for step, shift in enumerate(shifts):
         state = state.move(world.cell).affine(world.carry, K, 0.3 * shift, noise)
         if step % 7 == 0:
@@ -369,7 +344,7 @@ def test_many_steps(kit, form):
             assert np.all(state.variances() < 10.0)
 
 
-@pytest.mark.parametrize("form", [*FORMS, "ensemble"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("observed", [False, True])
 def test_a_loop_that_diverges_stays_numbers(kit, form, observed):
     world = kit.world(4, rank=3)
@@ -437,7 +412,6 @@ def moves(world, shape, form):
         "condition, each misses others": lambda s, at: s.condition(slice(0, 4), at(some)),
         "as_certain": lambda s, at: s.as_certain(),
         "remember": lambda s, at: s.remember(slice(2, 4)),
-        "without_memory": lambda s, at: s.without_memory(),
         "a step": lambda s, at: s.assign(slice(1, 2), at(y)[..., :1]).move(world.cell, noise).affine(world.carry, K, at(k)),
     }
     if form != "ensemble":
@@ -482,7 +456,6 @@ def test_a_batch_is_its_states_one_by_one(kit, form, shape):
                 lambda s: s.covariance_of(slice(1, 4)),
                 lambda s: s.covariance_after(K),
                 lambda s: s.trace(QuadraticForm(A)),
-                lambda s: s.marginal(slice(1, 4)).cov,
             ):
                 a, b = part(together)[index], part(alone)
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(b).max(initial=0.0)), err_msg=name)

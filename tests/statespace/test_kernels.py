@@ -48,7 +48,7 @@ def test_a_move_is_a_linear_map_and_the_rest(case):
     out_of, rows = np.ascontiguousarray(np.swapaxes(into, -1, -2)), slice(FIRST, FIRST + r)
     leak = rng.uniform(0.1, 1.0, r)
     kernels.move_dense(cov, into, out_of, A @ cov @ A.T, rest, gain, FIRST, leak, new)
-    kernels.move_cross(SparseRows(A).rows, cross, gain, FIRST, leak, moved)
+    kernels.move_columns(cross, A @ cross, gain, FIRST, leak, moved)
     for b in range(len(cov)):
         T = np.eye(n)
         T[rows] = (1.0 - leak)[:, None] * T[rows] + (leak * gain[b])[:, None] * A

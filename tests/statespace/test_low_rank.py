@@ -5,7 +5,7 @@ import pytest
 
 from pesn.linalg import QuadraticForm
 from pesn.moments import gain, moments
-from pesn.statespace import Compression, FirstOrder, LowRank, Noise
+from pesn.statespace import Compression, FirstOrder, LowRank
 from pesn.statespace.low_rank import _turned, fewer, truncate
 
 P, N, K = 4, 30, 40
@@ -141,19 +141,6 @@ def test_a_move_is_the_formula(kit, spread, activation):
     moved = state.move(cell)
     kit.close(moved.mean, mean, 1e-12)
     kit.close(cov_of(moved), new @ new.T, 1e-12)
-
-
-def test_where_little_is_uncertain_it_is_the_dense_form(kit):
-    world = kit.world()
-    state = kit.some(world, spread=SMALL)
-    columns = FirstOrder.of(state, world.compression)
-    kit.close(cov_of(columns), state.cov, 1e-12)
-    noise = Noise(0.1 * SMALL * np.random.default_rng(0).normal(size=(3, world.n)), np.full(world.n, (0.1 * SMALL) ** 2))
-    for _ in range(5):
-        state, columns = state.move(world.cell, noise), columns.move(world.cell, noise)
-    scale = np.sqrt(np.diag(state.cov))
-    np.testing.assert_allclose(columns.mean, state.mean, atol=1e-9)
-    np.testing.assert_allclose(cov_of(columns) / np.outer(scale, scale), state.cov / np.outer(scale, scale), atol=1e-4)
 
 
 @pytest.mark.parametrize("spread", [SMALL, LARGE])

@@ -62,10 +62,8 @@ class EchoStateNetwork(ReservoirEstimator):
         f of the units: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`. Any but tanh is driven row by row,
         many times slower.
     topology
-        How the units are connected: ``"random"``, ``"ring"``, ``"cycle-jumps"``, ``"delay-line"`` (whose weight is
-        ``spectral_radius``), ``"small-world"``, ``"erdos-renyi"``, ``"orthogonal"``, or one of these with parameters of one's own
-        (:mod:`pesn.reservoir.topology`); a function (n, rng) that gives W, scaled to ``spectral_radius``; or W itself (N, N), an
-        array or sparse, taken as it is.
+        How the units are connected: ``"random"``, ``"ring"`` or ``"orthogonal"``; a function (n, rng) that gives W, scaled to
+        ``spectral_radius``; or W itself (N, N), an array or sparse, taken as it is.
     features
         What the readout sees: a :class:`pesn.Features`, by default [1, z, h]. Where it looks back on earlier rows, the first
         ``lags`` rows of a sequence are washed out, and in ``predict`` the first row stands for those before it.

@@ -29,7 +29,6 @@ from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import state_shapes
 from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
-from pesn.reservoir.topology import Connections
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
@@ -252,8 +251,6 @@ def _check_reservoir(esn: ReservoirEstimator | ReservoirClassifier) -> None:
     """What says how the units are connected, and what is read of them; the numbers are checked where they are drawn."""
     if not isinstance(esn.features, Features):
         raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
-    if isinstance(esn.topology, Connections):  # one that came from a file was not made by its constructor
-        esn.topology.check("topology")
 
 
 def check_network(esn: ReservoirEstimator) -> None:

@@ -151,7 +151,7 @@ def run_gaussian(
     if not reservoir.n_units:
         states, outputs = job.read_rows(v)
     elif method == "surface" and is_compiled(reservoir):
-        states, outputs = job.drive_in_turn(v)
+        states, outputs = job.run_uncertain(v)
     else:
         states, outputs = job.step_through(v, _unit_moments(reservoir, method, mesh, rng))
     return states[0], states[1], None if job.readout is None else (outputs[0], outputs[1]), State(*job.h, *job.y)
@@ -232,42 +232,24 @@ class _Job:
         self.drive(self.inputs, slice(None), states, outputs)
         return states, outputs
 
-    def drive_in_turn(self, var: Array) -> tuple[Array, Array]:
-        """Rows that nothing makes uncertain by the deterministic kernel, to the bit, the others by the probabilistic one.
+    def run_uncertain(self, var: Array) -> tuple[Array, Array]:
+        """Rows of variances (T, d): leading ones that nothing makes uncertain by the deterministic kernel, which is quicker.
 
-        Which of the two a row gets depends on the state before it and its own variance alone: not on how a run was cut.
+        At variance 0 both kernels give the same means to the bit: how a run was cut makes no difference.
         """
-        n_rows, uncertain = len(self.inputs), np.asarray(var.any(axis=1))
-        both = frozen(np.stack([self.inputs, var]))
+        n_rows, uncertain = len(self.inputs), self.noise > 0.0 or self.h[1].any() or self.y[1].any()
+        first = 0 if uncertain else int(np.argmax(np.append(var.any(axis=1), True)))
         states, outputs = np.zeros((2, n_rows, self.reservoir.n_units)), np.zeros((2, *self.output_shape))
-        row = 0
-        while row < n_rows:
-            if self.noise > 0.0 or self.h[1].any() or self.y[1].any() or uncertain[row]:
-                row = self._drive_uncertain(both, row, uncertain, states, outputs)
-            else:
-                stop = row + int(np.argmax(uncertain[row:])) if uncertain[row:].any() else n_rows
-                part = slice(row, stop)
-                self.drive(self.inputs[part], part, states[0, part], outputs[0, part])
-                row = stop
-        return states, outputs
-
-    def _drive_uncertain(self, both: Array, row: int, uncertain: Array, states: Array, outputs: Array) -> int:
-        """Drive the rows from ``row`` on; the row before which all variance has died away, where the state then is."""
-        rest, n_rows = slice(row, None), len(self.inputs)
-        # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
-        new, out = (part if row == 0 else part[:, rest].copy() for part in (states, outputs))
-        self.drive(frozen(both[:, rest]), rest, new, out)
-        if row > 0:
+        if first:
+            before = slice(0, first)
+            self.drive(self.inputs[before], before, states[0, before], outputs[0, before])
+        if first < n_rows:
+            rest = slice(first, None)
+            # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
+            new, out = (part if first == 0 else part[:, rest].copy() for part in (states, outputs))
+            self.drive(frozen(np.stack([self.inputs[rest], var[rest]])), rest, new, out)
             states[:, rest], outputs[:, rest] = new, out
-        if self.noise > 0.0:
-            return n_rows
-        for r in (row + np.flatnonzero(states[1, row : n_rows - 1, 0] == 0.0)).tolist():
-            fed = outputs[1, r] if self.readout is not None and not len(self.teacher) else self.y[1]
-            if not (uncertain[r + 1] or states[1, r].any() or fed.any()):
-                self.h[:] = states[:, r]
-                self._feed_back(outputs[:, r : r + 1], r)
-                return r + 1
-        return n_rows
+        return states, outputs
 
     def _move(self, layers: list[_Layer], entering: list[Array], units: Units) -> None:
         """One step of all units, layer after layer, of means and of variances where they enter, too."""
@@ -369,27 +351,10 @@ _NOTHING = frozen(np.empty((0, 0)))
 
 
 def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = None) -> Array:
-    try:
-        array = as_real(argument, value)
-    except (TypeError, ValueError):
-        _check_finite(argument, value)
-        raise  # not numbers: as_real says what they are instead
+    array = as_real(argument, value)
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
     return frozen(array)
-
-
-def _check_finite(argument: str, value: npt.ArrayLike) -> None:
-    """A ValueError with the row and the column of the first NaN or infinity, where there is one."""
-    try:
-        infinite = ~np.isfinite(np.asarray(value, dtype=float))
-    except (TypeError, ValueError):
-        return
-    if infinite.ndim == 2 and infinite.any():
-        row, column = np.argwhere(infinite)[0]
-        raise ValueError(
-            f"{argument} must be finite, got {np.asarray(value)[row, column]} in row {row}, column {column}"
-        ) from None
 
 
 def _fill(argument: str, value: npt.ArrayLike | None, into: Array) -> None:

@@ -95,6 +95,16 @@ class Start(NamedTuple):
         """F, the constant and the inputs among them: never below 1 + d."""
         return len(self.low) - self.n_states
 
+    def _limits(self) -> tuple[Array, Array]:
+        """The least and the largest value of each feature and state: a width of its training range beyond that range."""
+        width = self.high - self.low
+        return self.low - width, self.high + width
+
+    def _scaled(self, z: FloatArray) -> Array:
+        """Rows z (…, d) in the units of the features, within 3 of the center: none was beyond 1, and no product overflows."""
+        near = np.clip(z, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
+        return _standard(near, self.center, self.spread)
+
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
         """Mean (…, N) and root (…, r, N) of the state that has just taken in the last row of ``z`` (…, l, d): cov = rootᵀ root.
 
@@ -124,9 +134,12 @@ class Start(NamedTuple):
         mean, weights, lags = self._regress(z)
         f = weights.shape[-1]
         own = np.sum(np.square(self.root[f:, self.n_features :]), axis=0) / max(self.n_samples - f, 1)
+        return mean, (1.0 + self._leverage(weights, lags))[..., None] * own
+
+    def _leverage(self, weights: Array, lags: int) -> Array:
+        """Of features (…, f) over the root of their own sums: (…), 0 where it is not known."""
         inflation, most = self.leverage_of(lags)
-        leverage = np.minimum(inflation * np.vecdot(weights, weights), most) if inflation else np.zeros(weights.shape[:-1])
-        return mean, (1.0 + leverage)[..., None] * own
+        return np.minimum(inflation * np.vecdot(weights, weights), most)
 
     def _regress(self, z: npt.ArrayLike) -> tuple[Array, Array, int]:
         """Mean (…, N) of :meth:`given`; its features (…, f) over the root of their own sums; of how many rows they are."""
@@ -136,12 +149,9 @@ class Start(NamedTuple):
         *batch, count, _ = rows.shape
         lags = min(count, self.lags)
         F, f = self.n_features, min(self.n_features, _n_features(self.n_inputs, lags))
-        # No entry was beyond 1 spread in training, so none passes 3 below: cut there first, and no product overflows.
-        near = np.clip(rows[..., count - lags :, :], self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
-        recent = _standard(near, self.center, self.spread)[..., ::-1, :]
+        recent = self._scaled(rows[..., count - lags :, :])[..., ::-1, :]
         features = _features(recent.reshape(math.prod(batch), lags * self.n_inputs), self.n_inputs, lags, f)
-        width = self.high - self.low
-        low, high = self.low - width, self.high + width
+        low, high = self._limits()
         features = np.clip(features, low[:f], high[:f])
         weights = solve_triangular(self.root[:f, :f], features.T, trans="T").T
         mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
@@ -159,13 +169,11 @@ class Start(NamedTuple):
     def _rest(self, f: int, weights: Array, lags: int) -> Array:
         """A root (…, r, N) of what f features leave open; ``weights`` (…, f): these features over the root of their own sums."""
         rest = self.root[f:, self.n_features :] / math.sqrt(max(self.n_samples - f, 1))
-        inflation, most = self.leverage_of(lags)
-        if not inflation:
+        if not self.leverage_of(lags)[0]:
             return np.broadcast_to(rest, (*weights.shape[:-1], *rest.shape))
         if weights.ndim > 1 and len(rest) > self.n_states:  # one for each of many: no more rows than need be
             rest = np.asarray(np.linalg.qr(rest, mode="r"))
-        leverage = np.minimum(inflation * np.vecdot(weights, weights), most)
-        return np.asarray(np.sqrt(1.0 + leverage)[..., None, None] * rest)
+        return np.asarray(np.sqrt(1.0 + self._leverage(weights, lags))[..., None, None] * rest)
 
     def slope(self, z: Array) -> Array:
         """The derivative (…, N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given; 0 where it is held.
@@ -180,15 +188,13 @@ class Start(NamedTuple):
         i, j = factors_of_features(d, lags, f)
         rows = z.reshape(math.prod(z.shape[:-1]), d)
         live = (np.abs(rows - self.center) <= 3.0 * self.spread) & (self.spread > 0.0)
-        near = np.clip(rows, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
-        recent = _standard(near, self.center, self.spread)[:, : lags * d]
+        recent = self._scaled(rows)[:, : lags * d]
         both, slopes = np.concatenate([np.ones((len(rows), 1)), recent], axis=1), np.zeros((len(rows), f, d))
         for one, other in ((i, j), (j, i)):  # of a product of two entries
             (of,) = np.nonzero(one)
             slopes[:, of, one[of] - 1] += both[:, other[of]]
         slopes *= (live / np.where(self.spread > 0.0, self.spread, 1.0))[:, None]
-        width = self.high - self.low
-        low, high = self.low - width, self.high + width
+        low, high = self._limits()
         features = _features(recent, d, lags, f)
         slopes *= ((features >= low[:f]) & (features <= high[:f]))[..., None]
         weights = solve_triangular(self.root[:f, :f], self.root[:f, F:])
@@ -212,8 +218,7 @@ class Start(NamedTuple):
         d, F, q = self.n_inputs, self.n_features, root.shape[1]
         lags = min(self.lags, 1)
         f = min(F, _n_features(d, lags))
-        near = np.clip(mean, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
-        m, S = _standard(near, self.center, self.spread), _standard(root, np.zeros((d, 1)), self.spread[:, None])
+        m, S = self._scaled(mean), _standard(root, np.zeros((d, 1)), self.spread[:, None])
         features = _features(m[None], d, lags, f)[0]
         pairs = q * (q + 1) // 2
         moves = np.zeros((f, q + pairs))  # with w and with the products of any two of w, z = mean + root w
@@ -223,15 +228,14 @@ class Start(NamedTuple):
             features[1 + d :] += np.sum(S[i] * S[j], axis=1)
             moves[1 + d :, :q] = m[i, None] * S[j] + m[j, None] * S[i]
             moves[1 + d :, q:] = (S[i][:, a] * S[j][:, b] + S[i][:, b] * S[j][:, a]) * np.where(a == b, math.sqrt(0.5), 1.0)
-        width = self.high - self.low
-        low, high = self.low - width, self.high + width
+        low, high = self._limits()
         moves[(features < low[:f]) | (features > high[:f])] = 0.0
         features = np.clip(features, low[:f], high[:f])
         own = solve_triangular(self.root[:f, :f], features, trans="T")
         weights = solve_triangular(self.root[:f, :f], self.root[:f, F:])
         state, by_z = np.clip(features @ weights, low[F:], high[F:]), weights.T @ moves
         std = np.sqrt(np.sum(np.square(by_z), axis=1))
-        by_z *= np.minimum(1.0, np.divide(width[F:], std, out=np.ones_like(std), where=std > 0.0))[:, None]
+        by_z *= np.minimum(1.0, np.divide((self.high - self.low)[F:], std, out=np.ones_like(std), where=std > 0.0))[:, None]
         rest = self._rest(f, own, lags).T
         both = np.zeros((d + self.n_states, q + pairs + rest.shape[1]))
         both[:d, :q], both[d:, : q + pairs], both[d:, q + pairs :] = root, by_z, rest

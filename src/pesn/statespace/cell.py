@@ -290,8 +290,7 @@ class Cell:
             moved = np.empty(members.shape)
             kernels.move_members(self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
-            moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
-            kernels.enter_members(self.enter.rows, members, entering)
+            moved, entering = members.copy(), (self.enter @ members[..., None])[..., 0]
             moved[:, self.rows] = (1.0 - self.leak) * self.turned(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
@@ -370,9 +369,7 @@ class StackedMoments:
         return np.concatenate([self.first.activation(x[..., :q]), self.second.activation(x[..., q:])], axis=-1)
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
-        q = self.size
-        (m1, v1), (m2, v2) = self.first.moments(mean[..., :q], var[..., :q]), self.second.moments(mean[..., q:], var[..., q:])
-        return np.concatenate([m1, m2], axis=-1), np.concatenate([v1, v2], axis=-1)
+        return self._join("moments", mean, var)
 
     def gain(self, mean: Array, var: Array) -> Array:  # noqa: D102
         q = self.size
@@ -380,17 +377,22 @@ class StackedMoments:
         return np.concatenate(parts, axis=-1)
 
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
+        return self._join("slopes", mean, var)
+
+    def _join(self, name: str, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Both results of a method, of the entries of both."""
         q = self.size
-        (g1, s1), (g2, s2) = self.first.slopes(mean[..., :q], var[..., :q]), self.second.slopes(mean[..., q:], var[..., q:])
-        return np.concatenate([g1, g2], axis=-1), np.concatenate([s1, s2], axis=-1)
+        one = getattr(self.first, name)(mean[..., :q], var[..., :q])
+        other = getattr(self.second, name)(mean[..., q:], var[..., q:])
+        found = [np.concatenate(parts, axis=-1) for parts in zip(one, other, strict=True)]
+        return found[0], found[1]
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """With Mehler's second order between the two, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″]: all there is where f₁ is the square."""
         q, var = self.size, np.diagonal(cov, axis1=-2, axis2=-1)
         g1, rest1 = self.first.linear_and_rest(mean[..., :q], cov[..., :q, :q])
         g2, rest2 = self.second.linear_and_rest(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
-        _, s1 = self.first.slopes(mean[..., :q], var[..., :q])
-        _, s2 = self.second.slopes(mean[..., q:], var[..., q:])
+        s1, s2 = np.split(self.slopes(mean, var)[1], [q], axis=-1)
         rest = np.empty(cov.shape)
         rest[..., :q, :q], rest[..., q:, q:] = rest1, rest2
         between = (0.5 * s1)[..., :, None] * np.square(np.clip(cov[..., :q, q:], -_MOST, _MOST)) * s2[..., None, :]

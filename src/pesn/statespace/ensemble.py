@@ -222,9 +222,6 @@ class Ensemble(GaussianState):
     def covariance_with_past(self, rows: slice) -> Array:  # noqa: D102
         return _between(self.members[..., rows], self.past)
 
-    def without_memory(self) -> Ensemble:  # noqa: D102
-        return Ensemble(self.members, self.carried, self.draws)
-
     def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
         """(…, M, size)."""
         *batch, members, _ = self.members.shape

@@ -135,30 +135,15 @@ def _put(these: Array, first: int, out: Array) -> None:
             new[j] = these[j, m]
 
 
-@jit(**INLINE)
-def _enter(rows: Rows, x: Array, first: int, these: Array, into: Array) -> None:
-    """Into (r, 16) = A ``these``, the members (n, 16) of x (M, n) from ``first`` on."""
-    indptr, indices, data = rows
-    _take(x, first, these)
-    for i in range(indptr.size - 1):
-        _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
-
-
-@jit()
-def enter_members(rows: Rows, x: Array, out: Array) -> None:
-    """Out (M, r) = A x of each member x (M, n)."""
-    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
-        _enter(rows, x, first, these, into)
-        _put(into, first, out)
-
-
 @_fused
 def move_members(rows: Rows, bias: Array, leak: Array, start: int, x: Array, out: Array) -> None:
     """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
+    indptr, indices, data = rows
     these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((bias.size, _SIDE_BY_SIDE))
     for first in range(0, x.shape[0], _SIDE_BY_SIDE):
-        _enter(rows, x, first, these, into)
+        _take(x, first, these)
+        for i in range(bias.size):
+            _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
         for i in range(bias.size):
             _move_unit(TANH_UNITS, these[start + i], into[i], bias[i], leak[i])
         _put(these, first, out)
@@ -335,28 +320,6 @@ def move_dense(
 
 
 @jit(**INLINE)
-def _move_rows(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
-    """Columns F (n, k) of one state after x[rows] ← (1 − L) x[rows] + L f(a), from ``first`` on; ``into`` (r, k): those of a."""
-    n, k = F.shape
-    for i in range(n):
-        for j in range(k):
-            new[i, j] = F[i, j]
-    for i in range(len(gain)):
-        keep, slope = 1.0 - leak[i], leak[i] * gain[i]
-        for j in range(k):
-            new[first + i, j] = keep * F[first + i, j] + slope * into[i, j]
-
-
-@jit()
-def move_cross(rows: Rows, cross: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
-    """Cov(x, past) (B, n, s) after x[rows] ← (1 − L) x[rows] + L f(A x + b), rows from ``first``, L (r,)."""
-    into = np.empty((gain.shape[1], cross.shape[2]))
-    for b in range(len(cross)):
-        _rows_times(*rows, cross[b], into, False)
-        _move_rows(cross[b], into, gain[b], first, leak, new[b])
-
-
-@jit(**INLINE)
 def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
     """Copy all rows of ``a`` but those from ``first`` to ``last``."""
     for i in range(a.shape[0]):
@@ -428,8 +391,15 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
 
     ``new`` (B, n, k + q) has room for more columns, which it leaves as they are.
     """
-    for b in range(len(F)):
-        _move_rows(F[b], into[b], gain[b], first, leak, new[b])
+    batch, n, k = F.shape
+    for b in range(batch):
+        for i in range(n):
+            for j in range(k):
+                new[b, i, j] = F[b, i, j]
+        for i in range(leak.size):
+            keep, slope = 1.0 - leak[i], leak[i] * gain[b, i]
+            for j in range(k):
+                new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
 
 
 @jit()

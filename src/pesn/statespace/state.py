@@ -22,8 +22,7 @@ import numpy.typing as npt
 from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.gaussian import Gaussian
-from pesn.linalg import QuadraticForm, inverse_root, mapped, outer, root_of, symmetric, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, mapped, root_of, times, transpose
 from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.kernels import FARTHEST
@@ -126,10 +125,6 @@ class GaussianState(ABC):
 
     # ---------------------------------------------------------------- what they share
 
-    def marginal(self, rows: slice) -> Gaussian:
-        """The Gaussian over x[rows]."""
-        return Gaussian(self.mean[..., rows], cov=_semidefinite(self.covariance_of(rows)))
-
     def covariance_of(self, rows: slice) -> Array:
         """Cov(x[rows]), (…, r, r)."""
         return self.covariance_with(rows)[..., rows, :]
@@ -142,13 +137,8 @@ class GaussianState(ABC):
         mean[..., rows] = (1.0 - L) * cell.turned(mean[..., rows, None])[..., 0] + L * unit
         cross = self.cross
         if cross.shape[-1]:
-            cross = np.empty(cross.shape)
-            if cell.rotation is None:
-                kernels.move_cross(cell.enter.rows, flat(self.cross), flat(gain, 1), rows.start, cell.leaks, flat(cross))
-            else:
-                kept = with_turned_rows(self.cross, cell)
-                entered = flat(cell.enter @ self.cross)
-                kernels.move_columns(flat(kept), entered, flat(gain, 1), rows.start, cell.leaks, flat(cross))
+            kept, entered, cross = with_turned_rows(cross, cell), cell.enter @ cross, np.empty(cross.shape)
+            kernels.move_columns(flat(kept), flat(entered), flat(gain, 1), rows.start, cell.leaks, flat(cross))
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
@@ -162,10 +152,6 @@ class GaussianState(ABC):
     def _only(self, places: npt.NDArray[np.intp], **parts: Array) -> Self:
         mean, carried = self.mean[..., places], int(np.count_nonzero(places < self.carried))
         return self.with_arrays(mean=mean, carried=carried, cross=np.zeros((*mean.shape, 0)), **parts)
-
-    def without_memory(self) -> Self:
-        """The state without the covariances that :meth:`remember` has kept."""
-        return self.with_arrays(cross=self.cross[..., :0])
 
     def with_unknowns(self, count: int) -> Self:
         """With ``count`` standard normal unknowns that :meth:`add_unknowns` adds to x, in the place of what was remembered.
@@ -311,14 +297,6 @@ def observed(rows: slice, values: Array, noise_cov: Array | None) -> Observation
     return told._replace(noise=noise, exact=here & (np.diagonal(noise, axis1=-2, axis2=-1) == 0.0))
 
 
-def _semidefinite(cov: Array) -> Array:
-    """``cov`` (…, r, r) without the negative eigenvalues that rounding left, on the scale of its own deviations."""
-    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
-    scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
-    values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * cov * scale[..., None, :]))
-    return outer(std[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
-
-
 # ---------------------------------------------------------------- forms
 
 
@@ -400,9 +378,6 @@ class Diagonal(GaussianState):
 
     def covariance_of(self, rows: slice) -> Array:  # noqa: D102
         return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
-
-    def marginal(self, rows: slice) -> Gaussian:  # noqa: D102
-        return Gaussian(self.mean[..., rows], var=self.var[..., rows])
 
     def covariance_after(self, K: Array) -> Array:  # noqa: D102
         result: Array = (K * self.var[..., None, :]) @ transpose(K)
