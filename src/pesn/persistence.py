@@ -69,7 +69,9 @@ from pesn.series.members.smoothing import Grid
 from pesn.series.members.weights import Widths
 from pesn.series.model import FittedSeries
 from pesn.series.univariate import Member, UnivariateModel
-from pesn.statespace import Dense, Diagonal, Draws, Ensemble, LowRank
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.low_rank import LowRank
+from pesn.statespace.state import Dense, Diagonal
 
 FORMAT = 11  # raised when an older pesn could not read what is written; earlier formats were never released
 LARGEST = 2**32  # bytes of a file

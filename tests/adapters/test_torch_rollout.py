@@ -7,7 +7,7 @@ import pytest
 
 import pesn
 from pesn import activations
-from pesn.statespace import ActivationMoments, SineMoments, SquareMoments
+from pesn.statespace.cell import ActivationMoments, SineMoments, SquareMoments
 from pesn.systems import cart_pole
 
 pytest.importorskip("torch", reason="torch is an extra")

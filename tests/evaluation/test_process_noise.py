@@ -16,7 +16,7 @@ from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw
-from pesn.statespace import ActivationMoments
+from pesn.statespace.cell import ActivationMoments
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
 

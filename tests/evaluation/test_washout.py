@@ -9,7 +9,7 @@ from pesn.readout.features import Features
 from pesn.readout.ridge import Gram, predict, solve
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.weights import draw
-from pesn.statespace import ActivationMoments
+from pesn.statespace.cell import ActivationMoments
 
 TANH = ActivationMoments(get("tanh"))
 

@@ -13,7 +13,8 @@ from scipy.special import ndtri
 from sklearn.base import clone
 
 from pesn import Features, Forecaster, Gaussian, ProbabilisticESN, load
-from pesn.statespace import Draws, Ensemble, rollout
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.rollout import rollout
 
 DT, TURN = 0.1, 2.0 * np.pi
 NAMES = ["place", "angle", "speed"]

@@ -8,8 +8,11 @@ import pytest
 
 from pesn import Features, Forecaster, ProbabilisticESN
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
-from pesn.statespace import Certain, Compression, Ensemble, MirroredDraws, init, rollout
-from pesn.statespace.model import Bounds
+from pesn.statespace.cell import Compression
+from pesn.statespace.ensemble import Ensemble, MirroredDraws
+from pesn.statespace.model import Bounds, init
+from pesn.statespace.rollout import rollout
+from pesn.statespace.state import Certain
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
 

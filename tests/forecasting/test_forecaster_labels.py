@@ -13,7 +13,7 @@ from pesn.forecasting.model import close_loop
 from pesn.forecasting.training import Trained
 from pesn.series.table.dates import time_of
 from pesn.series.table.reading import read
-from pesn.statespace import rollout
+from pesn.statespace.rollout import rollout
 
 T = np.arange(400.0)
 ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(400, 2))

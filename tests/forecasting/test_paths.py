@@ -6,7 +6,8 @@ import pytest
 from pesn import Forecaster
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.predict import follow_mean, predict_path
-from pesn.statespace import Ensemble, MirroredDraws, rollout
+from pesn.statespace.ensemble import Ensemble, MirroredDraws
+from pesn.statespace.rollout import rollout
 from pesn.systems import chaotic
 
 DESIGNS = {

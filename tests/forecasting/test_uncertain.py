@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
-from pesn.statespace import rollout
+from pesn.statespace.rollout import rollout
 from pesn.systems import cart_pole
 
 HORIZON = 20

@@ -16,7 +16,10 @@ from pesn.reservoir.drive import read
 from pesn.reservoir.initial_state import to_state
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw, without_units
-from pesn.statespace import ActivationMoments, Draws, Ensemble, init, rollout
+from pesn.statespace.cell import ActivationMoments
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.model import init
+from pesn.statespace.rollout import rollout
 from pesn.systems.chaotic import lorenz
 
 MAPS = [

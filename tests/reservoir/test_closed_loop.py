@@ -14,8 +14,9 @@ from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.weights import draw
-from pesn.statespace import ActivationMoments, Noise, rollout
+from pesn.statespace.cell import ActivationMoments, Noise
 from pesn.statespace.model import Bounds
+from pesn.statespace.rollout import rollout
 
 KINDS = {
     "change": {},

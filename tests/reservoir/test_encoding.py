@@ -12,7 +12,8 @@ from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
 from pesn.reservoir.weights import draw
-from pesn.statespace import ActivationMoments, rollout
+from pesn.statespace.cell import ActivationMoments
+from pesn.statespace.rollout import rollout
 
 D, KNOWN, N = 4, 1, 12
 ENCODING = Encoding(np.array([2, 0]), np.array([3]), np.array([0.4, -0.2]), np.array([1.3, 0.8]))

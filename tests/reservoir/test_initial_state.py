@@ -32,7 +32,7 @@ def series(n, d, n_states, seed=0):
 
 
 def lorenz(n):
-    return chaotic.lorenz(1, n, rng=0).states[0] / np.array([8.0, 9.0, 25.0])
+    return chaotic.lorenz(runs=1, steps=n, dt=0.02, rng=0)[0].states[:n] / np.array([8.0, 9.0, 25.0])
 
 
 def slow_features(rows, lags):

@@ -12,7 +12,11 @@ from pesn.linalg import orthonormal
 from pesn.moments import gain, moments
 from pesn.moments.covariance import covariance
 from pesn.reservoir.weights import draw
-from pesn.statespace import ActivationMoments, Cell, Compression, Dense, Diagonal, Draws, Ensemble, LowRank, init
+from pesn.statespace.cell import ActivationMoments, Cell, Compression
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.low_rank import LowRank
+from pesn.statespace.model import init
+from pesn.statespace.state import Dense, Diagonal
 
 
 def world(

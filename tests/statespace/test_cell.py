@@ -10,21 +10,10 @@ from scipy.stats import ortho_group
 from pesn.activations import get
 from pesn.linalg import orthonormal
 from pesn.moments.covariance import covariance
-from pesn.statespace import (
-    ActivationMoments,
-    Cell,
-    Compression,
-    Dense,
-    FirstOrder,
-    LowRank,
-    Noise,
-    SineMoments,
-    SquareMoments,
-    StateSpaceModel,
-    init,
-    stacked,
-)
-from pesn.statespace.cell import SparseRows
+from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SparseRows, SquareMoments, stacked
+from pesn.statespace.low_rank import FirstOrder, LowRank
+from pesn.statespace.model import StateSpaceModel, init
+from pesn.statespace.state import Dense
 
 COVARIANT = ("full", "low-rank")
 

@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from pesn.activations import get
-from pesn.statespace import ActivationMoments, Cell, CertainPath, Noise, SquareMoments, StateSpaceModel, init, rollout
-from pesn.statespace.model import Bounds
+from pesn.statespace.cell import ActivationMoments, Cell, Noise, SquareMoments
+from pesn.statespace.model import Bounds, StateSpaceModel, init
+from pesn.statespace.rollout import CertainPath, rollout
 
 
 def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):

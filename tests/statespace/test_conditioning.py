@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.linalg import QuadraticForm, condition_root
-from pesn.statespace import CLOSED_FORMS
+from pesn.statespace.model import CLOSED_FORMS
 
 COVARIANT = ("full", "low-rank")
 

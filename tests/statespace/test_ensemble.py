@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from pesn.linalg import QuadraticForm
-from pesn.statespace import Draws, Ensemble, Noise
+from pesn.statespace.cell import Noise
+from pesn.statespace.ensemble import Draws, Ensemble
 
 COUNT = 20_000
 

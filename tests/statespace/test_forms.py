@@ -13,7 +13,10 @@ import pytest
 from pesn.linalg import QuadraticForm, root_of
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import draw
-from pesn.statespace import CLOSED_FORMS, FORMS, Cell, Draws, Ensemble, LowRank, Noise, init
+from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.low_rank import LowRank
+from pesn.statespace.model import CLOSED_FORMS, FORMS, init
 
 COVARIANT = ("full", "low-rank")
 

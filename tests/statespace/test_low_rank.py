@@ -5,8 +5,8 @@ import pytest
 
 from pesn.linalg import QuadraticForm
 from pesn.moments import gain, moments
-from pesn.statespace import Compression, FirstOrder, LowRank
-from pesn.statespace.low_rank import _turned, fewer, truncate
+from pesn.statespace.cell import Compression
+from pesn.statespace.low_rank import FirstOrder, LowRank, _turned, fewer, truncate
 
 P, N, K = 4, 30, 40
 

@@ -5,8 +5,11 @@ import pytest
 from scipy import sparse
 
 from pesn.linalg import orthonormal
-from pesn.statespace import Cell, Compression, Draws, Emission, Ensemble, Layout, Noise, StateSpaceModel, init, rollout
-from pesn.statespace.model import Bounds
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.ensemble import Draws, Ensemble
+from pesn.statespace.model import Bounds, Emission, StateSpaceModel, init
+from pesn.statespace.rollout import rollout
+from pesn.statespace.state import Layout
 
 LAYOUT = Layout.of(y=2, u=1, units=5)
 

@@ -7,7 +7,9 @@ import pytest
 from scipy import sparse
 
 from pesn.linalg import limit_cross_covariances, orthonormal
-from pesn.statespace import CLOSED_FORMS, Cell, Compression, Emission, Noise, Path, StateSpaceModel, concatenate, init, rollout
+from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.model import CLOSED_FORMS, Emission, Path, StateSpaceModel, init
+from pesn.statespace.rollout import concatenate, rollout
 
 N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
 ROOT = 0.1 * np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])

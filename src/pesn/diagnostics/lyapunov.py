@@ -26,7 +26,7 @@ from pesn.reservoir.closed_loop import ClosedLoop, with_units
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import ActivationMoments, Cell, tangent
+from pesn.statespace.cell import ActivationMoments, Cell, tangent
 from pesn.statespace.state import Layout
 
 if TYPE_CHECKING:

@@ -69,8 +69,10 @@ from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no_gaps
 from pesn.reservoir.topology import Topology
 from pesn.reservoir.weights import Layers, Reservoir
-from pesn.statespace import ActivationMoments, Certain, rollout
+from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.kernels import FARTHEST
+from pesn.statespace.rollout import rollout
+from pesn.statespace.state import Certain
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

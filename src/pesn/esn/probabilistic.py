@@ -46,7 +46,8 @@ from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_o
 from pesn.reservoir.open_loop import OpenLoop, can_stack, predict_rows, predict_stacked
 from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import ActivationMoments, Draws
+from pesn.statespace.cell import ActivationMoments
+from pesn.statespace.ensemble import Draws
 
 _AT_ONCE = 2**19  # features of all rows that are predicted at a time: what is freed after one block serves the next
 _SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain

@@ -31,7 +31,7 @@ from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, S
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
 from pesn.reservoir.weights import Reservoir, draw_layers, repeat, without_units
-from pesn.statespace import ActivationMoments
+from pesn.statespace.cell import ActivationMoments
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator

@@ -25,7 +25,8 @@ from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import Noise, UnitMoments, rollout
+from pesn.statespace.cell import Noise, UnitMoments
+from pesn.statespace.rollout import rollout
 
 LEADS = 50  # steps ahead by which forecasts are judged
 SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried

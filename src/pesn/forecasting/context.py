@@ -27,8 +27,9 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.sequences import blocks
-from pesn.statespace import GaussianState, rollout, stack
 from pesn.statespace.model import Bounds
+from pesn.statespace.rollout import rollout
+from pesn.statespace.state import GaussianState, stack
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,8 +29,9 @@ from pesn.readout.ridge import Factor, Readout, leave_out, penalties_of, ridge_p
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import Reservoir, draw, without_units
-from pesn.statespace import ActivationMoments, rollout
+from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.model import Bounds
+from pesn.statespace.rollout import rollout
 
 if TYPE_CHECKING:
     import pandas as pd

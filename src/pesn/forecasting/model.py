@@ -66,7 +66,8 @@ from pesn.readout.ridge import PARTS, Readout, check_parts, penalties_of
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
-from pesn.statespace import Cell, GaussianState, tangent
+from pesn.statespace.cell import Cell, tangent
+from pesn.statespace.state import GaussianState
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,20 +28,11 @@ from pesn.forecasting.runs import Segments, SegmentStream
 from pesn.linalg import root_of
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
-from pesn.statespace import (
-    Certain,
-    Dense,
-    Diagonal,
-    Draws,
-    Ensemble,
-    FirstOrder,
-    GaussianState,
-    Layout,
-    MirroredDraws,
-    Path,
-    concatenate,
-    rollout,
-)
+from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
+from pesn.statespace.low_rank import FirstOrder
+from pesn.statespace.model import Path
+from pesn.statespace.rollout import concatenate, rollout
+from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Layout
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start
 from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import blocks
-from pesn.statespace import GaussianState
+from pesn.statespace.state import GaussianState
 
 _LEFT_OUT, _LONGEST = 5, 400  # blocks of rows, and rows of each, by which it is seen how far weights are to be trusted
 _ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant

@@ -5,7 +5,7 @@ b_k = [1, z_k, z_{k−1}, …, z_{k−lags}, products, h_k]. The same map twice:
 
 Earlier rows are a shift register in what is carried: affine, exact. Products are squares, which a cell moves:
 z_i z_j = ((z_i + z_j)² − z_i² − z_j²)/2, as many squares as there are products; squares of jointly Gaussian entries have mean and
-covariances in closed form (:class:`pesn.statespace.SquareMoments`).
+covariances in closed form (:class:`pesn.statespace.cell.SquareMoments`).
 
 >>> import numpy as np
 >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

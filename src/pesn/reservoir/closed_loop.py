@@ -38,22 +38,12 @@ from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.readout_uncertainty import LeverageNoise, WeightErrors
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import (
-    Cell,
-    CertainPath,
-    Compression,
-    Draws,
-    GaussianState,
-    Noise,
-    SineMoments,
-    StateSpaceModel,
-    UnitMoments,
-    init,
-    stacked,
-)
+from pesn.statespace.cell import Cell, Compression, Noise, SineMoments, UnitMoments, stacked
+from pesn.statespace.ensemble import Draws
 from pesn.statespace.low_rank import fewer
-from pesn.statespace.model import Bounds
-from pesn.statespace.state import Layout
+from pesn.statespace.model import Bounds, StateSpaceModel, init
+from pesn.statespace.rollout import CertainPath
+from pesn.statespace.state import GaussianState, Layout
 
 Places = npt.NDArray[np.intp]
 
@@ -257,7 +247,7 @@ class ClosedLoop:
     units
         How moments pass the units.
     form, rank
-        Of the covariance: a form that :func:`pesn.statespace.init` knows; columns of a factor.
+        Of the covariance: a form that :func:`pesn.statespace.model.init` knows; columns of a factor.
     process_noise
         Added to the units at each step; None: nothing.
     parts

@@ -30,7 +30,9 @@ from pesn.linalg import outer, root_of
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
 from pesn.reservoir.drive import State
-from pesn.statespace import Dense, Diagonal, Ensemble, GaussianState, LowRank
+from pesn.statespace.ensemble import Ensemble
+from pesn.statespace.low_rank import LowRank
+from pesn.statespace.state import Dense, Diagonal, GaussianState
 
 if TYPE_CHECKING:
     from pesn.reservoir.open_loop import OpenLoop

@@ -5,7 +5,8 @@ The state is x = [z, o, h]: inputs, last outputs, units.
 >>> import numpy as np
 >>> from pesn.activations import get
 >>> from pesn.reservoir.weights import draw
->>> from pesn.statespace import ActivationMoments, rollout
+>>> from pesn.statespace.cell import ActivationMoments
+>>> from pesn.statespace.rollout import rollout
 >>> loop = OpenLoop(draw(50, 1, 1, feedback_scaling=0.2, rng=0), np.full((1, 52), 0.1), ActivationMoments(get("tanh")))
 >>> path = rollout(loop.model, loop.init(np.zeros(50)), np.zeros((20, 1)), np.full((20, 1), 0.01))
 >>> path.mean.shape, path.cov.shape, bool(np.all(path.cov > 0.0))
@@ -31,21 +32,11 @@ from pesn.reservoir.drive import State, as_past, in_lockstep, read, rows_before,
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace import (
-    Cell,
-    Compression,
-    Diagonal,
-    Draws,
-    GaussianState,
-    Noise,
-    Path,
-    StateSpaceModel,
-    UnitMoments,
-    concatenate,
-    init,
-    rollout,
-)
-from pesn.statespace.state import Layout
+from pesn.statespace.cell import Cell, Compression, Noise, UnitMoments
+from pesn.statespace.ensemble import Draws
+from pesn.statespace.model import Path, StateSpaceModel, init
+from pesn.statespace.rollout import concatenate, rollout
+from pesn.statespace.state import Diagonal, GaussianState, Layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +50,7 @@ class OpenLoop:
     units
         How moments pass the units.
     form, rank
-        Of the covariance: one of :data:`pesn.statespace.FORMS`; columns of a low-rank factor.
+        Of the covariance: one of :data:`pesn.statespace.model.FORMS`; columns of a low-rank factor.
     process_noise
         Added to the units at each step; None: nothing.
     readout

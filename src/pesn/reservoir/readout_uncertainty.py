@@ -13,7 +13,9 @@ from pesn.linalg import QuadraticForm, outer, root_of
 from pesn.readout.features import Moves
 from pesn.readout.groups import Groups, Part
 from pesn.readout.ridge import Readout
-from pesn.statespace import Emission, Ensemble, GaussianState
+from pesn.statespace.ensemble import Ensemble
+from pesn.statespace.model import Emission
+from pesn.statespace.state import GaussianState
 
 if TYPE_CHECKING:
     from pesn.reservoir.closed_loop import ClosedLoop

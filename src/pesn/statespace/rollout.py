@@ -246,7 +246,7 @@ def concatenate(paths: list[Path]) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class CertainPath:
-    """Rows of a :class:`pesn.statespace.Certain` state, by the same cells, K, k and bounds as those of a model.
+    """Rows of a :class:`pesn.statespace.state.Certain` state, by the same cells, K, k and bounds as those of a model.
 
     Serves cells of tanh, squares and sines without a rotation, and bounds of y, the first entries of x; other states and models
     go step by step.

@@ -1,6 +1,6 @@
 """A closed loop on tensors: the mean of its state and columns of independent standard normal sources, step by step.
 
-What :class:`pesn.statespace.FirstOrder` is on arrays, with its derivatives. x is the state of the loop without the known inputs,
+What :class:`pesn.statespace.low_rank.FirstOrder` is on arrays, with its derivatives. x is the state of the loop without the known inputs,
 which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay, and all other columns,
 (R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd would keep a hundred small
 operations a step; it is left to autograd where y is brought back into its bounds.
@@ -28,8 +28,7 @@ from pesn.linalg import root_of
 from pesn.moments import MomentMethod, mehler
 from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.statespace import ActivationMoments, Cell, SineMoments, SquareMoments, UnitMoments
-from pesn.statespace.cell import SparseRows
+from pesn.statespace.cell import ActivationMoments, Cell, SineMoments, SparseRows, SquareMoments, UnitMoments
 from pesn.statespace.kernels import sparse_times
 from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds

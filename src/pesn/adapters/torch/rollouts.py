@@ -33,7 +33,8 @@ from pesn.forecasting.context import Begun, ContextFilter, FilteredContext, Unce
 from pesn.forecasting.dataset import check_within_reach
 from pesn.forecasting.predict import WIDEST, in_form, loop_for
 from pesn.reservoir.initial_state import Start, factors_of_features
-from pesn.statespace import FirstOrder, GaussianState
+from pesn.statespace.low_rank import FirstOrder
+from pesn.statespace.state import GaussianState
 
 if TYPE_CHECKING:
     from pesn.forecasting.forecaster import Forecaster
