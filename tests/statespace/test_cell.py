@@ -150,19 +150,6 @@ def _cross(state, cell):
     return after
 
 
-def test_a_low_rank_state_refuses_a_cell_of_what_is_carried():
-    state = start("low-rank", 2, 5)
-    with pytest.raises(ValueError, match=r"rows of a cell must be entries of h, from 2 on, .* got slice\(1, 4, None\)"):
-        state.move(cell_of(slice(1, 4), 7, ActivationMoments(get("tanh"))))
-
-
-def test_a_low_rank_state_refuses_a_cell_that_does_not_say_what_to_keep():
-    cell = replace(cell_of(slice(2, 7), 7, ActivationMoments(get("tanh"))), compression=None)
-    with pytest.raises(ValueError, match="compression must be given to a cell that moves a low-rank state, got None"):
-        start("low-rank", 2, 5).move(cell)
-    start("full", 2, 5).move(cell)
-
-
 # ---------------------------------------------------------------- a layer on another
 
 
@@ -516,8 +503,3 @@ def test_noise_in_a_cut_factor_reaches_all_that_is_read_out(kit):
     kit.close(after.variances()[h], state.variances()[h] + noise.variances, 1e-12)
     gained = after.factor[h] @ (after.factor[h].T @ readout.T) - state.factor[h] @ (state.factor[h].T @ readout.T)
     kit.close(gained, noise.cov @ readout.T, 1e-9)
-
-
-def test_noise_of_a_low_rank_state_needs_a_compression(kit):
-    with pytest.raises(ValueError, match="compression must be given where noise is added"):
-        kit.some(kit.world(N), "low-rank").add(Noise(np.zeros((0, N)), np.ones(N)))

@@ -23,8 +23,7 @@ def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):
 
 
 def _compiled(model):
-    path = CertainPath(model.cells, model.K, model.k, model.inputs, model.outputs, model.guard)
-    return replace(model, fast=path)
+    return replace(model, fast=CertainPath(model))
 
 
 def _bounds(kinematic=False, widen=False):

@@ -308,13 +308,12 @@ class ClosedLoop:
         K, k, _ = self.step
         noise = LeverageNoise(self, self.parts) if {"noise", "weights"} & set(self.parts) else None
         process = self.process_noise if "state" in self.parts else None
-        at, fast = self.layout, None
-        if self.form == "none":
-            fast = CertainPath(self.cells, K, k, at["inputs"], at["y"], self.guard)
-        return StateSpaceModel(
+        at = self.layout
+        model = StateSpaceModel(
             self.cells, K, k, at["inputs"], at["y"], process, noise, self.guard,
-            measurement_cov=self.measurement_cov if "noise" in self.parts else None, fast=fast,
+            measurement_cov=self.measurement_cov if "noise" in self.parts else None,
         )  # fmt: skip
+        return replace(model, fast=CertainPath(model)) if self.form == "none" else model
 
     @cached_property
     def weight_errors(self) -> WeightErrors:

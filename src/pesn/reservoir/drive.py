@@ -238,7 +238,7 @@ class _Job:
         At variance 0 both kernels give the same means to the bit: how a run was cut makes no difference.
         """
         n_rows, uncertain = len(self.inputs), self.noise > 0.0 or self.h[1].any() or self.y[1].any()
-        first = 0 if uncertain else int(np.argmax(np.append(var.any(axis=1), True)))
+        first = 0 if uncertain else count_certain(var)
         states, outputs = np.zeros((2, n_rows, self.reservoir.n_units)), np.zeros((2, *self.output_shape))
         if first:
             before = slice(0, first)
@@ -265,27 +265,24 @@ class _Job:
 
         ``units`` gives f(a), or mean and variance of f(a) for those of a. Variances pass the squares of all factors.
         """
-        r, inputs, parts = (
-            self.reservoir,
-            self.inputs[None] if var is None else (self.inputs, var),
-            range(1 if var is None else 2),
-        )
+        r, given = self.reservoir, [self.inputs] if var is None else [self.inputs, var]
         readout = np.zeros((0, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
-        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb, readout))
-        states, outputs = np.empty((len(parts), len(self.inputs), r.n_units)), np.empty((len(parts), *self.output_shape))
-        entering = [inputs[p] @ W_in[p].T + (0.0 if p else r.bias) for p in parts]
-        layers, h, y = _layers(r), self.h, self.y
-        fed = bool(len(self.teacher)) or self.readout is not None
+        is_fed = bool(len(self.teacher)) or self.readout is not None
+        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb * is_fed, readout))
+        states, outputs = np.empty((len(given), len(self.inputs), r.n_units)), np.empty((len(given), *self.output_shape))
+        entering = [z @ W.T for z, W in zip(given, W_in, strict=False)]
+        entering[0] += r.bias
+        layers = _layers(r)
         for k in range(len(self.inputs)):
-            self._move(layers, [entering[p][k] + W_fb[p] @ y[p] if fed else entering[p][k] for p in parts], units)
+            self._move(layers, [a[k] + W @ y for a, W, y in zip(entering, W_fb, self.y, strict=False)], units)
             if var is not None:
-                h[1] += self.noise**2
+                self.h[1] += self.noise**2
             elif self.noise and rng is not None:
-                h[0] += self.noise * rng.standard_normal(r.n_units)
-            for p in parts:
-                states[p, k] = h[p]
+                self.h[0] += self.noise * rng.standard_normal(r.n_units)
+            for p, z in enumerate(given):
+                states[p, k] = self.h[p]
                 if self.readout is not None:
-                    outputs[p, k] = W_out[p] @ np.concatenate([[1.0 - p], inputs[p][k], h[p]])
+                    outputs[p, k] = W_out[p] @ np.concatenate([[1.0 - p], z[k], self.h[p]])
             self._feed_back(outputs[:, : k + 1], k)
         return states, outputs
 
@@ -316,6 +313,12 @@ def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, r
         return mean, np.maximum(var, 0.0)  # "spline-raw" can fall below 0, where no next step could start
 
     return units
+
+
+def count_certain(var: Array) -> int:
+    """Count the first rows without a variance, of variances (T, d)."""
+    uncertain = var.any(axis=1)
+    return int(np.argmax(uncertain)) if uncertain.any() else len(var)
 
 
 def is_compiled(reservoir: Reservoir) -> bool:
@@ -432,24 +435,11 @@ def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice
             first = place + 1
 
 
-class _Groups(NamedTuple):
-    """Sequences in the order in which the kernel takes them, long ones first: places in the list, first rows, lengths."""
-
-    order: npt.NDArray[np.intp]
-    starts: Array
-    lengths: Array
-
-    @classmethod
-    def of(cls, sequences: Sequence[slice]) -> _Groups:
-        begins, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
-        order = np.argsort(-lengths, kind="stable")
-        return cls(order, frozen(begins[order], np.int64), frozen(lengths[order], np.int64))
-
-    def parts(self) -> list[slice]:
-        """For each thread as many whole groups as for every other."""
-        n, count = len(self.order), n_threads()
-        size = _SEQUENCES * max(1, -(-n // (_SEQUENCES * count)))
-        return [slice(start, start + size) for start in range(0, n, size)]
+def _order_by_length(sequences: Sequence[slice]) -> tuple[npt.NDArray[np.intp], Array, Array]:
+    """Sort sequences as the kernel takes them, long ones first: places in the list, first rows, lengths."""
+    starts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
+    order = np.argsort(-lengths, kind="stable")
+    return order, frozen(starts[order], np.int64), frozen(lengths[order], np.int64)
 
 
 def run_stacked(
@@ -495,8 +485,8 @@ def run_stacked(
 
     inputs = frozen(rows if rows.ndim == 3 else rows[None])
     (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
-    groups = _Groups.of(sequences)
-    h, y = _stack_states(states, groups, parts, N, m)
+    order, starts, lengths = _order_by_length(sequences)
+    h, y = _stack_states([states[i] for i in order], parts, N, m)
     shapes = (parts, n_rows, N), (parts, *((0, 0) if readout is None else (n_rows, m)))
     kept, outputs = (
         np.empty(shape) if given is None else given.reshape(parts, *given.shape[-2:])
@@ -508,13 +498,15 @@ def run_stacked(
 
     def drive(part: slice) -> None:
         own, output = h[:, part].copy(), y[:, part].copy()  # the kernel is compiled for contiguous ones
-        which = kernels.Sequences(inputs, groups.starts[part], groups.lengths[part])
+        which = kernels.Sequences(inputs, starts[part], lengths[part])
         kernels.drive_lockstep(tables, net, which, loop, kernels.Course(own, output, kept, outputs))
         h[:, part], y[:, part] = own, output
 
-    with ThreadPoolExecutor(n_threads()) as pool:
-        list(pool.map(drive, groups.parts()))
-    ends = [State(*_unstack(h, i), *_unstack(y, i)) for i in np.argsort(groups.order)]
+    count = n_threads()
+    size = _SEQUENCES * max(1, -(-len(order) // (_SEQUENCES * count)))  # whole groups, as many for each thread
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(drive, [slice(start, start + size) for start in range(0, len(order), size)]))
+    ends = [State(*_unstack(h, i), *_unstack(y, i)) for i in np.argsort(order)]
     return (kept, outputs, ends) if rows.ndim == 3 else (kept[0], outputs[0], ends)
 
 
@@ -523,12 +515,12 @@ def _unstack(values: Array, place: int) -> tuple[Array, Array | None]:
     return values[0, place].copy(), values[1, place].copy() if len(values) == 2 else None
 
 
-def _stack_states(states: Sequence[State], groups: _Groups, parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
-    """Units (P, S, N) and outputs (P, S, m) of all states, in the order of the kernel; 0 where a part is None."""
+def _stack_states(states: Sequence[State], parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
+    """Units (P, S, N) and outputs (P, S, m) of all states; 0 where a part is None."""
     h, y = np.zeros((parts, len(states), n_units)), np.zeros((parts, len(states), n_outputs))
-    for place, i in enumerate(groups.order):
+    for place, state in enumerate(states):
         for into, names in ((h, ("mean", "var")), (y, ("output", "output_var"))):
             for part, name in zip(into, names, strict=False):
-                if (value := getattr(states[i], name)) is not None:
+                if (value := getattr(state, name)) is not None:
                     part[place] = value
     return h, y

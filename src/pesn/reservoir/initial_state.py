@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from pesn._support.arguments import as_real, whole_number
+from pesn._support.arguments import as_real
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.gaussian import Gaussian
@@ -268,7 +268,7 @@ class Start(NamedTuple):
 
 
 def learn(
-    rows: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, int]], max_lags: int = MOST_LAGS, most_features: int = MOST_FEATURES
+    rows: Iterable[tuple[FloatArray, FloatArray, int]], max_lags: int = MOST_LAGS, most_features: int = MOST_FEATURES
 ) -> Start:
     """Learn from sequences where a reservoir stands after what it was given.
 
@@ -293,15 +293,10 @@ def learn(
     >>> start.lags, mean.round(3)
     (2, array([2., 1.]))
     """
-    whole_number("max_lags", max_lags, 0)
-    whole_number("most_features", most_features, 1)
-    pieces = [_piece(i, item) for i, item in enumerate(rows)]
+    pieces = list(rows)
     if not pieces:
         raise ValueError("rows must hold at least one sequence, got none")
     d, n_states = pieces[0][0].shape[1], pieces[0][1].shape[1]
-    for i, (z, h, _) in enumerate(pieces):
-        if (z.shape[1], h.shape[1]) != (d, n_states):
-            raise ValueError(f"rows[{i}] must have {d} inputs and {n_states} states, got {z.shape[1]} and {h.shape[1]}")
     lags, F = _size(pieces, d, max_lags, most_features)
     firsts = np.array([max(skip, lags - 1) for _, _, skip in pieces])
     ends = np.cumsum([max(len(z) - first, 0) for (z, _, _), first in zip(pieces, firsts, strict=True)])
@@ -411,19 +406,6 @@ def _scale(inputs: list[FloatArray]) -> tuple[Array, Array]:
 
 
 # ---------------------------------------------------------------- rows
-
-
-def _piece(i: int, item: tuple[npt.ArrayLike, npt.ArrayLike, int]) -> tuple[FloatArray, FloatArray, int]:
-    """Item i of ``rows``, checked."""
-    try:
-        z, h, skip = item
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"rows[{i}] must be (z, h, skip), got {type(item).__name__}") from error
-    z, h = as_real(f"z of rows[{i}]", z), as_real(f"h of rows[{i}]", h)
-    whole_number(f"skip of rows[{i}]", skip, 0)
-    if z.ndim != 2 or h.ndim != 2 or len(z) != len(h):
-        raise ValueError(f"z and h of rows[{i}] must have shapes (T, d) and (T, N), got {z.shape} and {h.shape}")
-    return z, h, int(skip)
 
 
 def _size(pieces: list[tuple[FloatArray, FloatArray, int]], d: int, max_lags: int, most_features: int) -> tuple[int, int]:

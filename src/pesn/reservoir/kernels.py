@@ -339,25 +339,34 @@ def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variance
 
 
 @_inline
+def _copy(values: Array, into: Array) -> None:
+    # element by element: numba compiles the error message of into[:] = …, four seconds of it
+    for i in range(into.size):
+        into[i] = values[i]
+
+
+@_inline
+def _clear(values: Array) -> None:
+    for i in range(values.size):
+        values[i] = 0.0
+
+
+@_inline
 def _turn(rotation: Array, h: Array, work: Array) -> None:
     """H ← O h within a layer, O being transposed."""
-    for i in range(h.size):
-        work[i] = 0.0
+    _clear(work)
     _add(work, rotation, h)
-    for i in range(h.size):
-        h[i] = work[i]
+    _copy(work, h)
 
 
 @_inline
 def _turn_moments(rotation: Array, h: Array, means: Array, variances: Array) -> None:
     """The same for h (N, 2), means by O and variances by O∘O; the last two are working memory."""
-    for i in range(means.size):
-        means[i] = 0.0
-        variances[i] = 0.0
+    _clear(means)
+    _clear(variances)
     _add_moments(means, variances, rotation, h[:, 0], h[:, 1])
-    for i in range(means.size):
-        h[i, 0] = means[i]
-        h[i, 1] = variances[i]
+    _copy(means, h[:, 0])
+    _copy(variances, h[:, 1])
 
 
 @_inline
@@ -398,13 +407,6 @@ def _read_out(weights: Array, z: Array, h: Array, out: Array, squared: bool) -> 
             w = weights[o, first + i]
             y += (w * w if squared else w) * h[i]
         out[o] = total + y
-
-
-@_inline
-def _copy(values: Array, into: Array) -> None:
-    # element by element: numba compiles the error message of into[:] = …, four seconds of it
-    for i in range(into.size):
-        into[i] = values[i]
 
 
 @_inline
@@ -453,13 +455,11 @@ def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedb
     packed = _pack_long(net, inputs.shape[1])
     n = h.shape[1]
     pairs, pre, var, kept = np.empty((n, 2)), np.empty(n), np.empty(n), np.empty((2, rotation.shape[0]))
-    for i in range(n):
-        pairs[i, 0] = h[0, i]
-        pairs[i, 1] = h[1, i]
+    _copy(h[0], pairs[:, 0])
+    _copy(h[1], pairs[:, 1])
     for k in range(inputs.shape[1]):
         _copy(net.bias, pre)
-        for i in range(n):
-            var[i] = 0.0
+        _clear(var)
         _add_moments(pre, var, net.W_in, inputs[0, k], inputs[1, k])
         if loop.fed != NOTHING:
             _add_moments(pre, var, net.W_fb, y[0], y[1])
@@ -483,14 +483,12 @@ def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedb
             _read_out(loop.readout, inputs[1, k], variances, outputs[1, k], True)
         if loop.fed == TEACHER:
             _copy(loop.teacher[k], y[0])
-            for o in range(y.shape[1]):
-                y[1, o] = 0.0
+            _clear(y[1])
         elif loop.fed == OWN:
             _copy(outputs[0, k], y[0])
             _copy(outputs[1, k], y[1])
-    for i in range(n):
-        h[0, i] = pairs[i, 0]
-        h[1, i] = pairs[i, 1]
+    _copy(pairs[:, 0], h[0])
+    _copy(pairs[:, 1], h[1])
 
 
 # ---------------------------------------------------------------- sequences in lockstep
@@ -560,6 +558,22 @@ def _fill_lanes(out: Array, values: Array, scale: float) -> None:
 
 
 @_inline
+def _shift_lanes(out: Array, by: float) -> None:
+    for i in range(out.shape[0]):
+        for lane in range(SEQUENCES):
+            out[i, lane] += by
+
+
+@_inline
+def _enter_lanes(net: Weights, fed: int, z: Array, y: Array, out: Array, squared: bool) -> None:
+    """Out (N, 16) = what enters the units from outside, or its variance."""
+    _fill_lanes(out, net.bias, 0.0 if squared else 1.0)
+    _add_lanes(out, net.W_in, z, squared)
+    if fed == OWN:
+        _add_lanes(out, net.W_fb, y, squared)
+
+
+@_inline
 def _add_lanes(out: Array, weights: Array, values: Array, squared: bool) -> None:
     """Out (N, 16) += weightsᵀ values, or (weights∘weights)ᵀ values; weights (d, N), values (d, 16)."""
     for j in range(values.shape[0]):
@@ -616,10 +630,7 @@ def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, lo
             _advance(rows.starts, rows.lengths, g, k, at, last)
             for part in range(parts):
                 _take(rows.inputs[part], at, z[part])
-                _fill_lanes(pre[part], net.bias, 1.0 - part)
-                _add_lanes(pre[part], net.W_in, z[part], part == 1)
-                if loop.fed == OWN:
-                    _add_lanes(pre[part], net.W_fb, Y[part], part == 1)
+                _enter_lanes(net, loop.fed, z[part], Y[part], pre[part], part == 1)
             first = 0
             for end in net.ends:  # H holds the layers before as they are now
                 here = slice(first * SEQUENCES, end * SEQUENCES)
@@ -635,10 +646,8 @@ def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, lo
                 for part in range(parts):
                     _keep_lanes(leak, turn, H[part, first:end], pre[part, first:end], work[first:end], part == 1)
                 first = end
-            if tables is not None and loop.noise != 0.0:
-                for i in range(n):
-                    for lane in range(SEQUENCES):
-                        H[1, i, lane] += loop.noise * loop.noise
+            if tables is not None:
+                _shift_lanes(H[1], loop.noise * loop.noise)
             for part in range(parts):
                 if states.size:
                     _give(H[part], at, states[part])

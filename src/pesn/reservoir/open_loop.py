@@ -28,7 +28,7 @@ from pesn.linalg import root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import compression_of, laid_out, squares_of, with_units
-from pesn.reservoir.drive import State, as_past, in_lockstep, read, rows_before, run_gaussian, run_stacked, widened
+from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, read, rows_before, run_gaussian, run_stacked, widened
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
@@ -140,13 +140,6 @@ class OpenLoop:
             state = state.affine(at["earlier"], np.eye(E, n, at["earlier"].start), mean[..., :E])
         return state if output is None else state.assign(at["output"], output)
 
-    def init_moved(self, mean: Array, root: Array, z: Array, var: Array | None) -> GaussianState:
-        """The same for units that the row z (d,) has moved, which has variances (d,), None: none."""
-        state = self.init(mean, root).assign(self.layout["inputs"], z, var)
-        for cell in self.squares:
-            state = state.move(cell)
-        return state
-
     def new_draws(self) -> Draws | None:
         """For a new ensemble: other numbers than those of all before it."""
         return Draws(int(np.random.default_rng(self.rng).integers(2**63)), sobol=True) if self.form == "ensemble" else None
@@ -175,7 +168,8 @@ class OpenLoop:
     @property
     def noise_is_plain(self) -> bool:
         """Whether there is no process noise, or every unit has its own of one variance: what the compiled loop knows."""
-        return self.process_noise is None or _one_variance(self.process_noise)
+        noise = self.process_noise
+        return noise is None or (not len(noise.root) and bool(np.all(noise.diagonal == noise.diagonal[0])))
 
     @property
     def is_compiled(self) -> bool:
@@ -194,7 +188,7 @@ class OpenLoop:
         n = inputs.shape[-2]
         if moved or state.mean.ndim > 1 or not n:
             return None
-        certain = n if input_var is None or not input_var.any() else int(np.argmax(input_var.any(axis=1)))
+        certain = n if input_var is None else count_certain(input_var)
         if self.process_noise is None and certain and state.is_certain():
             return self._deterministic(state, inputs[:certain], None if clamp is None else clamp[:certain])
         if isinstance(state, Diagonal) and self.noise_is_plain:
@@ -297,16 +291,13 @@ def _predict_first(
     assert state.rows is not None
     rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
     units = start.given(rows) if certain else _units_behind(start, z, np.zeros_like(z) if var is None else var)
-    begun = loop.init_moved(*loop.features.with_known(*units, rows), z, var)
+    begun = loop.init(*loop.features.with_known(*units, rows)).assign(loop.layout["inputs"], z, var)
+    for cell in loop.squares:
+        begun = begun.move(cell)
     path = rollout(loop.model, begun, z[None], clamp=clamp, moved=True)
     state = to_state(loop, path.state)
     goes_on = certain and len(rows) < max(start.lags, 1) and state.var is not None
     return path, state._replace(rows=rows) if goes_on else state
-
-
-def _one_variance(noise: Noise) -> bool:
-    """Whether all units have noise of one variance, each its own."""
-    return not len(noise.root) and bool(np.all(noise.diagonal == noise.diagonal[0]))
 
 
 def _units_behind(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
@@ -406,7 +397,5 @@ def _begin(
 
 def _as_kept(loop: OpenLoop, state: State) -> State:
     """A state that nothing is uncertain of has no variances."""
-    var = (state.var, state.output_var)
-    if loop.process_noise is None and not any(part is not None and part.any() for part in var):
-        return State(state.mean, None, state.output, None)
-    return state
+    certain = loop.process_noise is None and state.is_certain
+    return State(state.mean, None, state.output, None) if certain else state

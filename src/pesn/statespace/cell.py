@@ -175,6 +175,11 @@ class SparseRows:
         return out.reshape(*batch, rows, s)
 
 
+def _weigh(weights: Array, var: Array) -> Array:
+    """Weights (r, r), or of a diagonal matrix (r,), times variances (…, r)."""
+    return weights * var if weights.ndim == 1 else (weights @ var[..., None])[..., 0]
+
+
 @dataclass(frozen=True, eq=False)
 class Compression:
     """How a factor is kept small: the ``rank`` of its columns, and what must lose nothing beside c.
@@ -249,28 +254,20 @@ class Cell:
 
     def kept_variances(self, var: Array) -> Array:
         """The variances (…, r) of O x, of independent entries x with these."""
-        return var if self.rotation is None else (self._rotation_squared @ var[..., None])[..., 0]
+        return _weigh(self._kept_squares, var)
 
     def kept_and_entered(self, var: Array) -> Array:
         """The covariances (…, r) of O x and A x, entry by entry, of independent entries x of these variances (…, r)."""
-        if self.rotation is None:
-            return self._diagonal * var
-        return (self._rotation_entered @ var[..., None])[..., 0]
+        return _weigh(self._kept_entered, var)
 
     @cached_property
-    def _rotation_squared(self) -> Array:
-        assert self.rotation is not None
-        return np.square(self.rotation)
+    def _kept_squares(self) -> Array:
+        return np.ones(len(self.bias)) if self.rotation is None else np.square(self.rotation)
 
     @cached_property
-    def _rotation_entered(self) -> Array:
-        assert self.rotation is not None
-        return self.rotation * sparse.csr_array(self.matrix)[:, self.rows].toarray()
-
-    @cached_property
-    def _diagonal(self) -> Array:
-        """How each entry enters itself, A[i, rows[i]]."""
-        return np.asarray(sparse.csr_array(self.matrix)[:, self.rows].diagonal())
+    def _kept_entered(self) -> Array:
+        own = sparse.csr_array(self.matrix)[:, self.rows]
+        return np.asarray(own.diagonal() if self.rotation is None else self.rotation * own.toarray())
 
     def columns_from(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
         """A for the entries of x from ``first`` on, its transpose, and its entries squared."""
@@ -345,10 +342,8 @@ def stacked(first: Cell, second: Cell) -> Cell:
 
     ``first`` has no rotation.
     """
-    if first.rows.stop != second.rows.start:
-        raise ValueError(f"first must have rows before {second.rows}, got {first.rows}")
-    if first.rotation is not None:
-        raise ValueError("first must have no rotation")
+    assert first.rows.stop == second.rows.start
+    assert first.rotation is None
     rows, size = slice(first.rows.start, second.rows.stop), first.rows.stop - first.rows.start
     matrix = sparse.vstack([sparse.csr_array(first.matrix), sparse.csr_array(second.matrix)], format="csr")
     units, leaks = StackedMoments(first.units, second.units, size), np.concatenate([first.leaks, second.leaks])

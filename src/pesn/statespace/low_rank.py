@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +142,9 @@ class LowRank(_Factored):
         return self._only(places, factor=self.factor[..., places, :], own=own)
 
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
-        p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, self._checked(cell)
+        p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
+        assert compression is not None  # of a cell that moves entries of h alone
+        assert rows.start >= p
         into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
         mean, into = into[..., -1] + cell.bias, into[..., :-1]
         A, transposed, squares = cell.columns_from(p)
@@ -198,15 +198,6 @@ class LowRank(_Factored):
         factor, left = truncate(moved, left, p, compression)
         return unit, g, {"factor": factor, "own": left}
 
-    def _checked(self, cell: Cell) -> Compression:
-        """The compression of a cell that can move it."""
-        if cell.compression is None:
-            raise ValueError("compression must be given to a cell that moves a low-rank state, got None")
-        if cell.rows.start < self.carried:
-            expected = f"rows of a cell must be entries of h, from {self.carried} on, where the form is low-rank"
-            raise ValueError(f"{expected}, got {cell.rows}")
-        return cell.compression
-
     def _wide_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
         """Columns of a (…, r, w) whose products are followed; ``large`` (…): whether those of a state are worth it."""
         if len(compression.squared) and self.factor.shape[-1]:
@@ -216,8 +207,7 @@ class LowRank(_Factored):
         return None
 
     def add(self, noise: Noise, compression: Compression | None = None) -> LowRank:  # noqa: D102
-        if compression is None:
-            raise ValueError("compression must be given where noise is added to a low-rank state, got None")
+        assert compression is not None
         p, n = self.carried, self.mean.shape[-1]
         mine = slice(noise.rows(n).start - p, n - p)
         V = _directions(self.factor[..., noise.rows(n), :], compression, p, mine)
@@ -236,25 +226,21 @@ class LowRank(_Factored):
         return self.with_arrays(factor=factor, own=self._without_own(rows), **parts)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
-        if self.mean.ndim == 1:
-            return self._conditioned(rows, values, noise_cov)
         # states that miss the same entries at once: they are turned as each would be alone
         batch, r = self.mean.shape[:-1], values.shape[-1]
         values = np.broadcast_to(values, (*batch, r))
         patterns, which = np.unique(np.isnan(values).reshape(-1, r), axis=0, return_inverse=True)
-        if len(patterns) <= 1:
+        if not batch or len(patterns) <= 1:
             return self._conditioned(rows, values, noise_cov)
         noise = None if noise_cov is None else np.broadcast_to(noise_cov, (*batch, r, r))
         groups = [which.reshape(batch) == i for i in range(len(patterns))]
-        done = [
-            self._with(itemgetter(here)).condition(rows, values[here], None if noise is None else noise[here]) for here in groups
-        ]
-        factor = np.zeros((*self.mean.shape, max(group.factor.shape[-1] for group in done)))
-        result = self._with(np.empty_like, factor=factor)
-        for here, group in zip(groups, done, strict=True):
-            result.mean[here], result.cross[here], result.own[here] = group.mean, group.cross, group.own
-            factor[here, :, : group.factor.shape[-1]] = group.factor
-        return result
+        done = [self.part(here).condition(rows, values[here], None if noise is None else noise[here]) for here in groups]
+        factor = np.zeros((*self.mean.shape, max(one.factor.shape[-1] for one in done)))
+        mean, cross, own = (np.empty_like(part) for part in (self.mean, self.cross, self.own))
+        for here, one in zip(groups, done, strict=True):
+            mean[here], cross[here], own[here] = one.mean, one.cross, one.own
+            factor[here, :, : one.factor.shape[-1]] = one.factor
+        return self.with_arrays(mean=mean, cross=cross, own=own, factor=factor)
 
     def _conditioned(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
         """Where all states miss the same entries."""
@@ -266,11 +252,6 @@ class LowRank(_Factored):
             own[..., inside - p] = 0.0
         gain, factor = _condition(F, told)
         return self.with_arrays(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
-
-    def _with(self, change: Callable[[Array], Array], factor: Array | None = None) -> LowRank:
-        """With another batch of all arrays."""
-        factor = _packed(change(self.factor)) if factor is None else factor
-        return self.with_arrays(mean=change(self.mean), cross=change(self.cross), own=change(self.own), factor=factor)
 
     def _without_own(self, rows: slice) -> Array:
         """``own`` where x[rows] is something new, all of which is in the factor."""

@@ -141,13 +141,6 @@ class Emission(NamedTuple):
     total: Array
 
 
-class EmissionNoise(Protocol):
-    """The noise of a step, which may depend on the state: how little training rows say about it."""
-
-    def __call__(self, state: GaussianState) -> Emission:
-        """From the state before c moves."""
-
-
 class StepInfo(NamedTuple):
     """What a step says of y beside the state that it leaves: ``mean`` (…, d), ``cov`` (…, d, d), variances (…, d) by part.
 
@@ -229,7 +222,7 @@ class StateSpaceModel:
     inputs: slice
     outputs: slice
     process_noise: Noise | None = None
-    emission_noise: EmissionNoise | None = None
+    emission_noise: Callable[[GaussianState], Emission] | None = None
     guard: Bounds | None = None
     probe: Callable[[GaussianState], Parts] | None = None
     measurement_cov: Array | None = None
@@ -275,16 +268,16 @@ class StateSpaceModel:
         """
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
-        before, root = state.mean[..., self.outputs], self.staying_root if along is not None else None
+        before, along = state.mean[..., self.outputs], None if self.staying_root is None else along
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
-        if along is not None and root is not None:
-            state = state.add_unknowns(self.outputs, self._unknowns(root, along))
+        if along is not None:
+            state = state.add_unknowns(self.outputs, self._unknowns(along))
         factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
         cov = state.covariance_of(self.outputs)
         parts = _variances_by_part(cov.diagonal(0, -2, -1), emission, factor)
-        if along is not None and root is not None:
+        if along is not None:
             state, cov, parts = self._with_staying(state, cov, parts, self.n_unknowns(along))
         if self.measurement_cov is not None:
             cov = cov + self.measurement_cov
@@ -297,13 +290,14 @@ class StateSpaceModel:
         groups = 1 if self.staying_groups is None else int(self.staying_groups.max()) + 1
         return int(along.shape[-1] // groups * self.staying_root.shape[-1])
 
-    def _unknowns(self, root: Array, along: Array) -> Array:
-        """(…, d, r m): the columns of ``root`` (d, m) times each of ``along`` (…, r), or of those of an entry's own group."""
+    def _unknowns(self, along: Array) -> Array:
+        """(…, d, r m): the columns of the root (d, m) times each of ``along`` (…, r), or of those of an entry's own group."""
+        assert self.staying_root is not None
         if self.staying_groups is None:
             each = along[..., None, :]
         else:
             each = along.reshape(*along.shape[:-1], int(self.staying_groups.max()) + 1, -1)[..., self.staying_groups, :]
-        every = root[:, None, :] * each[..., None]
+        every = self.staying_root[:, None, :] * each[..., None]
         return np.asarray(every.reshape(*every.shape[:-2], -1))
 
     def _with_staying(

@@ -17,7 +17,7 @@ from pesn.linalg import limit_cross_covariances
 from pesn.statespace.cell import ActivationMoments, Cell, SineMoments, SquareMoments
 from pesn.statespace.ensemble import Ensemble
 from pesn.statespace.kernels import SINE, SQUARE, TANH_UNITS, CellRows, ReadoutRows, roll_means
-from pesn.statespace.model import Bounds, Path, StateSpaceModel, StepInfo
+from pesn.statespace.model import Path, StateSpaceModel, StepInfo
 from pesn.statespace.state import Certain, Diagonal, GaussianState, Parts
 
 
@@ -246,19 +246,14 @@ def concatenate(paths: list[Path]) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class CertainPath:
-    """Rows of a :class:`pesn.statespace.state.Certain` state, by the same cells, K, k and bounds as those of a model.
+    """Rows of a :class:`pesn.statespace.state.Certain` state, by the cells, K, k and bounds of a model.
 
     Serves cells of tanh, squares and sines without a rotation, and bounds of y, the first entries of x; other states and models
     go step by step.
     K (…, p, n) may be one for each readout of a batch (readouts, 1, p, n): the states of one readout stand side by side.
     """
 
-    cells: tuple[Cell, ...]
-    K: Array
-    k: Array
-    inputs: slice
-    outputs: slice
-    guard: Bounds | None = None
+    model: StateSpaceModel
 
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
@@ -268,45 +263,48 @@ class CertainPath:
             return None
         *batch, n = state.mean.shape
         steps, m = inputs.shape[-2:]
-        shape = (math.prod(batch[:-1]), batch[-1]) if self.K.ndim > 2 else (1, math.prod(batch))
-        d = self.outputs.stop
+        shape = (math.prod(batch[:-1]), batch[-1]) if self.model.K.ndim > 2 else (1, math.prod(batch))
+        d = self.model.outputs.stop
         mean, left = np.empty((*shape, steps, d)), np.zeros((*shape, steps, d), bool)
         x = np.array(state.mean.reshape(*shape, n), order="C")
         u = np.ascontiguousarray(np.broadcast_to(inputs, (*batch, steps, m)), float).reshape(*shape, steps, m)
-        roll_means(self._cells, self._readouts, self._edges, u, self.inputs.start, moved, x, mean, left)
+        roll_means(self._cells, self._readouts, self._edges, u, self.model.inputs.start, moved, x, mean, left)
         after = Certain(x.reshape(state.mean.shape), state.carried, state.cross)
         cov = np.zeros((*batch, steps, d, d))
         parts = {name: np.zeros((*batch, steps, d)) for name in ("state", "noise", "weights")}
         return Path(mean.reshape(*batch, steps, d), cov, parts, left.reshape(*batch, steps, d), after, None, {})
 
     def _can_take(self, state: GaussianState) -> bool:
-        if self.K.ndim > 2 and self.K.shape[:-2] != (*state.mean.shape[:-2], 1):
+        K = self.model.K
+        if K.ndim > 2 and K.shape[:-2] != (*state.mean.shape[:-2], 1):
             return False
         return self._serves and isinstance(state, Certain) and not state.cross.shape[-1]
 
     @cached_property
     def _serves(self) -> bool:
-        known = all(_kind(cell) is not None for cell in self.cells)
-        return known and self.k.shape == self.K.shape[:-1] and self.outputs.start == 0
+        model = self.model
+        known = all(_kind(cell) is not None for cell in model.cells)
+        return known and model.k.shape == model.K.shape[:-1] and model.outputs.start == 0
 
     @cached_property
     def _cells(self) -> CellRows:
-        which = np.array([(cell.rows.start, len(cell.bias), _kind(cell)) for cell in self.cells], np.intp).reshape(-1, 3)
+        given = self.model.cells
+        which = np.array([(cell.rows.start, len(cell.bias), _kind(cell)) for cell in given], np.intp).reshape(-1, 3)
         indptr, indices, data = [np.zeros(1, np.uint32)], [np.zeros(0, np.uint32)], [np.zeros(0)]
-        for cell in self.cells:
+        for cell in given:
             first, columns, values = cell.enter.rows
             indptr.append(first[1:] + indptr[-1][-1])
             indices.append(columns)
             data.append(values)
-        bias, leaks = (np.concatenate([np.zeros(0), *(getattr(cell, name) for cell in self.cells)]) for name in ("bias", "leaks"))
+        bias, leaks = (np.concatenate([np.zeros(0), *(getattr(cell, name) for cell in given)]) for name in ("bias", "leaks"))
         return CellRows(
             which, leaks, bias, np.concatenate(indptr).astype(np.uint32), np.concatenate(indices), np.concatenate(data)
         )
 
     @cached_property
     def _readouts(self) -> ReadoutRows:
-        p, n = self.K.shape[-2:]
-        K, k = self.K.reshape(-1, p, n), np.ascontiguousarray(self.k, float).reshape(-1, p)
+        p, n = self.model.K.shape[-2:]
+        K, k = self.model.K.reshape(-1, p, n), np.ascontiguousarray(self.model.k, float).reshape(-1, p)
         places = K.any(axis=0)
         indptr, indices = np.concatenate([[0], np.cumsum(places.sum(axis=1))]), np.nonzero(places)[1]
         return ReadoutRows(indptr.astype(np.uint32), indices.astype(np.uint32), np.ascontiguousarray(K[:, places]), k)
@@ -314,9 +312,9 @@ class CertainPath:
     @cached_property
     def _edges(self) -> Array:
         """Beyond which a mean of y has left, and between which it is then brought back, and its largest step: (5, d)."""
-        if self.guard is not None:
-            return np.stack(self.guard.edges_of_means())
-        return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.outputs.stop, axis=1)
+        if self.model.guard is not None:
+            return np.stack(self.model.guard.edges_of_means())
+        return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.model.outputs.stop, axis=1)
 
 
 def _kind(cell: Cell) -> int | None:

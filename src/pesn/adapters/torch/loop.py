@@ -1,9 +1,9 @@
 """A closed loop on tensors: the mean of its state and columns of independent standard normal sources, step by step.
 
-What :class:`pesn.statespace.low_rank.FirstOrder` is on arrays, with its derivatives. x is the state of the loop without the known inputs,
-which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay, and all other columns,
-(R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd would keep a hundred small
-operations a step; it is left to autograd where y is brought back into its bounds.
+What ``FirstOrder`` of :mod:`pesn.statespace.low_rank` is on arrays, with its derivatives. x is the state of the loop without
+the known inputs, which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay,
+and all other columns, (R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd
+would keep a hundred small operations a step; it is left to autograd where y is brought back into its bounds.
 """
 
 from __future__ import annotations
