@@ -183,27 +183,6 @@ def test_the_units_alone_move_and_by_stein(kind):
     np.testing.assert_allclose(np.diag(after.cov)[p:], own + loop.process_noise.variances, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seen", [[0], [1], [0, 1]])
-def test_to_observe_is_to_condition(kind, seen):
-    loop = a_loop(**KINDS[kind])
-    state = begun(loop)
-    y = np.full(loop.dynamics.n_columns, np.nan)
-    y[seen] = state.mean[seen] + 0.1
-    after, cov = loop.model.update(state, y), covariance(state)
-    gain = np.linalg.solve(cov[np.ix_(seen, seen)], cov[seen]).T
-    np.testing.assert_allclose(after.mean, state.mean + gain @ (y[seen] - state.mean[seen]), atol=1e-9)
-    np.testing.assert_allclose(covariance(after), cov - gain @ cov[seen], atol=1e-9)
-    assert (after.mean[seen] == y[seen]).all()
-    assert (after.variances()[seen] == 0.0).all()
-
-
-def test_nothing_observed_changes_nothing():
-    loop = a_loop()
-    state = begun(loop)
-    assert loop.model.update(state, np.full(2, np.nan)) is state
-
-
 @pytest.mark.parametrize("change", [True, False])
 def test_an_output_that_is_fed_back_is_known_once_both_rows_are(change):
     loop = a_loop(feedback=0.4, change=change)

@@ -133,15 +133,6 @@ def test_rows_that_are_skipped_serve_as_lags_alone():
     assert (learn([(moved, h, 20)]).given(z[19:22])[0] != mean).any()
 
 
-def test_a_quadratic_state_is_found_exactly():
-    z = np.random.default_rng(0).uniform(-1, 1, size=(600, 1))
-    h = np.column_stack([1 + z[2:, 0] * z[:-2, 0], z[1:-1, 0] ** 2 - z[2:, 0]])
-    start = learn([(z[2:], h, 2)], max_lags=3)
-    mean, root = start.given([[0.5], [-0.7], [0.9]])
-    np.testing.assert_allclose(mean, [1 + 0.45, 0.49 - 0.9], atol=1e-5)
-    assert np.sqrt(np.trace(covariance(root))) < 5e-3  # the root of the ridge's 1e-6, not of rounding
-
-
 # ---------------------------------------------------------------- moments of the samples
 
 

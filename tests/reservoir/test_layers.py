@@ -150,16 +150,6 @@ def test_a_run_cut_in_two_is_the_whole(reservoir, data):
 # ---------------------------------------------------------------- 4. special cases
 
 
-def test_groups_side_by_side_are_separate_reservoirs(data):
-    left, right = draw(15, D, M, rng=1), draw(13, D, M, leak_rate=0.2, rng=2)
-    W = sparse.block_diag([left.W, right.W])
-    both = {name: np.concatenate([getattr(left, name), getattr(right, name)]) for name in ("W_in", "W_fb", "bias")}
-    leaks = np.repeat([left.leak_rate, right.leak_rate], [15, 13])
-    states, _, _ = run(reservoir_of(W, left, **both, leak_rate=leaks), data["inputs"])
-    apart = [run(one, data["inputs"])[0] for one in (left, right)]
-    np.testing.assert_allclose(states, np.hstack(apart), rtol=1e-12, atol=1e-13)
-
-
 # ---------------------------------------------------------------- 5. records
 
 

@@ -5,8 +5,6 @@ noise and the leverage included; certain rows are the deterministic run to the b
 a state of any form starts a run of any other; a run cut at any row is the whole.
 """
 
-import copy
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -214,14 +212,6 @@ def test_independent_units_become_correlated_in_a_low_rank_too():
     full, few, paper = (predict_rows(a_loop(form, big, weights), z, None, start)[0].cov for form in FORMS)
     np.testing.assert_allclose(np.sqrt(few), np.sqrt(full), rtol=0.05)
     assert np.sqrt(paper[-1] / full[-1]) < 0.5
-
-
-def test_a_state_with_its_first_rows_can_be_copied():
-    begun = State(np.zeros(3), None, np.zeros(1), rows=np.ones((2, 4)))
-    for again in (pickle.loads(pickle.dumps(begun)), copy.deepcopy(begun), copy.copy(begun)):
-        assert type(again) is State
-        np.testing.assert_array_equal(again.rows, begun.rows)
-        np.testing.assert_array_equal(again.mean, begun.mean)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -66,17 +66,6 @@ def test_moments_of_given_members_are_exact(kit):
     assert np.all(after.members[:, 0] == 0.3)
 
 
-def test_the_past_is_counted_when_it_is_asked_for(kit):
-    world = kit.world(6)
-    state = kit.ensemble_of(kit.some(world), 50)
-    for _ in range(3):
-        state = state.remember(slice(0, 2)).move(world.cell)
-    assert "cross" not in vars(state)
-    first = state.cross
-    assert first.shape == (8, 6)
-    assert state.cross is first
-
-
 @pytest.mark.parametrize("sobol", [False, True])
 def test_a_seed_decides_all_draws(kit, sobol):
     def one(seed):

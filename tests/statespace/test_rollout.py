@@ -298,15 +298,6 @@ def test_a_loop_that_serves_nothing_is_asked_and_passed_over(kit):
     assert stub.rows == 0
 
 
-def test_a_certain_start_goes_the_fast_way_at_once(kit):
-    model = model_of(kit, process_noise=None, emission_noise=None)
-    stub = Stub(model, 5)
-    state = state_of(model, spread=0.0)
-    path = rollout(replace(model, fast=stub), state, np.ones((7, 1)))
-    assert stub.rows == 7
-    same(kit, path, rollout(model, state, np.ones((7, 1))))
-
-
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_limiting_cross_covariances_keeps_each_block_and_makes_the_whole_semidefinite(d):
     rng = np.random.default_rng(d)
