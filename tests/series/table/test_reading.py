@@ -181,11 +181,12 @@ def test_a_wrong_call(file, tmp_path):
         ({"inputs": ["z"]}, "--inputs must be"),
         ({"time": "z"}, "--time must be"),
         ({"targets": ["x"], "inputs": ["x"]}, "must be different columns, got 'x' twice"),
-        ({"time": "x", "freq": "D"}, "freq must be a number above 0, as times are numbers, got 'D'"),
     ):
         with pytest.raises(ValueError, match=says) as caught:
             read(path, **options)
         assert not isinstance(caught.value, DataError)
+    with pytest.raises(ValueError, match="--freq must come with a column of times, got 'D', and the file has none"):
+        read(file("x\n1\n2\n4\n", "timeless.csv"), freq="D")
     for name in ("nothing.csv", "book.xlsx"):
         with pytest.raises(ValueError, match=r"FILE must be a \.csv or \.parquet file"):
             read(tmp_path / name)
