@@ -199,7 +199,7 @@ class Scores(NamedTuple):
 def pesn_model(parts: Sequence[str]) -> Model:
     def forecast(task: Task) -> tuple[Array, Array]:
         ahead = univariate.fit(task.y, horizon=len(task.test), seasons=task.seasons, parts=parts).forecast(len(task.test))
-        return ahead.mean, ahead.quantile(LEVELS).T
+        return ahead.median, ahead.quantile(LEVELS).T
 
     return forecast
 

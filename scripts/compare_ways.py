@@ -3,8 +3,8 @@
     python scripts/compare_ways.py FOLDER
 
 prints a row for each .csv file of the folder: what ``pesn forecast FILE`` forecasts, and whether the other ways have the same
-targets, horizon, times and means, to 1e-9 of their scale. A series of a long table that ends earlier than others is forecast from
-its own end, and compared where both ways have forecasts.
+targets, horizon, times and medians, to 1e-9 of their scale. A series of a long table that ends earlier than others is forecast
+from its own end, and compared where both ways have forecasts.
 
 read_csv        fit(pd.read_csv(FILE))
 index_col=0     fit(pd.read_csv(FILE, index_col=0, parse_dates=True))
@@ -45,14 +45,14 @@ REFUSED = {  # by index_col=0: the index is the year alone, four times each; or 
 }  # fmt: skip
 AS_TEXT = {"mon_yy.csv"}  # dates that pandas gets wrong: it reads Jan-49 as 2049
 
-Forecasts = dict[str, pd.Series]  # the means of each target by their times
+Forecasts = dict[str, pd.Series]  # the medians of each target by their times
 
 
 def forecast_file(file: Path, folder: Path, duplicates: str = "error") -> Forecasts:
     """Forecast by ``pesn forecast FILE``."""
     frame = _call(file, folder, "--backtest", "0", "--duplicates", duplicates)
-    means = {name.removesuffix("_mean"): frame[name].to_numpy() for name in frame.columns if name.endswith("_mean")}
-    return {name: _by_time(mean, frame.iloc[:, 0]) for name, mean in means.items()}
+    medians = {name.removesuffix("_median"): frame[name].to_numpy() for name in frame.columns if name.endswith("_median")}
+    return {name: _by_time(median, frame.iloc[:, 0]) for name, median in medians.items()}
 
 
 def forecast_frame(frame: pd.DataFrame, duplicates: str = "error") -> Forecasts:
@@ -60,7 +60,7 @@ def forecast_frame(frame: pd.DataFrame, duplicates: str = "error") -> Forecasts:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of columns that are left out: the columns are compared
         forecast = pesn.SeriesForecaster(duplicates=duplicates).fit(frame).forecast()
-    return {name: _by_time(forecast.mean[:, i], forecast.index) for i, name in enumerate(forecast.names)}
+    return {name: _by_time(forecast.median[:, i], forecast.index) for i, name in enumerate(forecast.names)}
 
 
 def forecast_long_file(file: Path, folder: Path, columns: tuple[str, str, str], duplicates: str = "error") -> Forecasts:

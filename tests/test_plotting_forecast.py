@@ -40,15 +40,15 @@ def test_a_panel_a_column_with_its_numbers(d):
     for i, ax in enumerate(axes):
         assert ax.get_ylabel() == f"y{i}"
         lines = lines_of(ax)
-        assert set(lines) == {"observed", "truth", "mean"}
+        assert set(lines) == {"observed", "truth", "median"}
         np.testing.assert_array_equal(lines["observed"].get_xdata(), [-3, -2, -1, 0])
         np.testing.assert_array_equal(lines["observed"].get_ydata(), f.history[:, i])
         np.testing.assert_array_equal(lines["truth"].get_xdata(), ahead)
         np.testing.assert_array_equal(lines["truth"].get_ydata(), truth[:, i])
         # Mean and bands set out from the last observed row.
-        np.testing.assert_array_equal(lines["mean"].get_xdata(), [0, *ahead])
-        np.testing.assert_array_equal(lines["mean"].get_ydata(), [f.history[-1, i], *f.mean[:, i]])
-        assert lines["mean"].get_color() == COLOURS[0]
+        np.testing.assert_array_equal(lines["median"].get_xdata(), [0, *ahead])
+        np.testing.assert_array_equal(lines["median"].get_ydata(), [f.history[-1, i], *f.mean[:, i]])
+        assert lines["median"].get_color() == COLOURS[0]
         wide, narrow = ax.collections
         for band, level in ((wide, 0.95), (narrow, 0.5)):
             expected = [[f.history[-1, i], *edge[:, i]] for edge in f.interval(level)]
@@ -60,7 +60,7 @@ def test_a_panel_a_column_with_its_numbers(d):
         assert ax.get_legend() is None
     figure = axes[0].figure
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["observed", "truth", "mean", "50 %", "95 %"]
+    assert [text.get_text() for text in legend.get_texts()] == ["observed", "truth", "median", "50 %", "95 %"]
     # Nothing lies on anything else, and each column of panels ends in the name of the time axis.
     figure.canvas.draw()
     boxes = [ax.get_window_extent() for ax in axes] + [legend.get_window_extent()]
@@ -124,7 +124,7 @@ def test_dates(rule, before, kind):
     axes = f.plot()
     lines = lines_of(axes[0])
     np.testing.assert_allclose(lines["observed"].get_xdata(), date2num(np.array(before, "datetime64[ns]")))
-    np.testing.assert_allclose(lines["mean"].get_xdata()[1:], date2num(dates.to_numpy()))
+    np.testing.assert_allclose(lines["median"].get_xdata()[1:], date2num(dates.to_numpy()))
     axes[0].figure.canvas.draw()
     assert "2024" in " ".join([t.get_text() for t in axes[-1].get_xticklabels()] + [axes[-1].xaxis.get_offset_text().get_text()])
     assert axes[-1].get_xlabel() == ""
@@ -141,7 +141,7 @@ def test_two_dates_are_set_back_by_their_gap():
     [list("abcdef"), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0], pd.DatetimeIndex(["2024-01-02", "2024-01-01", *["2024-01-03"] * 4])],
 )
 def test_labels_that_are_no_time_axis(index):
-    np.testing.assert_array_equal(lines_of(draw(index=index).plot()[0])["mean"].get_xdata(), np.arange(7))
+    np.testing.assert_array_equal(lines_of(draw(index=index).plot()[0])["median"].get_xdata(), np.arange(7))
 
 
 # ---------------------------------------------------------------- edges
@@ -152,7 +152,7 @@ def test_one_step_alone_is_a_bar():
     (ax,) = f.plot()
     for band, level in zip(ax.collections, (0.95, 0.5), strict=True):
         np.testing.assert_allclose(edges(band, [0.8, 1.2]), np.repeat(f.interval(level), 2).reshape(2, 2))
-    assert lines_of(ax)["mean"].get_marker() == "o"
+    assert lines_of(ax)["median"].get_marker() == "o"
     ax.figure.canvas.draw()
     assert ax.get_xlim()[0] <= 0.0
     assert ax.get_xlim()[1] >= 2.0
@@ -165,8 +165,8 @@ def test_values_between_missing_ones_are_seen():
     assert line.get_marker() == "o"
     assert line.get_markevery() == [0]  # the last two are joined by a line
     # The last row of the second column is missing: its forecast starts at the first step.
-    assert lines_of(second)["mean"].get_xdata()[0] == 1
-    assert lines_of(first)["mean"].get_xdata()[0] == 0
+    assert lines_of(second)["median"].get_xdata()[0] == 1
+    assert lines_of(first)["median"].get_xdata()[0] == 0
 
 
 def test_names_of_any_kind_fit():

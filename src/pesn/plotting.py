@@ -128,7 +128,7 @@ class Forecastlike(Protocol):
     """What a picture needs of a forecast: a :class:`pesn.Forecast`, or what a :class:`pesn.SeriesForecaster` gives."""
 
     @property
-    def mean(self) -> Array:
+    def median(self) -> Array:
         """(horizon, d)."""
 
     @property
@@ -154,7 +154,7 @@ def plot_forecast(
     level: float | Sequence[float] = (0.5, 0.95),
     truth: npt.ArrayLike | None = None,
 ) -> list[Axes]:
-    """A forecast, a panel a column: what was observed in grey, the mean in blue, a band for each level, lighter where wider.
+    """A forecast, a panel a column: what was observed in grey, the median in blue, a band for each level, lighter where wider.
 
     Time is the index where that is dates or evenly spaced numbers, else it is counted in steps from the last observed row.
 
@@ -188,7 +188,7 @@ def plot_forecast(
     chosen = _positions(forecast.names, columns)
     levels = sorted({*np.ravel(np.asarray(level)).tolist()}, reverse=True)
     bands = [(value, *forecast.interval(value)) for value in levels]
-    observed = _check_truth(truth, forecast.mean.shape)
+    observed = _check_truth(truth, forecast.median.shape)
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
     time = _times(forecast, len(history))
     own = axes is None
@@ -197,7 +197,7 @@ def plot_forecast(
     for ax, i in zip(axes, chosen, strict=True):
         entries = _draw_observations(ax, time, history[:, i], None if observed is None else observed[:, i])
         column = [(value, lower[:, i], upper[:, i]) for value, lower, upper in bands]
-        entries += _draw_forecast(ax, time, history[-1:, i], forecast.mean[:, i], column)
+        entries += _draw_forecast(ax, time, history[-1:, i], forecast.median[:, i], column)
         name = forecast.names[i]
         if len(name) > _LONG:  # on two lines, broken behind an underscore if need be
             name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
@@ -260,7 +260,7 @@ def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequ
     lone = len(x) == 1
     middle = np.append(known, mean)
     entries: list[Artist] = [
-        *ax.plot(x, middle, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="mean", zorder=2.5)
+        *ax.plot(x, middle, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="median", zorder=2.5)
     ]
     spread = np.append(x - 0.2, x + 0.2) if lone else x
     shaded: list[Artist] = []
@@ -296,7 +296,7 @@ def _times(forecast: Forecastlike, rows: int) -> _Times:
         found = _number_times(labels, rows)
     elif labels.inferred_type in ("datetime64", "datetime", "date"):
         found = _date_times(pd.DatetimeIndex(labels).tz_localize(None), rows)
-    return found or _Times(np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast.mean) + 1.0), False, _STEPS)
+    return found or _Times(np.arange(1.0 - rows, 1.0), np.arange(1.0, len(forecast.median) + 1.0), False, _STEPS)
 
 
 def _date_times(labels: pd.DatetimeIndex, rows: int) -> _Times | None:

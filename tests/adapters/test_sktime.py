@@ -67,7 +67,7 @@ def test_missing_rows_are_gaps(index):
     kept = np.delete(np.arange(60), gone)
     gaps = y.copy()
     gaps[gone] = np.nan
-    expected = SeriesForecaster(horizon=4, season=None).fit(gaps).forecast(4).mean[[0, 1, 3], 0]
+    expected = SeriesForecaster(horizon=4, season=None).fit(gaps).forecast(4).median[[0, 1, 3], 0]
     for rows in (pd.Series(y[kept], index=index[kept]), pd.Series(gaps, index=index[:60])):
         found = PESNForecaster(horizon=4, season=None).fit(rows).predict(fh=[1, 2, 4])
         np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -81,7 +81,7 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
     fh, spacing = np.array(FH), 2 if index == "numbers" else 1
     forecaster = PESNForecaster().fit(y[:48], fh=spacing * fh)  # the farthest step is what members are weighed by
     found = forecaster.predict()
-    np.testing.assert_array_equal(found, plain.mean[fh - 1, 0])
+    np.testing.assert_array_equal(found, plain.median[fh - 1, 0])
     pd.testing.assert_index_equal(found.index, y.index[47 + fh], check_names=False, exact="equiv")
     assert found.name == "sales"
     levels = [0.1, 0.5, 0.975]
@@ -151,13 +151,13 @@ def test_inputs_are_those_of_each_row(promoted):
     plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48])
     forecaster = PESNForecaster().fit(y[:48], X=X, fh=[1, 2, 3, 4, 5])  # of rows to come they are not looked at
     found = forecaster.predict(X=X)
-    np.testing.assert_array_equal(found, plain.forecast(5, X[48:53]).mean[:, 0])
+    np.testing.assert_array_equal(found, plain.forecast(5, X[48:53]).median[:, 0])
     np.testing.assert_array_equal(forecaster.predict(X=X[48:][[1, "price"]]), found)
-    np.testing.assert_array_equal(forecaster.predict(), plain.forecast(5).mean[:, 0])  # not known
+    np.testing.assert_array_equal(forecaster.predict(), plain.forecast(5).median[:, 0])  # not known
     ahead = X[48:53].to_numpy().copy()
     ahead[[0, 2, 3]] = np.nan
     some = forecaster.predict(fh=[2, 5], X=X.iloc[[49, 52]])
-    np.testing.assert_array_equal(some, plain.forecast(5, ahead).mean[[1, 4], 0])
+    np.testing.assert_array_equal(some, plain.forecast(5, ahead).median[[1, 4], 0])
     with pytest.raises(ValueError, match="X must have a row for each step of fh, got none at 2024-05"):
         forecaster.predict(fh=[2, 5], X=X.iloc[[49]])
     with pytest.raises(ValueError, match="X must not be given: fit had none"):
@@ -177,7 +177,7 @@ def test_an_update_of_the_rows_alone_keeps_what_was_learned():
     before = forecaster.forecaster_
     forecaster.update(y[40:50], update_params=False)
     fitted = before.fitted_.on(y[:50].to_numpy()[:, None])
-    np.testing.assert_array_equal(forecaster.predict(fh=FH), fitted.forecast(5).mean[np.array(FH) - 1, 0])
+    np.testing.assert_array_equal(forecaster.predict(fh=FH), fitted.forecast(5).median[np.array(FH) - 1, 0])
     assert len(before.fitted_.y) == 40  # a copy that somebody kept is as it was
 
 
@@ -262,7 +262,7 @@ def test_the_distribution_of_a_forecast():
     assert isinstance(found, SeriesDistribution)
     np.testing.assert_allclose(found.quantile([0.1, 0.9]), forecaster.predict_quantiles(alpha=[0.1, 0.9]), rtol=1e-13)
     np.testing.assert_allclose(found.var(), forecaster.predict_var(), rtol=1e-13)
-    np.testing.assert_allclose(found.mean()["sales"], forecaster.predict(), rtol=1e-13)
+    np.testing.assert_allclose(found.quantile([0.5])["sales"].to_numpy().ravel(), forecaster.predict(), rtol=1e-13)
     for call, wrong in ((forecaster.predict_proba, {"marginal": False}), (forecaster.predict_var, {"cov": True})):
         with pytest.raises(NotImplementedError, match=r"must be (True|False)"):
             call(**wrong)

@@ -63,8 +63,8 @@ def test_one_word_is_enough(call, tmp_path):
     ends = ("mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
     assert list(frame.columns) == ["day", *(f"{name}_{end}" for name in ("sales", "temp") for end in ends)]
     assert (frame["sales_lower_95"] < frame["sales_lower_80"]).all()
-    assert (frame["sales_lower_80"] < frame["sales_mean"]).all()
-    assert (frame["sales_mean"] < frame["sales_upper_80"]).all()
+    assert (frame["sales_lower_80"] < frame["sales_median"]).all()
+    assert (frame["sales_median"] < frame["sales_upper_80"]).all()
     summary = json.loads((tmp_path / "forecast" / "summary.json").read_text())
     assert (summary["season"], summary["frequency"], summary["targets"]) == ([7], "D", ["sales", "temp"])
     assert set(summary["backtest"]["scores"]) == {"pesn", "persistence", "seasonal-naive"}
@@ -100,7 +100,7 @@ def test_a_saved_model_gives_the_same_forecast_and_goes_on(call, tmp_path):
         assert call(f"{name}.csv", "--model", "week.pesn", "--out", name, "--horizon", 3).exit_code == 0
     later, longer = (pd.read_csv(f"{name}/forecast.csv") for name in ("later", "longer"))
     assert later["day"].tolist() == [str(FIRST + timedelta(75 + i)) for i in range(3)]
-    np.testing.assert_allclose(later["sales_mean"], longer["sales_mean"], atol=1.0)  # a phase that is off is off by 3
+    np.testing.assert_allclose(later["sales_median"], longer["sales_median"], atol=1.0)  # a phase that is off is off by 3
 
 
 def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
@@ -266,12 +266,12 @@ def test_formulas_are_texts_in_the_forecast_and_names_in_a_model(call, tmp_path)
     result = call("data.csv", "--target", "=1+1", "--inputs", "@u", "--save", "m.pesn", *common)
     assert result.exit_code == 0, result.stderr
     head = (tmp_path / "forecast" / "forecast.csv").read_text().split("\n")[0]
-    assert head.startswith("day,'=1+1_mean,'=1+1_std,'=1+1_lower_80")
+    assert head.startswith("day,'=1+1_median,'=1+1_mean,'=1+1_std,'=1+1_lower_80")
     assert json.loads((tmp_path / "forecast" / "summary.json").read_text())["targets"] == ["=1+1"]
     again = call("data.csv", "--model", "m.pesn", "--horizon", 2, "--out", "again")
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "again" / "forecast.csv").read_text() == (tmp_path / "forecast" / "forecast.csv").read_text()
-    assert read(tmp_path / "forecast" / "forecast.csv").targets[:2] == ["'=1+1_mean", "'=1+1_std"]
+    assert read(tmp_path / "forecast" / "forecast.csv").targets[:2] == ["'=1+1_median", "'=1+1_mean"]
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])

@@ -51,7 +51,7 @@ def test_no_row_of_a_smooth_series_is_a_spike(name, rows):
 @pytest.mark.parametrize("name", ["ramp", "fall", "below zero", "exponential"])
 def test_a_smooth_series_goes_on(name):
     values = SMOOTH[name](np.arange(306.0))
-    found = pesn.SeriesForecaster(horizon=6).fit(values[:300]).forecast(6).mean[:, 0]
+    found = pesn.SeriesForecaster(horizon=6).fit(values[:300]).forecast(6).median[:, 0]
     np.testing.assert_allclose(found, values[300:], rtol=1e-3)
 
 
@@ -59,7 +59,7 @@ def test_a_smooth_series_goes_on(name):
 @pytest.mark.parametrize("curve", [lambda t: 1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), lambda t: 1.0 - np.exp(-t / 20.0)])
 def test_growth_that_comes_to_its_end_stays_there(rows, curve):
     values = curve(np.arange(float(rows)))
-    np.testing.assert_allclose(pesn.SeriesForecaster(horizon=24).fit(values).forecast(24).mean, values[-1], rtol=0.06)
+    np.testing.assert_allclose(pesn.SeriesForecaster(horizon=24).fit(values).forecast(24).median, values[-1], rtol=0.06)
 
 
 @pytest.mark.parametrize("place", [100, 299])
@@ -77,7 +77,7 @@ def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
     rows = values.copy()
     rows[place] = 1e6
     one, other = (pesn.SeriesForecaster(horizon=3, season=None).fit(y).forecast(3) for y in (rows, values))
-    np.testing.assert_allclose(one.mean, other.mean, rtol=max(noise, 1e-6))
+    np.testing.assert_allclose(one.median, other.median, rtol=max(noise, 1e-6))
     assert (one.interval(0.95)[1] < 2.0 * other.interval(0.95)[1]).all()
 
 
@@ -87,7 +87,7 @@ def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
     values = np.full(rows, before)
     values[-1] = after
     forecast = pesn.SeriesForecaster(horizon=3).fit(values).forecast(3)
-    assert (np.abs(forecast.mean - before) > 0.25 * (after - before)).all()
+    assert (np.abs(forecast.median - before) > 0.25 * (after - before)).all()
     assert (forecast.std > 0.01 * (after - before)).all()
     wrong = np.append(np.full(rows, 2.0), 1e6)
     assert (decomposition.remove_outliers(wrong, log=True) == 2.0).all() == (rows >= decomposition.LONG - 1)
@@ -109,7 +109,7 @@ def test_numpy_numbers_are_saved(season, tmp_path):
     again = pesn.load(tmp_path / "a.pesn")
     assert again.horizon == 3
     assert np.array_equal(again.season, season)
-    np.testing.assert_array_equal(again.forecast(3).mean, forecaster.forecast(3).mean)
+    np.testing.assert_array_equal(again.forecast(3).median, forecaster.forecast(3).median)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_quantiles_of_any_probability_are_in_order(dof, log):
 
 def test_inputs_ahead_of_other_labels_are_refused(driven):
     ahead = INPUTS[60:66]
-    right = driven.forecast(6, ahead).mean
-    np.testing.assert_array_equal(driven.forecast(6, ahead.reset_index(drop=True)).mean, right)
-    np.testing.assert_array_equal(driven.forecast(6, ahead.set_axis(ahead.index.strftime("%Y-%m-%d"))).mean, right)
+    right = driven.forecast(6, ahead).median
+    np.testing.assert_array_equal(driven.forecast(6, ahead.reset_index(drop=True)).median, right)
+    np.testing.assert_array_equal(driven.forecast(6, ahead.set_axis(ahead.index.strftime("%Y-%m-%d"))).median, right)
     for labels in (ahead.index.to_period("M"), range(60, 66)):
         with pytest.raises(ValueError, match="X must have a row for each of the 6 steps ahead"):
             driven.forecast(6, ahead.set_axis(labels))
@@ -257,9 +257,9 @@ def test_targets_may_be_called_as_columns_of_others_forecasts(tmp_path):
     table = pd.DataFrame({"a": SALES.to_numpy(), "a_std": SALES.to_numpy() + 1.0, "a_lower_80": -SALES.to_numpy()})
     table.to_csv(tmp_path / "a.csv", index=False)
     found = summary.frame(job.run(job.Request(tmp_path / "a.csv", horizon=2, backtest=0, levels=[0.8])))
-    endings = ["mean", "std", "lower_80", "upper_80"]
+    endings = ["median", "mean", "std", "lower_80", "upper_80"]
     assert list(found.columns) == ["row", *(f"{name}_{end}" for name in table.columns for end in endings)]
-    assert (found["a_lower_80_mean"] < 0.0).all()
+    assert (found["a_lower_80_median"] < 0.0).all()
     assert (found["a_lower_80"] > 0.0).all()
 
 
@@ -270,7 +270,7 @@ def test_a_picture_takes_flat_truth_and_levels_in_per_cent(fitted):
     forecast = fitted.forecast(12)
     [ax] = forecast.plot(truth=SALES[60:], level=[80, 95])
     [legend] = ax.figure.legends
-    assert {text.get_text() for text in legend.get_texts()} == {"observed", "truth", "mean", "80 %", "95 %"}
+    assert {text.get_text() for text in legend.get_texts()} == {"observed", "truth", "median", "80 %", "95 %"}
     [dots] = [line for line in ax.lines if line.get_label() == "truth"]
     np.testing.assert_array_equal(dots.get_ydata(), SALES[60:])
 

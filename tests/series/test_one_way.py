@@ -23,7 +23,7 @@ def columns(**others):
 
 
 def means(frame, X=None, **options):
-    return pesn.SeriesForecaster().fit(frame, X, **options).forecast(7).mean
+    return pesn.SeriesForecaster().fit(frame, X, **options).forecast(7).median
 
 
 # ---------------------------------------------------------------- tables
@@ -93,7 +93,7 @@ def test_a_column_of_dates_is_the_time(dates):
         assert found.names == ("sales",)
         assert found.index.name == "day"
         assert [*found.index] == [*right.index]
-        np.testing.assert_array_equal(found.mean, right.mean)
+        np.testing.assert_array_equal(found.median, right.median)
 
 
 def test_an_index_that_is_left_out_is_reported():
@@ -180,11 +180,11 @@ def test_inputs_are_columns_of_the_frame():
     model = pesn.SeriesForecaster().fit(frame[:60], inputs="heat")
     assert (model.fitted_.names, model.fitted_.inputs) == (("sales",), ("heat",))
     ahead = frame[60:].drop(columns="sales")
-    np.testing.assert_allclose(model.forecast(7, ahead).mean, right.forecast(7, X[60:]).mean, rtol=1e-9)
+    np.testing.assert_allclose(model.forecast(7, ahead).median, right.forecast(7, X[60:]).median, rtol=1e-9)
     later = pd.Series([1.0] * 7, days[60:], name="sales")
     assert model.score(frame[60:]) == pytest.approx(right.score(later, X[60:]), rel=1e-9)
     for other in (X[:60], X[:60].reset_index(drop=True), heat[:60], frame[["day", "heat"]][:60]):
-        np.testing.assert_allclose(means(frame[["day", "sales"]][:60], other), right.forecast(7).mean, rtol=1e-9)
+        np.testing.assert_allclose(means(frame[["day", "sales"]][:60], other), right.forecast(7).median, rtol=1e-9)
 
 
 def test_covariates_are_sorted_with_the_rows():

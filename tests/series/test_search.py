@@ -45,7 +45,7 @@ def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
     best = max(range(2), key=search.cv_results_["mean_test_score"].__getitem__)
     assert search.best_params_ == {name: values[best]}
     ahead = None if X is None else np.full((3, 2), np.nan)
-    assert search.best_estimator_.forecast(3, X=ahead).mean.shape == (3, 1 if np.ndim(y) == 1 else 2)  # fitted to all rows
+    assert search.best_estimator_.forecast(3, X=ahead).median.shape == (3, 1 if np.ndim(y) == 1 else 2)  # fitted to all rows
     if kind == "series":
         assert search.best_estimator_.forecast(1).index[0] == pd.Timestamp("2024-01-01")
     if name == "season":

@@ -47,7 +47,7 @@ def outcome(file):
 
 
 def by_date(forecast):
-    return pd.DataFrame(forecast.mean, index=forecast.index, columns=list(forecast.names))
+    return pd.DataFrame(forecast.median, index=forecast.index, columns=list(forecast.names))
 
 
 def long(table):
@@ -58,7 +58,7 @@ def test_no_column_shortens_another(table, file, outcome):
     assert len(outcome.table.frame) == 80
     for name in ("whole", "late"):
         alone = run(Request(file, targets=[name], backtest=0))
-        np.testing.assert_allclose(by_date(outcome.forecast)[name], alone.forecast.mean[:, 0], rtol=1e-9)
+        np.testing.assert_allclose(by_date(outcome.forecast)[name], alone.forecast.median[:, 0], rtol=1e-9)
     assert [len(model.y) for model in outcome.fitted.models] == [80, 50, 77]
     np.testing.assert_array_equal(outcome.fitted.y, table)
     assert outcome.notes == [
@@ -73,7 +73,7 @@ def test_no_column_shortens_another(table, file, outcome):
 def test_a_column_that_ends_early_is_forecast_from_its_end(table, outcome):
     model = univariate.fit(table["early"][:77].to_numpy(), horizon=12, seasons=(12,))
     ahead = model.forecast(15)
-    np.testing.assert_allclose(outcome.forecast.margins[2].mean, ahead.mean[3:], rtol=1e-9)
+    np.testing.assert_allclose(outcome.forecast.margins[2].median, ahead.median[3:], rtol=1e-9)
     np.testing.assert_allclose(outcome.forecast.margins[2].std, ahead.std[3:], rtol=1e-9)
     assert by_date(outcome.forecast).index[0] == pd.Timestamp("2016-09-01")
 
@@ -117,11 +117,13 @@ def test_seasons_are_searched_in_each_column():
     assert [model.seasons for model in fitted.models] == [(17,), ()]
     for name, model in zip(frame, fitted.models, strict=True):
         alone = pesn.SeriesForecaster().fit(frame[name]).fitted_.models[0]
-        np.testing.assert_allclose(model.forecast(10).mean, alone.forecast(10).mean, rtol=1e-9)
+        np.testing.assert_allclose(model.forecast(10).median, alone.forecast(10).median, rtol=1e-9)
     panel = long(frame.rename_axis("ds")).astype({"ds": np.int64})
     found = pesn.SeriesForecaster().fit(panel).forecast()
     assert len(found) == 2 * fitted.horizon
-    np.testing.assert_allclose(found["pesn"][found["unique_id"] == "walk"], fitted.forecast(fitted.horizon).mean[:, 1], rtol=1e-9)
+    np.testing.assert_allclose(
+        found["pesn"][found["unique_id"] == "walk"], fitted.forecast(fitted.horizon).median[:, 1], rtol=1e-9
+    )
 
 
 # ---------------------------------------------------------------- rows after the last number
@@ -137,11 +139,11 @@ def test_rows_after_the_last_number_are_left_out(table):
     assert fitted.score(whole[72:]) == before.score(whole[72:])
     with pytest.warns(UserWarning, match="8 rows of 1 series after its last number left out"):
         panel = pesn.SeriesForecaster().fit(long(cut.to_frame()))
-    np.testing.assert_array_equal(panel.forecast(5)["pesn"], before.forecast(5).mean[:, 0])
+    np.testing.assert_array_equal(panel.forecast(5)["pesn"], before.forecast(5).median[:, 0])
     with pytest.warns(UserWarning, match="begins after 2015-12, with their X as known ahead"):
         driven = pesn.SeriesForecaster().fit(cut, X)
     assert len(driven.forecast()) == 8  # as many as inputs are known of
-    np.testing.assert_array_equal(driven.forecast(8).mean, driven.forecast(8, X[72:]).mean)
+    np.testing.assert_array_equal(driven.forecast(8).median, driven.forecast(8, X[72:]).median)
 
 
 def test_rows_that_go_by_position_follow_those_of_fit(table):
@@ -205,7 +207,7 @@ def test_backtests_score_what_was_forecast_and_observed(table):
     )
     fitted = pesn.SeriesForecaster(horizon=3).fit(frame)
     back = fitted.backtest(origins=[60, 69, 71, 75])
-    whole, new, old = back.mean[:, 0].T
+    whole, new, old = back.median[:, 0].T
     assert np.isfinite(whole).all()
     assert np.isnan(new).tolist() == [True, True, False, False]
     assert np.isfinite(old).all()
@@ -232,7 +234,7 @@ def test_a_past_forecast_of_a_column_is_that_of_its_rows_before(table, outcome):
     back = outcome.backtest
     place = int(back.origins[-1])
     then = univariate.fit(table["late"][30:place].to_numpy(), horizon=12, seasons=(12,))
-    np.testing.assert_allclose(back.margins[-1][1].mean, then.forecast(back.horizon).mean, rtol=1e-9)
+    np.testing.assert_allclose(back.margins[-1][1].median, then.forecast(back.horizon).median, rtol=1e-9)
     np.testing.assert_array_equal(back.observed[-1], table[place : place + back.horizon])
 
 
@@ -243,10 +245,10 @@ def test_spans_are_saved(table, tmp_path):
     pd.testing.assert_frame_equal(again.forecast().to_frame(), fitted.forecast().to_frame())
     assert again.summary() == fitted.summary()
     assert "'late' starts at 2012-07, 30 months after the table" in fitted.summary()
-    np.testing.assert_array_equal(again.backtest(origins=2).mean, fitted.backtest(origins=2).mean)
+    np.testing.assert_array_equal(again.backtest(origins=2).median, fitted.backtest(origins=2).median)
     later = fitted.fitted_.on(table.to_numpy()[40:], time=fitted.fitted_.time.on(40), first=40)
     assert [model.start for model in later.models] == [0, 0, 0]
-    assert abs(later.forecast(12).mean / fitted.forecast(12).mean - 1.0).max() < 0.02  # the season's phase is kept
+    assert abs(later.forecast(12).median / fitted.forecast(12).median - 1.0).max() < 0.02  # the season's phase is kept
 
 
 def test_the_command_line_forecasts_by_a_saved_model(file, tmp_path, monkeypatch):
@@ -257,7 +259,7 @@ def test_the_command_line_forecasts_by_a_saved_model(file, tmp_path, monkeypatch
         assert "'late' starts at 2012-07" in result.stdout
     one, two = (pd.read_csv(tmp_path / folder / "forecast.csv") for folder in ("one", "two"))
     pd.testing.assert_frame_equal(one, two)
-    assert one["early_mean"].notna().all()
+    assert one["early_median"].notna().all()
     scores = json.loads((tmp_path / "one" / "summary.json").read_text())["backtest"]["scores"]
     assert scores["seasonal-naive"]["season"] == {"whole": 12, "late": 12, "early": 12}
 
@@ -268,7 +270,7 @@ def test_rows_that_are_counted_keep_the_phase_of_their_seasons(tmp_path):
     run(Request(tmp_path / "all.csv", backtest=0, season=(7,))).save(tmp_path / "a.pesn")
     (tmp_path / "later.csv").write_text("\n".join(["x,y", *[",1"] * 3, *(f"{value},2" for value in values[3:])]))
     found = run(Request(tmp_path / "later.csv", model=tmp_path / "a.pesn"))
-    np.testing.assert_allclose(found.forecast.mean[:7, 0], values[-7:], atol=0.5)
+    np.testing.assert_allclose(found.forecast.median[:7, 0], values[-7:], atol=0.5)
 
 
 def test_summaries_of_columns_without_scores(table, tmp_path):

@@ -38,7 +38,7 @@ def test_the_seasonal_baseline_uses_its_best_season(demand):
     daily = backtest_naive(demand.fitted.y, back.origins, back.horizon, [48])
     assert baseline.crps()[0] < 0.5 * daily.crps()[0]
     place = int(back.origins[0])
-    np.testing.assert_array_equal(baseline.mean[0, :, 0], demand.fitted.y[place - 336 : place - 288, 0])
+    np.testing.assert_array_equal(baseline.median[0, :, 0], demand.fitted.y[place - 336 : place - 288, 0])
     assert any("seasonal-naive (336)" in line for line in lines(demand))
     assert record(demand, "", 0.0)["backtest"]["scores"]["seasonal-naive"]["season"] == {"demand": 336}
     [one] = sections(demand.fitted, demand.forecast, (0.8,), judged=back)

@@ -7,7 +7,7 @@
 >>> forecast = SeriesForecaster().fit(sales[:84]).forecast(12)
 >>> forecast, forecast.index[0].strftime("%Y-%m")
 (SeriesForecast of 12 steps, 1 column (sales), '2023-01')
->>> bool(np.abs(forecast.mean[:, 0] - sales[84:]).max() < 5.0)
+>>> bool(np.abs(forecast.median[:, 0] - sales[84:]).max() < 5.0)
 True
 
 Many series, in a long frame:

@@ -9,8 +9,10 @@ step
 2      11.0        1.5             9.0            13.0
 
 >>> ahead = Margins(np.log([100.0, 100.0]), np.array([0.1, 0.2]), 8.0, log=True)
->>> ahead.mean.round(6).tolist(), bool((ahead.quantile(1e-6) > 0.0).all())     # positive data keep positive bounds
+>>> ahead.median.round(6).tolist(), bool((ahead.quantile(1e-6) > 0.0).all())     # positive data keep positive bounds
 ([100.0, 100.0], True)
+>>> ahead.mean.round(1).tolist()                                                 # more to lose above than below
+[100.6, 102.6]
 >>> ahead.quantile([0.1, 0.9]).tolist() == [end.tolist() for end in ahead.interval(0.8)]
 True
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
 _SMALLEST = 1e-200  # probability that has a quantile of its own: of still smaller ones special functions are not sure
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_MEAN_LEVELS, _MEAN_WEIGHTS = 0.5 + 0.499 * _NODES, 0.5 * _WEIGHTS  # of the mean: quadrature over 0.001 to 0.999
 LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is the mean pinball loss of, twice
 
 
@@ -139,12 +143,16 @@ class Margins:
 
     @property
     def mean(self) -> Array:
-        """The point forecast: the median. The expectation of numbers whose logarithm is Student's is infinite."""
-        return self.median
+        """Mean of the central 99.8 % of each distribution: the integral of quantiles Q(p) from p = 0.001 to 0.999, over 0.998.
+
+        It is the median where the distribution is symmetric, and above it where that of the logarithm is. The expectation without
+        limits is infinite there: E exp(t) diverges for Student's t.
+        """
+        return np.tensordot(_MEAN_WEIGHTS, self.quantile(_MEAN_LEVELS), 1)
 
     @property
     def median(self) -> Array:
-        """The median."""
+        """Median: the point forecast, by which errors are measured."""
         return self.quantile(0.5)
 
     @property
@@ -224,7 +232,7 @@ class SeriesForecast(Margins):
     """Forecasts of d columns over ``horizon`` rows: for each number a distribution of its own, which need not be symmetric.
 
     ``mean``, ``median``, ``std``, ``var``, ``quantile``, ``interval``, ``sample`` and ``crps`` are those of each number,
-    (horizon, d). The mean is the median; draws of ``sample`` have no correlation between steps or columns.
+    (horizon, d). The point forecast is the median; draws of ``sample`` have no correlation between steps or columns.
 
     Parameters
     ----------
@@ -266,9 +274,9 @@ class SeriesForecast(Margins):
         return np.arange(1, self.horizon + 1) if self.labels is None else self.labels
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
-        """A row a step; for each name the columns name, name_std and, for each level, name_lower_80, name_upper_80."""
+        """Return a row a step; for each name the columns name (the median), name_std and name_lower_80, name_upper_80, …"""
         bounds = {f"_{percent(one)}": self.interval(one) for one in levels_of(level)}
-        return as_frame(self.names, self.mean, self.std, bounds, self.labels)
+        return as_frame(self.names, self.median, self.std, bounds, self.labels)
 
     def plot(
         self,
@@ -357,6 +365,16 @@ class SeriesBacktest(Backtest):
         return tuple(tuple(self.forecasts[o, :, i] for i in range(d)) for o in range(k))
 
     @property
+    def median(self) -> Array:
+        """Point forecasts, (k, horizon, d)."""
+        return self.forecasts.median
+
+    @property
+    def errors(self) -> Array:
+        """Observed minus median, (k, horizon, d)."""
+        return np.asarray(self.observed - self.median)
+
+    @property
     def methods(self) -> dict[str, SeriesBacktest]:
         """This one as "pesn", and its rivals, by name."""
         return {"pesn": self, **self.rivals}
@@ -377,12 +395,12 @@ class SeriesBacktest(Backtest):
         return found
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
-        """A row for each origin, step and column: what was forecast, the ends of the intervals, and what was observed."""
+        """Return a row for each origin, step and column: median, mean, ends of the intervals, and the observation."""
         bounds: dict[str, Array] = {}
         for one in levels_of(level):
             lower, upper = self.interval(one)
             bounds |= {f"lower_{percent(one)}": lower, f"upper_{percent(one)}": upper}
-        frame = self._frame({"mean": self.mean, **bounds, "observed": self.observed})
+        frame = self._frame({"median": self.median, "mean": self.mean, **bounds, "observed": self.observed})
         if self.index is not None:
             frame.insert(2, "time", self.index[frame["origin"] + frame["step"] - 1])
         return frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -24,17 +24,18 @@ _MOST_NOTES = 6  # the page and summary.json have all
 
 
 def frame(outcome: Outcome) -> pd.DataFrame:
-    """The forecast as a frame: time, then for each target its mean, std, and the ends of the interval of each level."""
-    names = outcome.forecast.names
-    numbered = replace(outcome.forecast, names=tuple(map(str, range(len(names)))))  # a and a_std may be two targets
-    columns = numbered.to_frame(outcome.levels)
-    parts = (str(column).partition("_") for column in columns.columns)
-    columns.columns = [f"{names[int(number)]}_{end or 'mean'}" for number, _, end in parts]
+    """Return the forecast as a frame: time, then for each target its median, mean, std and the ends of each interval."""
+    forecast = outcome.forecast
+    parts = {"median": forecast.median, "mean": forecast.mean, "std": forecast.std}
+    for level in outcome.levels:
+        parts[f"lower_{percent(level)}"], parts[f"upper_{percent(level)}"] = forecast.interval(level)
+    data = {f"{name}_{end}": values[:, i] for i, name in enumerate(forecast.names) for end, values in parts.items()}
+    columns = pd.DataFrame(data)
     index, name = pd.Index(outcome.forecast.index), outcome.table.time or "row"
     while name in columns.columns:
         name += "_"
     columns.insert(0, name, index.strftime("%Y-%m-%d") if _whole_days(index) else index)
-    return columns.reset_index(drop=True)
+    return columns
 
 
 def lines(outcome: Outcome) -> list[str]:
@@ -61,11 +62,11 @@ def _steps(outcome: Outcome) -> list[str]:
     """Return lines of the first and last steps of one target."""
     forecast, level = outcome.forecast, outcome.levels[-1]
     lower, upper = forecast.interval(level)
-    labels, values = forecast.index, np.column_stack([forecast.mean, lower, upper])
+    labels, values = forecast.index, np.column_stack([forecast.median, lower, upper])
 
     def line(k: int) -> str:
-        mean, low, high = decimals(values[k], forecast.std[:, 0])
-        return f"{shown(labels[k], outcome.table.freq)}  {mean}  ({percent(level)} %: {low} … {high})"
+        median, low, high = decimals(values[k], forecast.std[:, 0])
+        return f"{shown(labels[k], outcome.table.freq)}  {median}  ({percent(level)} %: {low} … {high})"
 
     if len(forecast) <= _MOST_STEPS + 1:
         return [line(k) for k in range(len(forecast))]

@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> t = np.arange(60)
 >>> model = fit(100.0 + t + 10.0 * np.sin(np.pi * t / 6), horizon=12, seasons=(12,))
->>> model.seasons, model.forecast(3).mean.round(0).tolist()
+>>> model.seasons, model.forecast(3).median.round(0).tolist()
 ((12,), [160.0, 166.0, 171.0])
 """
 

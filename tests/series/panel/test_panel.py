@@ -38,7 +38,7 @@ def test_a_panel_is_each_series_alone(frame, forecasts):
     for name, part in forecasts.groupby("unique_id"):
         single = alone(frame, name).forecast(6)
         assert part["ds"].tolist() == single.index.tolist()
-        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        np.testing.assert_allclose(part["pesn"], single.median[:, 0], rtol=1e-12)
         for level in (0.8, 0.95):
             bounds = part[[f"pesn-lo-{100 * level:g}", f"pesn-hi-{100 * level:g}"]]
             np.testing.assert_allclose(bounds.to_numpy().T, np.hstack(single.interval(level)).T, rtol=1e-12)
@@ -60,7 +60,7 @@ def test_rows_that_are_missing_are_gaps(frame):
     assert panel.lengths.tolist() == [61, 40, 9]
     assert np.isnan(panel.y).sum() == 3
     whole = pesn.SeriesForecaster().fit(cut).forecast(4)
-    np.testing.assert_allclose(whole[whole["unique_id"] == "b"]["pesn"], alone(cut, "b").forecast(4).mean[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(whole[whole["unique_id"] == "b"]["pesn"], alone(cut, "b").forecast(4).median[:, 0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("names", [{"a": 2, "b": 1}, {"a": "x", "b": 7}, {"a": (1, 2), "b": (1, 1)}, "category"])
@@ -92,7 +92,7 @@ def test_times_of_every_kind(times):
     for name, part in found.groupby("unique_id"):
         single = alone(frame, name).forecast(3)
         assert part["ds"].tolist() == single.index.tolist()
-        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        np.testing.assert_allclose(part["pesn"], single.median[:, 0], rtol=1e-12)
 
 
 def test_inputs_go_by_id_and_date():
@@ -108,7 +108,7 @@ def test_inputs_go_by_id_and_date():
         rows = frame[frame["unique_id"] == name].set_index("ds")
         single = pesn.SeriesForecaster().fit(rows["y"], rows[["price"]])
         known = later[later["unique_id"] == name].set_index("ds")[["price"]]
-        np.testing.assert_allclose(part["pesn"], single.forecast(4, known).mean[:, 0], rtol=1e-12)
+        np.testing.assert_allclose(part["pesn"], single.forecast(4, known).median[:, 0], rtol=1e-12)
     assert len(model.forecast(4)) == 8  # not known: as uncertain as they were
 
 
@@ -124,7 +124,7 @@ def test_cross_validation_knows_no_row_after_its_cutoff(frame):
     assert [date.strftime("%Y-%m") for date in cutoffs] == ["2022-12", "2023-02", "2023-04"]  # the last rows are of 2024-01
     for (name, cutoff), part in found.groupby(["unique_id", "cutoff"]):
         single = alone(frame[frame["ds"] <= cutoff], name).forecast(9)
-        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        np.testing.assert_allclose(part["pesn"], single.median[:, 0], rtol=1e-12)
         assert part["ds"].tolist() == single.index.tolist()
 
 
@@ -296,7 +296,7 @@ def test_weekly_series_on_weekdays_of_their_own(freq, zone):
         ahead = known[known["unique_id"] == name].set_index("ds")[["price"]]
         single = pesn.SeriesForecaster().fit(rows["y"], rows[["price"]]).forecast(3, ahead)
         assert part["ds"].tolist() == single.index.tolist()
-        np.testing.assert_allclose(part["pesn"], single.mean[:, 0], rtol=1e-12)
+        np.testing.assert_allclose(part["pesn"], single.median[:, 0], rtol=1e-12)
     judged = model.cross_validation(2, n_windows=1)
     seen = frame.set_index(["unique_id", "ds"])["y"]
     assert judged["y"].tolist() == seen.loc[pd.MultiIndex.from_frame(judged[["unique_id", "ds"]])].tolist()

@@ -149,7 +149,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
     def _predict(self, fh: ForecastingHorizon, X: pd.DataFrame | None) -> pd.Series:
         import pandas as pd
 
-        return pd.Series(self._margins(fh, X).mean, index=self._index(fh), name=self._cur_y.name)
+        return pd.Series(self._margins(fh, X).median, index=self._index(fh), name=self._cur_y.name)
 
     def _predict_quantiles(self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:
         return self._frame(fh, self._margins(fh, X).quantile(alpha), self._get_columns(method="predict_quantiles", alpha=alpha))

@@ -222,7 +222,7 @@ def _share(value: float) -> str:
 
 def _numbers(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int) -> Table:
     margins, horizon = ahead.margins[column], len(ahead)
-    values, names = [margins.mean], ["forecast"]
+    values, names = [margins.median], ["median"]
     for level in sorted(levels):
         values += margins.interval(level)
         names += [f"{percent(level)} % from", "to"]

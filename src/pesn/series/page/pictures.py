@@ -57,20 +57,20 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     Markup
         One drawing.
     """
-    mean, std = ahead.margins[column].mean, ahead.margins[column].std
+    median, std = ahead.margins[column].median, ahead.margins[column].std
     rows, horizon = shown_rows(fitted, len(ahead)), len(ahead)
     seen = fitted.column(column)[-rows:]
     bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
-    view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], [edge for pair in bounds for edge in pair]))
+    view = View((0.5 - rows, horizon + 0.5), limits([seen, median], [edge for pair in bounds for edge in pair]))
     before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
     name = ahead.names[column]
-    texts = decimals(np.column_stack([mean, *bounds[0]]).ravel(), std)
+    texts = decimals(np.column_stack([median, *bounds[0]]).ravel(), std)
     widest = percent(max(levels))
     said = [
         f"{fitted.label(fitted.rows + k, horizon)}: {texts[3 * k]} ({widest} %: {texts[3 * k + 1]} … {texts[3 * k + 2]})"
         for k in range(horizon)
     ]
-    shapes = _fan(view, seen[-1:], steps, mean, bounds)
+    shapes = _fan(view, seen[-1:], steps, median, bounds)
     shapes.insert(0, view.upright(0.0, "now"))
     shapes.append(view.line(before, seen, "seen"))
     if horizon <= _POINTED:
@@ -153,7 +153,7 @@ def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[floa
     made = []
     for one in past:
         score = f"{one.known - int(np.isfinite(one.missed).sum())} of {one.known} inside {percent(max(levels))} %"
-        error = number(float(np.nanmean(np.abs(one.truth - one.mean))))
+        error = number(float(np.nanmean(np.abs(one.truth - one.median))))
         label = f"{judged.names[column]}, forecast {one.title}: {score}, mean absolute error {error}."
         drawn = plot(view, one.draw(view), label=label, marks=marks, size="small", most=3)
         made.append(f"<li><h4>{escape(one.title)}<small>{score}</small></h4>{drawn}</li>")
@@ -161,10 +161,10 @@ def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[floa
 
 
 class _Past(NamedTuple):
-    """A past forecast: rows before it, its mean, what came, bounds by level (the widest first), and from where it is."""
+    """A past forecast: rows before it, its median, what came, bounds by level (the widest first), and from where it is."""
 
     seen: Array
-    mean: Array
+    median: Array
     truth: Array
     bounds: list[tuple[Array, Array]]
     title: str
@@ -176,7 +176,7 @@ class _Past(NamedTuple):
         bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
         rows = judged.horizon // 2 + 2
         seen = np.pad(fitted.column(column), (rows, 0), constant_values=np.nan)[origin : origin + rows]
-        return cls(seen, margins.mean, judged.observed[k, :, column], bounds, f"from {fitted.label(origin)}")
+        return cls(seen, margins.median, judged.observed[k, :, column], bounds, f"from {fitted.label(origin)}")
 
     @property
     def known(self) -> int:
@@ -191,9 +191,9 @@ class _Past(NamedTuple):
 
     def draw(self, view: View) -> list[str]:
         """Return the shapes of its drawing."""
-        steps = np.arange(1.0, len(self.mean) + 1.0)
-        shapes = [view.upright(0.5, "now"), *_fan(view, np.empty(0), steps, self.mean, self.bounds)]
-        rows = np.arange(1.0 - len(self.seen), len(self.mean) + 1.0)
+        steps = np.arange(1.0, len(self.median) + 1.0)
+        shapes = [view.upright(0.5, "now"), *_fan(view, np.empty(0), steps, self.median, self.bounds)]
+        rows = np.arange(1.0 - len(self.seen), len(self.median) + 1.0)
         return [
             *shapes,
             view.line(rows, np.concatenate([self.seen, self.truth]), "seen"),
@@ -214,9 +214,9 @@ def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column:
     """The same as :func:`forecast` in a line of text: no axes, one band."""
     rows, horizon, margins = shown_rows(fitted, len(ahead)), len(ahead), ahead.margins[column]
     rows = min(rows, 4 * horizon + 24)
-    seen, mean, bounds = fitted.column(column)[-rows:], margins.mean, margins.interval(level)
-    view = View((0.5 - rows, horizon + 0.5), limits([seen, mean], bounds))
-    shapes = _fan(view, seen[-1:], np.arange(1.0, horizon + 1.0), mean, [bounds])
+    seen, median, bounds = fitted.column(column)[-rows:], margins.median, margins.interval(level)
+    view = View((0.5 - rows, horizon + 0.5), limits([seen, median], bounds))
+    shapes = _fan(view, seen[-1:], np.arange(1.0, horizon + 1.0), median, [bounds])
     shapes.append(view.line(np.arange(1.0 - rows, 1.0), seen, "seen"))
     return Markup(f'<span class="plot spark">{STRETCHED} aria-hidden="true">{"".join(shapes)}</svg></span>')
 
@@ -253,12 +253,12 @@ def decimals(values: Array, deviation: Array | float) -> list[str]:
 # ---------------------------------------------------------------- inside
 
 
-def _fan(view: View, last: Array, steps: Array, mean: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
+def _fan(view: View, last: Array, steps: Array, median: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
     """Bands and the point forecast; they set out from the ``last`` row (1,) where it is known."""
     first = last[np.isfinite(last)]
     x = np.concatenate([np.zeros(len(first)), steps])
     shapes = [view.band(x, np.concatenate([first, low]), np.concatenate([first, high]), "band") for low, high in bounds]
-    return [*shapes, view.line(x, np.concatenate([first, mean]), "mean")]
+    return [*shapes, view.line(x, np.concatenate([first, median]), "mean")]
 
 
 def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tuple[float, str]]:
