@@ -1,5 +1,6 @@
-"""Claim: what users can call says what goes in and what comes out, in NumPy's sections, where it takes two arguments or more."""
+"""Docstrings have numpydoc sections with one typed entry per parameter, and functions are named by verbs or nouns."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -10,6 +11,15 @@ import pytest
 import pesn
 
 PAGES = Path(__file__).parents[1] / "docs" / "api.md"
+PACKAGE = Path(pesn.__file__).parent
+UNFINISHED = ()  # packages and modules that do not follow the rules for names and entries yet
+IRREGULAR = re.compile(
+    "given|told|taken|laid|shown|said|kept|drawn|left|met|held|sent|made|found|known|seen|begun|spread|brought|bound|sought|"
+    "thought|done|gone|written"
+)
+NO_PARTICIPLES = re.compile("embed|need|feed|seed|exceed|proceed|bleed|speed|shed|named|fixed|red|bed|unscented")
+PREPOSITIONS = re.compile("of|on|off|at|by|in|as|to|ahead|before|after|beside|beyond|again|out|up|away|along|alone|for|from|with")
+PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", re.M | re.S)
 
 
 def named(path):
@@ -72,7 +82,7 @@ def test_sections_name_parameters_that_are_there():
     wrong = []
     for name, thing in public():
         text = inspect.getdoc(thing) or ""
-        section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.M | re.S)
+        section = PARAMETERS.search(text)
         if section is None:
             continue
         said = {
@@ -84,3 +94,45 @@ def test_sections_name_parameters_that_are_there():
         there = set(inspect.signature(thing).parameters) - {"self", "cls"}
         wrong += [f"{name}: {one}" for one in sorted((said - there) | (there - said))]
     assert not wrong
+
+
+# ---------------------------------------------------------------- the sources, private functions included
+
+
+def definitions(*kinds):
+    """Yield (module, definition) for all definitions in modules that are finished."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        if not module.startswith(UNFINISHED):
+            yield from ((module, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+
+
+def test_entries_of_parameters_have_one_name_and_a_type():
+    wrong = []
+    for module, node in definitions(ast.FunctionDef, ast.ClassDef):
+        if section := PARAMETERS.search(ast.get_docstring(node) or ""):
+            entries = [line for line in section[1].splitlines() if line and not line[0].isspace()]
+            wrong += [f"{module}:{node.name}: {line}" for line in entries if " : " not in line or "," in line.split(":")[0]]
+    assert not wrong
+
+
+def is_participle(name):
+    words = name.strip("_").split("_")
+    return any(
+        IRREGULAR.fullmatch(word) or (word.endswith("ed") and len(word) > 3 and not NO_PARTICIPLES.fullmatch(word))
+        for word in (words[0], words[-1])
+    )
+
+
+def test_functions_are_named_by_verbs_or_nouns():
+    """At most 2 % of the names are participles, and at most 1 % end with a preposition; properties may be adjectives."""
+    named = [(m, n) for m, n in definitions(ast.FunctionDef, ast.AsyncFunctionDef) if not re.fullmatch(r"__\w+__", n.name)]
+    properties = {
+        id(node)
+        for _, node in named
+        if any(isinstance(one, ast.Name) and one.id in ("property", "cached_property") for one in node.decorator_list)
+    }
+    participles = [f"{m}:{n.name}" for m, n in named if is_participle(n.name) and id(n) not in properties]
+    prepositions = [f"{m}:{n.name}" for m, n in named if PREPOSITIONS.fullmatch(n.name.strip("_").split("_")[-1])]
+    assert len(participles) <= 0.02 * len(named), participles
+    assert len(prepositions) <= 0.01 * len(named), prepositions

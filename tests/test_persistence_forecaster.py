@@ -156,7 +156,7 @@ def state(**parts):
 
 
 def network(**parts):
-    """Something in place of what the network inside has learnt."""
+    """Something in place of what the network inside has learned."""
     return lambda model: [setattr(model.esn_, name, part) for name, part in parts.items()]
 
 

@@ -1,6 +1,6 @@
-"""Save and load estimators: a file holds numbers and names, and no code of it runs when it is read.
+"""Save and load estimators. A file holds numbers and names; no code of it runs when it is read.
 
-A file is a zip archive: ``model.json`` is a tree of models, records and numbers, arrays are beside it as .npy files, and
+A file is a zip archive: ``model.json`` is a tree of models, records and numbers, arrays are stored as .npy files, and
 ``pesn.json`` has the version of the format and a digest of all other members. Only classes that are listed here are built, from
 their stored fields and without their constructors. Then every model and record checks itself, before a kernel reads its arrays.
 
@@ -40,7 +40,7 @@ from pesn._support.files import (
     regular,
     replacing,
 )
-from pesn._support.records import annotated_types, check_annotated
+from pesn._support.records import annotation_types, check_annotation
 from pesn._support.types import AnyArray, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
@@ -73,11 +73,11 @@ from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import LowRank
 from pesn.statespace.state import Dense, Diagonal
 
-FORMAT = 11  # raised when an older pesn could not read what is written; earlier formats were never released
+FORMAT = 11  # incremented when an older pesn cannot read the files; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
-_DEEPEST = 50  # values inside each other
+_DEEPEST = 50  # levels of nesting
 _TREE = "model.json"
-MOST = {MANIFEST: 2**12, _TREE: LARGEST_JSON}  # bytes of JSON: parsed, it takes many times as many
+MOST = {MANIFEST: 2**12, _TREE: LARGEST_JSON}  # bytes of JSON; parsed, it takes many times as much memory
 Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
 
 _MODELS: tuple[type, ...] = get_args(Model)
@@ -91,23 +91,23 @@ _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS
 
 
 def save(model: Model, path: PathLike) -> None:
-    """Write an estimator to a file, whole or not at all.
+    """Write an estimator to a file, as a whole or not at all.
 
     Whatever happens, ``path`` is the old file or the new one. The mode of an old file is kept.
 
     Parameters
     ----------
     model : estimator
-        An estimator of pesn's.
+        Estimator of pesn.
     path : path-like
         File to write.
 
     Raises
     ------
     TypeError
-        If the estimator holds what a file does not: functions, foreign objects.
+        If the estimator holds what a file cannot: functions, foreign objects.
     ValueError
-        If it would not load: parameters that were set after ``fit`` and do not go with what was learned.
+        If it would not load: parameters that were set after ``fit`` and do not go with the fitted attributes.
     """
     try:
         tree, arrays = _encode_model(model)
@@ -123,7 +123,7 @@ def save(model: Model, path: PathLike) -> None:
 
 
 def load(path: PathLike) -> Model:
-    """Read an estimator that ``.save(path)`` wrote; it predicts the same numbers to the bit.
+    """Read an estimator that ``.save(path)`` wrote; its predictions are equal to the bit.
 
     No code from a file ever runs.
 
@@ -135,12 +135,12 @@ def load(path: PathLike) -> Model:
     Returns
     -------
     EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or SeriesForecaster
-        What was saved; ``isinstance`` tells a type checker which.
+        The estimator; ``isinstance`` tells a type checker which.
 
     Raises
     ------
     ValueError
-        If the file is cut short, foreign, damaged, changed, or in another format.
+        If the file is truncated, foreign, damaged, changed, or in another format.
     OSError
         If it is not a regular file, or has more than 4 GiB: it is not read.
     """
@@ -155,7 +155,7 @@ def load(path: PathLike) -> Model:
         except MemoryError:
             raise MemoryError(f"{name} needs more memory than there is to be loaded") from None
         except Exception as error:
-            # Whatever a file does to zipfile, json or numpy, the user needs to know one thing.
+            # Any error of zipfile, json or numpy means a damaged file.
             raise ValueError(f"{name} is damaged ({type(error).__name__}); save the model again") from None
 
 
@@ -194,6 +194,7 @@ def _check_container(file: IO[bytes]) -> None:
 
 
 def _check_sizes(archive: ZipFile) -> None:
+    """Refuse members that are too large."""
     for member in archive.infolist():
         if member.file_size > MOST.get(member.filename, LARGEST):
             raise RefusedError(f"has {member.file_size:,} bytes of {member.filename}, and {MOST[member.filename]:,} are the most")
@@ -217,12 +218,13 @@ def _check_manifest(archive: ZipFile) -> None:
 
 
 def _load_archive(archive: ZipFile) -> Any:
+    """Return the model of an archive, checked."""
     _check_manifest(archive)
     unread = set(archive.namelist()) - {MANIFEST, _TREE}
 
     def read_array(number: object) -> AnyArray:
         name = f"{number}.npy"
-        if name not in unread:  # once each: many names of one array would take many times its memory
+        if name not in unread:  # once each: many references to one array would take many times its memory
             raise RefusedError(f"is damaged: it names the array {name[:20]} twice, or has none; save the model again")
         unread.remove(name)
         return npy_array(name, archive.read(name))
@@ -255,23 +257,34 @@ def _encode_model(model: Model) -> tuple[object, list[AnyArray]]:
 def _encode(value: object, arrays: list[AnyArray]) -> object:
     """Return a value as JSON has it; arrays are appended to ``arrays``, and named by their number."""
     value = _simplify(value)
-    if value is None or type(value) in (bool, int, str):
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
         return value
-    if type(value) is float:
+    if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
-    if type(value) is np.ndarray:
+    if isinstance(value, np.ndarray):
         return _encode_array(value, arrays)
-    if isinstance(value, list | tuple) and type(value) in (list, tuple):  # not named tuples, which are records
-        return {type(value).__name__: [_encode(one, arrays) for one in value]}
-    if isinstance(value, Mapping) and all(type(key) is str for key in value):
-        return {"dict": {key: _encode(one, arrays) for key, one in value.items()}}
+    if isinstance(value, list | tuple) and kind in (list, tuple):  # not named tuples, which are records
+        return {kind.__name__: [_encode(one, arrays) for one in value]}
+    if isinstance(value, Mapping) and {type(key) for key in value} <= {str}:
+        return {"dict": _encode_items(value, arrays)}
     if isinstance(value, np.random.RandomState):
         return {"RandomState": _encode(value.get_state(legacy=False), arrays)}
+    return _encode_record(value, arrays)
+
+
+def _encode_items(parts: Mapping[str, object], arrays: list[AnyArray]) -> dict[str, object]:
+    """Encode the values of a mapping."""
+    return {name: _encode(one, arrays) for name, one in parts.items()}
+
+
+def _encode_record(value: object, arrays: list[AnyArray]) -> object:
+    """Encode a model or record by its fields."""
     if _CLASSES.get(type(value).__name__) is not type(value):
         raise RefusedError(f"holds {_name(value if callable(value) else type(value))}, which is not part of a model of pesn")
     names = _field_names(type(value))
     parts: Any = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
-    return {"class": type(value).__name__, "fields": {name: _encode(one, arrays) for name, one in parts.items()}}
+    return {"class": type(value).__name__, "fields": _encode_items(parts, arrays)}
 
 
 def _simplify(value: Any) -> object:
@@ -300,22 +313,24 @@ def _decode(tree: Any, read_array: Callable[[Any], AnyArray], depth: int = 0) ->
     if type(tree) is not dict or depth > _DEEPEST:
         raise RefusedError(f"is damaged: it holds a {type(tree).__name__} where a value should be; save the model again")
 
-    def decode(one: object) -> Any:
-        return _decode(one, read_array, depth + 1)
+    def decode_list(body: Any) -> list[Any]:
+        return [_decode(one, read_array, depth + 1) for one in body]
+
+    def decode_items(body: Any) -> dict[str, Any]:
+        return dict(zip(body, decode_list(body.values()), strict=True))
 
     if "class" in tree:
-        kind = _CLASSES.get(str(tree["class"]))
-        if kind is None:
+        if str(tree["class"]) not in _CLASSES:
             raise RefusedError(f"holds {tree['class']}, which is not part of a model of pesn")
-        return _build(kind, {name: decode(one) for name, one in tree["fields"].items()})
+        return _build(_CLASSES[tree["class"]], decode_items(tree["fields"]))
     [(kind, body)] = tree.items()
     builders: dict[str, Callable[[Any], Any]] = {
         "array": read_array,
-        "list": lambda body: [decode(one) for one in body],
-        "tuple": lambda body: tuple(decode(one) for one in body),
-        "dict": lambda body: {name: decode(one) for name, one in body.items()},
-        "texts": lambda body: np.array([str(one) for one in body], object),
-        "RandomState": lambda body: _build_random_state(decode(body)),
+        "list": decode_list,
+        "tuple": lambda body: tuple(decode_list(body)),
+        "dict": decode_items,
+        "texts": lambda body: np.array(list(map(str, body)), object),
+        "RandomState": lambda body: _build_random_state(_decode(body, read_array, depth + 1)),
         "float": float,
     }
     if kind not in builders:
@@ -324,7 +339,7 @@ def _decode(tree: Any, read_array: Callable[[Any], AnyArray], depth: int = 0) ->
 
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the names of all fields of a record; None of a model, and of a record that says itself what is stored."""
+    """Return the names of all fields of a record; None for a model, and for a record with its own ``__getstate__``."""
     if issubclass(kind, tuple):
         return tuple(kind._fields)  # type: ignore[attr-defined]
     if is_dataclass(kind) and kind.__getstate__ is object.__getstate__:
@@ -333,6 +348,7 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def _build(kind: Any, parts: dict[str, Any]) -> Any:
+    """Build a model or record from its fields, without its constructor."""
     names = _field_names(kind)
     if names is not None and set(names) != set(parts):
         wrong = sorted(set(names) ^ set(parts))[0]
@@ -345,7 +361,7 @@ def _build(kind: Any, parts: dict[str, Any]) -> Any:
 
 
 def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
-    """Return a generator; NumPy itself would read beyond the end of its key, and draw for ever from a key of zeros."""
+    """Return a generator; NumPy itself would read beyond the end of its key, and never end on a key of zeros."""
     key, place = parts["state"]["key"], parts["state"]["pos"]
     is_key = np.shape(key) == (624,) and key.dtype == np.uint32 and key[1:].any()
     if not is_key or type(place) is not int or not 0 <= place <= 624:
@@ -356,6 +372,7 @@ def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
 
 
 def _name(kind: Any) -> str:
+    """Return the full name of a class or function."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -369,7 +386,7 @@ def check_model(model: Any) -> None:
     """
     kind, found = type(model), vars(model)
     parameters = set(inspect.signature(kind).parameters)
-    annotated = annotated_types(kind)
+    annotated = annotation_types(kind)
     learned = set(annotated) - parameters - set(kind.stored_at_times)
     fitted = learned if learned & set(found) else set()
     missing = (parameters | fitted) - set(found)
@@ -377,9 +394,9 @@ def check_model(model: Any) -> None:
     if extra or missing:
         raise ValueError(f"its attributes are not those of a {kind.__name__}: {', '.join(sorted(missing or extra))}")
     for name, types in {**annotated, **{name: (one,) for name, one in kind.stored_at_times.items()}}.items():
-        # numbers among the parameters have checks of their own, which know their ranges
+        # numbers among the parameters are checked with their ranges by check_stored
         if name in found and (name not in parameters or set(types) & set(_MODELS)):
-            check_annotated(name, found[name], types)
+            check_annotation(name, found[name], types)
     for inside in _find_models(found):
         check_model(inside)
     if fitted:

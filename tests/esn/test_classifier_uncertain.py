@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pesn import Features, Gaussian, ReservoirClassifier
+from pesn.esn.classifier import _loop
 from pesn.reservoir.pooling import pooled_outputs, pooled_readout
 from pesn.systems.digits import spoken_digits
 
@@ -116,9 +117,7 @@ def test_the_covariance_of_a_mean_over_time_knows_that_rows_err_together():
     spread = {}
     for form in ("full", "diagonal"):
         classifier.set_params(covariance=form)
-        propagation = classifier._propagation()
-        weights = pooled_readout(classifier.readout_.weights[:, 1:], "mean")
-        loop = propagation.with_weights(classifier.reservoir_, weights)
+        loop = _loop(classifier, pooled_readout(classifier.readout_.weights[:, 1:], "mean"))
         _, cov = pooled_outputs(loop, "mean", [(z, np.full(z.shape, 0.01))])
         spread[form] = np.sqrt(np.diagonal(cov[0]))
     np.testing.assert_allclose(spread["full"], logits.std(axis=0), rtol=0.06)

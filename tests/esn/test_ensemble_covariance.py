@@ -58,16 +58,12 @@ def test_with_large_variances_it_is_samples_of_the_network():
 
 def test_random_state_decides_the_members():
     X = uncertain(0.1)
+    assert np.all(fitted(n_members=np.int64(2)).predict(X, return_std=True)[1] > 0.0)  # the fewest that have a variance
     one, same, other = (fitted(n_members=16, random_state=seed) for seed in (0, 0, 1))
     first = one.predict(X, return_std=True)
     for again in (one, same):
         np.testing.assert_array_equal(again.predict(X, return_std=True), first)
     assert np.abs(other.predict(X, return_std=True)[1] - first[1]).max() > 1e-6
-
-
-def test_a_search_may_set_numbers_of_numpy():
-    found = [fitted(n_members=number).predict(uncertain(0.1), return_std=True) for number in (np.int64(13), 13)]
-    np.testing.assert_array_equal(*found)
 
 
 def test_the_members_go_on_where_a_run_stopped():
@@ -92,12 +88,6 @@ def test_the_members_go_on_where_a_run_stopped():
 def test_a_number_of_members_that_makes_no_sense(n_members, kind, message):
     with pytest.raises(kind, match=message):
         fitted(n_members=n_members)
-
-
-def test_two_members_are_enough_to_count():
-    mean, std = fitted(n_members=2).predict(uncertain(0.1), return_std=True)
-    assert np.isfinite(mean).all()
-    assert np.all(std > 0.0)
 
 
 def test_it_learns_with_noise_on_the_units_and_online_and_is_saved(tmp_path):

@@ -26,7 +26,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pesn import EchoStateNetwork, Features, Gaussian, ProbabilisticESN, ReservoirClassifier
 from pesn.esn import validation
-from pesn.esn.base import ReservoirEstimator
 from pesn.systems import chaotic
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
@@ -66,14 +65,6 @@ def test_learns_narma(network):
     error = nrmse(esn.predict(X[2000:])[100:], y[2100:])
     assert error < 0.4  # y itself, one step ago: 0.7; a line through the input: 0.9
     assert error < 0.6 * nrmse(y[2099:-1], y[2100:])
-
-
-@BOTH
-def test_learns_mackey_glass_one_step_ahead(network):
-    x = chaotic.mackey_glass(steps=2001, rng=0).states
-    esn = network(100, washout=100, ridge=1e-9, random_state=0).fit(x[:1500], x[1:1501])
-    error = nrmse(esn.predict(x[1500:-1], state=esn.state_), x[1501:])
-    assert error < 0.05 * nrmse(x[1500:-1], x[1501:])
 
 
 def test_a_sine_runs_free_on_its_own_outputs():
@@ -117,6 +108,7 @@ def test_blocks_do_not_show(network, monkeypatch):
     X, y = series(300)
     plain = network(20, feedback_scaling=0.2, washout=25, noise=0.001, random_state=0).fit(X, y)
     monkeypatch.setattr("pesn.reservoir.sequences.blocks.__defaults__", (16,))
+    monkeypatch.setattr("pesn.esn.training.drive_sequences.__defaults__", (16, True))
     cut = clone(plain).fit(X, y)
     np.testing.assert_allclose(cut.readout_.weights, plain.readout_.weights, rtol=1e-5, atol=1e-8)
     cut.readout_ = plain.readout_
@@ -186,13 +178,13 @@ def test_every_method_knows_lengths(network, feedback):
 
 def test_washed_out_rows_are_not_learnt_from():
     X, y = series()
-    spoilt = y.copy()
-    spoilt[[3, 103]] = 1e6
+    spoiled = y.copy()
+    spoiled[[3, 103]] = 1e6
     esn = EchoStateNetwork(30, washout=10, random_state=0)
     right = esn.fit(X, y, lengths=[100, 200]).readout_.weights.copy()
-    np.testing.assert_array_equal(esn.fit(X, spoilt, lengths=[100, 200]).readout_.weights, right)
-    online, spoilt_online = (clone(esn).partial_fit(X[:100], target[:100]) for target in (y, spoilt))
-    np.testing.assert_array_equal(online.readout_.weights, spoilt_online.readout_.weights)
+    np.testing.assert_array_equal(esn.fit(X, spoiled, lengths=[100, 200]).readout_.weights, right)
+    online, spoiled_online = (clone(esn).partial_fit(X[:100], target[:100]) for target in (y, spoiled))
+    np.testing.assert_array_equal(online.readout_.weights, spoiled_online.readout_.weights)
 
 
 @BOTH
@@ -404,7 +396,6 @@ BAD = {
     "infinity in X": (lambda X, y: (gap(X, 5, -np.inf, 0), y), "Input X contains infinity at row 5, column 0"),
     "NaN in y": (lambda X, y: (X, gap(y, 9, np.nan, 0)), "Input y contains NaN at row 9, column 0"),
     "NaN in flat y": (lambda X, y: (X, gap(y[:, 0], 9, np.nan)), "Input y contains NaN at row 9"),
-    "infinity in y": (lambda X, y: (X, gap(y, 2, np.inf, 0)), "Input y contains infinity at row 2, column 0"),
     "beyond squares": (
         lambda X, y: (gap(X, 3, 1e200, 1), y),
         r"Input X contains 1e\+200 at row 3, column 1, beyond 1e\+100; scale",
@@ -420,7 +411,6 @@ BAD = {
         r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
     ),
     "a list of arrays of one length": (lambda X, y: ([X[:25], X[25:]], y), r"a list of 2 arrays; .* lengths=\[25, 25\]"),
-    "a list of columns": (lambda X, y: ([X[:20, 0], X[20:, 0]], y), r"a list of 2 arrays; .* lengths=\[20, 30\]"),
     "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
     "three dimensions": (
         lambda X, y: (X.reshape(10, 5, 2), y),
@@ -432,29 +422,69 @@ BAD = {
 @BOTH
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_leaves_the_estimator_unfitted(network, method, case):
+def test_bad_input_leaves_the_estimator_as_it_was(network, method, case):
     change, message = BAD[case]
-    esn = network(10, random_state=0)
-    before = dict(vars(esn))
-    with pytest.raises(ValueError, match=message):
-        getattr(esn, method)(*change(*series(50)))
-    assert vars(esn) == before
-    with pytest.raises(NotFittedError):
-        esn.predict(series(50)[0])
+    X, y = series(50)
+    new = network(10, random_state=0)
+    for esn in (new, clone(new).fit(X, y)):
+        before = dict(vars(esn))
+        with pytest.raises(ValueError, match=message):
+            getattr(esn, method)(*change(X, y))
+        assert vars(esn).keys() == before.keys()
+        assert all(vars(esn)[name] is before[name] for name in before)
+    with pytest.raises(NotFittedError, match=f"This {network.__name__} instance is not fitted yet"):
+        new.predict(X)
+
+
+REFUSED = {
+    "one row": (lambda esn, X, y: esn.fit(X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
+    "all washed out": (
+        lambda esn, X, y: esn.set_params(washout=50).fit(X, y),
+        "got washout=50 and 50 rows in X; lower washout or give more rows",
+    ),
+    "short sequence": (
+        lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
+        "got washout=20 and 15 rows in sequence 1",
+    ),
+    "no cycle": (
+        lambda esn, X, y: esn.set_params(density=0.01).fit(X, y),
+        r"density 0.01 leaves W nilpotent or disconnected: a cycle .* raise density to 0.1 or n_units to 100",
+    ),
+    "no rows": (lambda esn, X, y: esn.predict(X[:0]), "0 sample"),
+    "fewer columns": (lambda esn, X, y: esn.predict(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
+    "states of fewer columns": (lambda esn, X, y: esn.transform(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
+    "missing value": (lambda esn, X, y: esn.predict(gap(X, 4, np.nan, 0)), "NaN at row 4, column 0"),
+    "more outputs": (
+        lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])),
+        "y must have 1 columns, as at the first fit, got",
+    ),
+    "another's state": (
+        lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
+        "state must be of this network",
+    ),
+    "an array as state": (lambda esn, X, y: esn.predict(X, state=np.zeros(10)), "what return_state=True gave, got ndarray"),
+    "too few states": (
+        lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[esn.state_]),
+        "one state for each of the 2 sequences, got 1",
+    ),
+    "a flag": (lambda esn, X, y: esn.predict(X, return_state="yes"), "return_state must be True or False, got 'yes'"),
+    **{
+        f"states {i}": (
+            lambda esn, X, y, state=state: esn.predict(X, lengths=[25, 25], state=esn.state_ if state is None else state),
+            "state must be a list of what return_state=True gave, got",
+        )
+        for i, state in enumerate((5, None, [5, 5], "ab"))
+    },
+}
 
 
 @BOTH
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_leaves_a_fitted_estimator_as_it_was(network, method, case):
-    change, message = BAD[case]
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_calls_are_named(network, case):
     X, y = series(50)
-    esn = network(10, random_state=0).fit(X, y)
-    before = dict(vars(esn))
-    with pytest.raises(ValueError, match=message):
-        getattr(esn, method)(*change(X, y))
-    assert vars(esn).keys() == before.keys()
-    assert all(vars(esn)[name] is before[name] for name in before)
+    call, message = REFUSED[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(network(10, random_state=0).fit(X, y), X, y)
 
 
 def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
@@ -472,26 +502,11 @@ def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
 
 
 @BOTH
-def test_too_short(network):
-    X, y = series(50)
-    with pytest.raises(ValueError, match=r"1 sample.* minimum of 2 is required"):
-        network(10).fit(X[:1], y[:1])
-    with pytest.raises(ValueError, match="got washout=50 and 50 rows in X; lower washout or give more rows"):
-        network(10, washout=50).fit(X, y)
-    with pytest.raises(ValueError, match="got washout=20 and 15 rows in sequence 1"):
-        network(10, washout=20).fit(X, y, lengths=[35, 15])
-    with pytest.raises(ValueError, match="0 sample"):
-        network(10).fit(X, y).predict(X[:0])
-    assert network(10).fit(X, y).predict(X[:1]).shape == (1, 1)
-
-
-@BOTH
 @pytest.mark.parametrize(
     ("lengths", "error", "message"),
     [
         ([20, 20], ValueError, r"lengths must add up to the 50 rows of X, got \[20, 20\], which add up to 40"),
         ([60, -10], ValueError, "lengths must be 1 or more each, got -10 for sequence 1"),
-        ([0, 50], ValueError, "lengths must be 1 or more each, got 0"),
         ([], ValueError, "add up to 0"),
         ([25.0, 25.0], TypeError, "lengths must be a list of whole numbers"),
         (50, TypeError, "lengths must be a list of whole numbers"),
@@ -513,11 +528,9 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
     ("name", "value", "message"),
     [
         ("leak_rate", 1.5, r"leak_rate must lie in \(0, 1\], got 1.5"),
-        ("leak_rate", 0, r"leak_rate must lie in \(0, 1\], got 0"),
         ("spectral_radius", 0.0, r"spectral_radius must lie in \(0, ∞\), got 0.0"),
         ("spectral_radius", np.nan, r"spectral_radius must lie in \(0, ∞\), got nan"),
         ("density", 0.0, r"density must lie in \(0, 1\], got 0.0"),
-        ("density", 1.1, r"density must lie in \(0, 1\], got 1.1"),
         ("input_scaling", -1.0, r"input_scaling must lie in \[0, ∞\), got -1.0"),
         ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
         (
@@ -525,7 +538,6 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
             [1.0, 2.0, 3.0],
             r"input_scaling must be a number, one for each of the 2 inputs, or the weights .*, 2\), got shape \(3,\)",
         ),
-        ("input_scaling", np.ones((2, 10)), r"input_scaling must be .* got shape \(2, 10\)"),
         ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
         ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
         ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
@@ -539,8 +551,6 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
         ("n_units", 10.0, "n_units must be a whole number, 1 or more, got 10.0"),
         ("washout", -1, "washout must be 0 or more, got -1"),
         ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
-        ("noise", 1e200, "noise must lie in"),
-        ("ridge", 1e307, "ridge must lie in"),
         ("ridge", 5e-324, "ridge must be 0 or lie in"),
         ("density", 1e-320, "nilpotent or disconnected: .* it has 0; raise density to 0.01$"),
         ("random_state", "seed", "random_state must be None, a whole number, 0 or more, or a RandomState"),
@@ -552,51 +562,6 @@ def test_parameters_out_of_range(network, name, value, message):
         with pytest.raises((ValueError, TypeError), match=message):
             getattr(esn, method)(*series(50))
         assert not esn.__sklearn_is_fitted__()
-
-
-@BOTH
-def test_a_misspelt_parameter(network):
-    with pytest.raises(TypeError, match="spectral_radios"):
-        network(spectral_radios=0.9)
-    with pytest.raises(ValueError, match="Invalid parameter 'leakrate'"):
-        network().set_params(leakrate=0.3)
-
-
-@BOTH
-def test_a_reservoir_without_a_cycle(network):
-    with pytest.raises(
-        ValueError, match=r"density 0.01 leaves W nilpotent or disconnected: a cycle .* raise density to 0.1 or n_units to 100"
-    ):
-        network(10, density=0.01, random_state=0).fit(*series(50))
-
-
-@BOTH
-def test_predict_before_fit_and_with_other_columns(network):
-    X, y = series(50)
-    for method in ("predict", "transform"):
-        with pytest.raises(NotFittedError, match=f"This {network.__name__} instance is not fitted yet"):
-            getattr(network(), method)(X)
-        with pytest.raises(ValueError, match=f"X has 1 features, but {network.__name__} is expecting 2 features"):
-            getattr(network(10).fit(X, y), method)(X[:, :1])
-    with pytest.raises(ValueError, match="NaN at row 4, column 0"):
-        network(10).fit(X, y).predict(gap(X, 4, np.nan, 0))
-    with pytest.raises(ValueError, match="y must have 1 columns, as at the first fit, got 2"):
-        network(10).fit(X, y).partial_fit(X, np.hstack([y, y]))
-
-
-@BOTH
-def test_a_state_of_another_network(network):
-    X, y = series(50)
-    esn, other = (network(n, random_state=0).fit(X, y) for n in (10, 20))
-    with pytest.raises(ValueError, match="state must be of this network"):
-        esn.predict(X, state=other.state_)
-    with pytest.raises(TypeError, match="state must be what return_state=True gave, got ndarray"):
-        esn.predict(X, state=np.zeros(10))
-    for state in (5, esn.state_, [5, 5], "ab"):
-        with pytest.raises(TypeError, match="state must be a list of what return_state=True gave, got"):
-            esn.predict(X, lengths=[25, 25], state=state)
-    with pytest.raises(ValueError, match="one state for each of the 2 sequences, got 1"):
-        esn.predict(X, lengths=[25, 25], state=[esn.state_])
 
 
 @BOTH
@@ -616,19 +581,6 @@ def test_masks_and_gaussians_are_not_dropped_in_silence(network):
 
 
 @BOTH
-def test_flags_are_true_or_false(network):
-    X, y = series(50)
-    esn = network(10, random_state=0).fit(X, y)
-    with pytest.raises(TypeError, match="return_state must be True or False, got 'yes'"):
-        esn.predict(X, return_state="yes")
-    if network is ProbabilisticESN:
-        with pytest.raises(TypeError, match=r"return_std must be True or False, got \[25, 25\]"):
-            esn.predict(X, [25, 25])
-        with pytest.raises(TypeError, match="return_cov must be True or False, got 1"):
-            esn.predict(X, return_cov=1)
-
-
-@BOTH
 @pytest.mark.parametrize(("name", "value"), [("noise", 1e100), ("ridge", 1e100), ("ridge", 1e-100), ("rls_delta", 1e-100)])
 def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
     X, y = series(50)
@@ -638,17 +590,12 @@ def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
 
 
 @BOTH
-def test_neither_network_is_a_kind_of_the_other(network):
-    assert network.__bases__ == (ReservoirEstimator,)
-
-
-@BOTH
 def test_parameters_that_are_set_after_fit_wait_for_the_next_one(network):
     X = np.sin(0.3 * np.arange(200.0))[:, None]
     esn = network(20, washout=10, random_state=0).fit(X[:-1], X[1:])
     before = esn.predict(X)
     np.testing.assert_array_equal(esn.set_params(activation="relu", n_units=7, topology="ring").predict(X), before)
-    esn.set_params(features=Features(lags=2))  # what is read out of rows is no longer what was learnt
+    esn.set_params(features=Features(lags=2))  # what is read out of rows is no longer what was learned
     for call in (lambda: esn.predict(X), lambda: esn.partial_fit(X[:-1], X[1:])):
         with pytest.raises(
             ValueError, match=r"features must be those of fit, 22 numbers .* got 24 by Features\(lags=2, .*fit again"

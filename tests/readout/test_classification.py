@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.linear_model import Ridge
 
-from pesn.readout.classification import LogitReadout, _folds, _left_out, expected_softmax, fit_logits
+from pesn.readout.classification import LogitReadout, _cross_validate, _folds, fit_logits, softmax_expectation
 
 
 def blobs(n=200, p=5, n_classes=3, seed=0, spread=1.0):
@@ -30,7 +30,7 @@ def test_the_logits_are_those_of_a_ridge_regression_on_indicators_scaled_and_shi
 def test_what_is_left_out_is_predicted_by_the_others_alone():
     b, labels = blobs(60)
     targets, folds = np.eye(3)[labels], _folds(labels, 3)
-    found = _left_out(b, targets, folds, np.array([0.1, 1.0]))
+    found = _cross_validate(b, targets, folds, np.array([0.1, 1.0]))
     for k, ridge in enumerate((0.1, 1.0)):
         for fold in range(10):
             out = folds == fold
@@ -38,7 +38,7 @@ def test_what_is_left_out_is_predicted_by_the_others_alone():
             np.testing.assert_allclose(found[k, out], rival.predict(b[out]), atol=1e-9)
 
 
-def test_folds_hold_neighbours_of_each_class_and_never_all_samples():
+def test_folds_hold_neighbors_of_each_class_and_never_all_samples():
     labels = np.repeat([0, 1], 50)
     folds = _folds(labels, 2)
     assert np.bincount(folds).tolist() == [10] * 10
@@ -83,7 +83,7 @@ def test_the_mean_of_a_softmax_is_that_of_samples(n_classes, size):
     rng = np.random.default_rng(n_classes)
     mean = 2.0 * rng.standard_normal((4, n_classes))
     root = size * rng.standard_normal((4, n_classes, n_classes)) / np.sqrt(n_classes)
-    found = expected_softmax(mean, root @ root.mT)
+    found = softmax_expectation(mean, root @ root.mT)
     draws = mean[:, None, :] + rng.standard_normal((4, 100_000, n_classes)) @ root.mT
     np.testing.assert_allclose(found, softmax(draws, axis=-1).mean(axis=1), atol=0.008)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
@@ -93,10 +93,10 @@ def test_the_mean_of_a_softmax_is_that_of_samples(n_classes, size):
 def test_no_variance_or_a_common_one_is_the_softmax_itself_and_a_huge_one_is_finite(n_classes):
     mean = np.random.default_rng(0).standard_normal((3, n_classes))
     nothing = np.zeros((3, n_classes, n_classes))
-    np.testing.assert_array_equal(expected_softmax(mean, nothing), softmax(mean, axis=1))
-    np.testing.assert_allclose(expected_softmax(mean, nothing + 9.0), softmax(mean, axis=1), atol=1e-9)
-    np.testing.assert_allclose(expected_softmax(mean, nothing + 1e-300 * np.eye(n_classes)), softmax(mean, axis=1), atol=1e-12)
-    huge = expected_softmax(mean, nothing + 1e60 * np.eye(n_classes))
+    np.testing.assert_array_equal(softmax_expectation(mean, nothing), softmax(mean, axis=1))
+    np.testing.assert_allclose(softmax_expectation(mean, nothing + 9.0), softmax(mean, axis=1), atol=1e-9)
+    np.testing.assert_allclose(softmax_expectation(mean, nothing + 1e-300 * np.eye(n_classes)), softmax(mean, axis=1), atol=1e-12)
+    huge = softmax_expectation(mean, nothing + 1e60 * np.eye(n_classes))
     np.testing.assert_allclose(huge, 1.0 / n_classes, atol=0.03)
 
 

@@ -269,13 +269,6 @@ def test_gaps_and_new_rows(rows, quadratic):
     assert np.abs(online.forecast(5).mean - rows[260:265]).max() < 5.0
 
 
-def test_a_saved_forecaster_forecasts_the_same(rows, quadratic, tmp_path):
-    quadratic.save(tmp_path / "quadratic.pesn")
-    again = pesn.load(tmp_path / "quadratic.pesn")
-    assert again.esn_.features == Features(2, 2)
-    np.testing.assert_array_equal(again.forecast(5, rows[930:950]).mean, quadratic.forecast(5, rows[930:950]).mean)
-
-
 def test_a_small_ridge_cancels_nothing(rows):
     """Weights of a tiny ridge are large, and W Σ Wᵀ loses ε |W|² Σ: both forms still have the deviations of samples."""
     esn = pesn.ProbabilisticESN(40, features=Features(1, 2), ridge=1e-12, washout=20, process_noise=0.0, random_state=0)
@@ -341,14 +334,3 @@ def test_what_is_no_features_and_too_few_rows_are_refused():
     one, other = (pesn.EchoStateNetwork(10, features=f, random_state=0).fit(X, y) for f in (Features(1), Features(2)))
     with pytest.raises(ValueError, match="state must be of this network, with past of shape"):
         one.predict(X, state=other.state_)
-
-
-def test_it_is_a_parameter_like_any_other():
-    from sklearn.base import clone
-
-    esn = pesn.ProbabilisticESN(features=Features(np.int64(2), 1))
-    assert type(esn.features.lags) is int
-    assert clone(esn).features == Features(2, 1) == esn.get_params()["features"]
-    assert esn.set_params(features=Features()).features == pesn.Features()
-    assert pesn.Features(2) != pesn.Features(1)
-    assert hash(pesn.Features(2)) == hash(pesn.Features(2))

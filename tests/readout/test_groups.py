@@ -5,7 +5,7 @@ import pytest
 
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
-from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, predictive_variance, solve, weights_cov
+from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, solve, weights_cov
 from pesn.readout.rls import start_empty, start_from_batch, update
 
 P, N = 6, 9  # columns of the field, units
@@ -70,16 +70,9 @@ def test_penalties_of_features_are_those_of_every_group():
 def test_the_leverage_of_an_output_is_that_of_its_group():
     groups, b, y = a_field()
     readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
-    var, n = np.full((5, b.shape[1]), 0.3), 5
-    found = predictive_variance(readout, b[:n], var)
-    full = predictive_variance(
-        readout, b[:n], feature_cov=0.3 * np.broadcast_to(np.eye(b.shape[1]), (n, *b.shape[1:] * 2)), full=True
-    )
     (own,) = readout.own
-    for g, columns in enumerate(groups.columns):
-        alone = predictive_variance(own, b[:n, columns], var[:, columns])["weights"]
-        np.testing.assert_allclose(found["weights"][:, groups.outputs[g]], alone, rtol=1e-9)
-    np.testing.assert_allclose(np.diagonal(full["weights"], axis1=1, axis2=2), found["weights"], rtol=1e-9)
+    for outputs, columns in zip(groups.outputs, groups.columns, strict=True):
+        np.testing.assert_allclose(readout.leverage(b[:5])[:, outputs], own.leverage(b[:5, columns]), rtol=1e-9)
     np.testing.assert_allclose(weights_cov(readout.residual_cov, np.full(P, 2.0)), 2.0 * readout.residual_cov, rtol=1e-12)
 
 
@@ -104,7 +97,7 @@ def test_the_ridge_is_chosen_as_on_the_pooled_rows():
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
 def test_row_by_row_it_is_the_pooled_recursion(forgetting):
-    """All patches of a row are predicted before any of it is learnt from; a row forgets as much as it does without groups."""
+    """All patches of a row are predicted before any of it is learned from; a row forgets as much as it does without groups."""
     groups, b, y = a_field()
     readout, rls = start_empty(b.shape[1], P, 1e4, groups)
     one, own = start_empty(8, 2, 1e4)

@@ -1,4 +1,4 @@
-"""What every function of the library is given: numbers, checked once, named when they are wrong.
+"""Checks of arguments, whose errors name the argument, its range and its value.
 
 >>> number("leak_rate", 1.5, 0.0, 1.0, "(]")
 Traceback (most recent call last):
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def check_real(name: str, values: object) -> None:
     """Raise an error if values would lose their meaning as floats: complex numbers their imaginary parts, times their units.
 
-    The words "Complex data not supported" in a ValueError are what the checks of scikit-learn ask of an estimator.
+    The words "Complex data not supported" in a ValueError are required by the checks of scikit-learn.
 
     >>> check_real("y", [1.0, 2.0 + 1.0j])
     Traceback (most recent call last):
@@ -36,7 +36,7 @@ def check_real(name: str, values: object) -> None:
     if dtypes is None:
         try:
             values = np.asarray(values)
-        except ValueError:  # ragged, which is not judged here
+        except ValueError:  # ragged, checked elsewhere
             return
         dtypes = values.dtype
     kinds = {getattr(one, "kind", "") for one in np.ravel(np.asarray(dtypes, object))}
@@ -49,20 +49,20 @@ def check_real(name: str, values: object) -> None:
 
 
 def flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False: an argument in the wrong place would pass for True."""
+    """Raise a TypeError unless a value is True or False: an argument in the wrong place would count as True."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def generator(rng: Rng) -> np.random.Generator:
-    """``np.random.default_rng(rng)``, whose errors name the argument.
+    """Return ``np.random.default_rng(rng)``, with errors that name the argument.
 
     >>> generator(-1)
     Traceback (most recent call last):
     ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
     """
     told = f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}"
-    if isinstance(rng, np.random.RandomState):  # which NumPy takes, but it has no children
+    if isinstance(rng, np.random.RandomState):  # NumPy accepts it, but it cannot spawn
         raise TypeError(told)
     try:
         return np.random.default_rng(rng)
@@ -71,18 +71,18 @@ def generator(rng: Rng) -> np.random.Generator:
 
 
 def number(name: str, value: object, low: float, high: float, ends: str) -> None:
-    """Refuse what is not a number between ``low`` and ``high``; ``ends`` says which of the two belong, as in "(]"."""
+    """Raise an error unless a value is a number between ``low`` and ``high``; ``ends`` are the brackets, as in "(]"."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number in {_interval(low, high, ends)}, got {value!r}")
     x = float(value)
     above = x >= low if ends[0] == "[" else x > low
     below = x <= high if ends[1] == "]" else x < high
-    if not (above and below):  # NaN is neither
+    if not (above and below):  # also for NaN
         raise ValueError(f"{name} must lie in {_interval(low, high, ends)}, got {value!r}")
 
 
 def whole_number(name: str, value: object, least: int) -> None:
-    """Refuse what is not an integer of at least ``least``."""
+    """Raise an error unless a value is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number, {least} or more, got {value!r}")
     if value < least:
@@ -105,25 +105,26 @@ def check_name(kind: str, name: object, names: Collection[str]) -> None:
 
 
 def pandas_index(values: object) -> pd.Index | None:
-    """The index of a pandas object; None of all others."""
+    """Return the index of a pandas object; None for all others."""
     index = getattr(values, "index", None)
     return index if type(index).__module__.partition(".")[0] == "pandas" else None
 
 
 def _interval(low: float, high: float, ends: str) -> str:
+    """Return an interval as text."""
     return f"{ends[0]}{low:g}, {'∞' if high == float('inf') else f'{high:g}'}{ends[1]}"
 
 
-_FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # as dtypes, which compare ten times as fast as types
+_FLOATS = np.dtype(np.float64), np.dtype(np.float32)  # dtypes compare ten times faster than types
 
 
 def as_real(argument: str, value: npt.ArrayLike) -> FloatArray:
-    """``value`` as a finite real float array: float32 and float64 stay, everything else becomes float64.
+    """Return ``value`` as a finite real float array: float32 and float64 stay, everything else becomes float64.
 
     >>> as_real("mean", [1, 2])
     array([1., 2.])
     """
-    # What is plainly right goes first, in one pass; infinities, NaN and numbers whose squares overflow are looked at below.
+    # The common case first, in one pass; infinities, NaN and numbers whose squares overflow are checked below.
     if type(value) is np.ndarray and value.dtype in _FLOATS and _is_plainly_finite(value):
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -145,15 +146,16 @@ def as_real(argument: str, value: npt.ArrayLike) -> FloatArray:
 
 
 def _is_plainly_finite(value: FloatArray) -> bool:
+    """Return whether a quick sum is finite; if not, entries may still be."""
     if value.size < 10_000:
         return math.isfinite(np.vdot(value, value))
-    # The quickest for a few numbers; of many it would wake BLAS's threads, which on a busy machine takes longer than all else.
+    # vdot is fastest for few numbers; for many it would start BLAS threads, which is slow on a busy machine.
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(np.add.reduce(value, axis=None))
 
 
 def as_count(argument: str, value: SupportsIndex) -> int:
-    """``value`` as a number of draws, 0 or more."""
+    """Return ``value`` as a number of draws, 0 or more."""
     try:
         count = operator.index(value)
     except TypeError as error:
@@ -164,13 +166,13 @@ def as_count(argument: str, value: SupportsIndex) -> int:
 
 
 def check_not_negative(argument: str, var: FloatArray) -> None:
-    """A ValueError where a variance is below 0."""
+    """Raise a ValueError if a variance is negative."""
     if var.size and var.min() < 0.0:
         raise ValueError(f"{argument} must not be negative, got {var[var < 0.0].ravel()[0]}")
 
 
 def broadcast_moments(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance, checked and broadcast against each other (read-only views, not copies)."""
+    """Return mean and variance, checked and broadcast against each other (read-only views, not copies)."""
     mean, var = as_real("mean", mean), as_real("var", var)
     check_not_negative("var", var)
     try:
@@ -181,12 +183,12 @@ def broadcast_moments(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[FloatArr
 
 
 def result_dtype(mean: FloatArray, var: FloatArray) -> np.dtype[np.floating]:
-    """float32 only where both came as float32."""
+    """Return float32 if both are float32, and float64 otherwise."""
     return np.result_type(mean.dtype, var.dtype)
 
 
 def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """``cov`` checked and made symmetric to the last bit; ``shape`` is (d,), or () where there can be none."""
+    """Return ``cov``, checked and symmetric to the last bit; ``shape`` is (d,), or () if there can be none."""
     c = as_real(argument, cov)
     if not shape or c.shape[-2:] != (*shape, *shape):
         expected = f"shape {(*shape, *shape)}" if shape else "no axes, as mean has none"
@@ -195,7 +197,7 @@ def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...]) -> 
     tolerance = np.finfo(c.dtype).eps ** (2 / 3)  # 4e-11: rounding, not a mistake
     if (variances < -tolerance * np.max(np.abs(c), axis=(-2, -1), initial=0.0)[..., None]).any():
         raise ValueError(f"{argument} must be positive semi-definite, got a variance of {variances.min()} on its diagonal")
-    # Everything is judged on the scale of its own two deviations: one large variance must not hide a fault among small ones.
+    # Compare as correlations: one large variance must not hide an error among small ones.
     std = np.sqrt(np.maximum(variances, 0.0))
     scale = np.where(std > 0.0, std, std.dtype.type(1.0))
     scaled = c / scale[..., :, None] / scale[..., None, :]
@@ -224,7 +226,7 @@ def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...]) -> 
 
 
 def as_rows(argument: str, value: npt.ArrayLike, columns: int) -> FloatArray:
-    """``value`` as finite real numbers in rows (n, columns); a wrong entry is named by its row and column."""
+    """Return ``value`` as finite real numbers in rows (n, columns); errors name row and column."""
     rows = as_real(argument, value)
     if rows.ndim != 2 or rows.shape[1] != columns:
         raise ValueError(f"{argument} must have shape (rows, {columns}), got {rows.shape}")

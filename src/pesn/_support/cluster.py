@@ -1,4 +1,4 @@
-"""A Dask cluster by its address: it must answer, have a worker, and the versions that are here.
+"""Worker processes, and clients of a Dask cluster that answers, has a worker, and has the same versions.
 
 >>> with client("first:8786"):
 ...     pass
@@ -10,30 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import platform
 import re
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
-
 
 @contextlib.contextmanager
 def worker_processes(jobs: int) -> Iterator[None]:
-    """Inside, joblib shares work among ``jobs`` processes, with one thread each for linear algebra."""
+    """Let joblib use ``jobs`` processes inside the block, with one thread each for linear algebra."""
     from joblib import parallel_config
 
-    # Linux ends a worker when the thread ends that started it, so only the main one may ask for that.
-    parent = os.getpid(), threading.current_thread() is threading.main_thread()
-    options: Any = {"inner_max_num_threads": 1, "initializer": _end_with_parent, "initargs": parent}
+    options: Any = {"inner_max_num_threads": 1, "initializer": _end_with_parent, "initargs": (os.getpid(),)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
         if jobs > 1:
@@ -41,41 +34,35 @@ def worker_processes(jobs: int) -> Iterator[None]:
         yield
 
 
-def _end_with_parent(parent: int, at_once: bool) -> None:
-    """In a worker: ends with process ``parent``, which started it, however that ends; else its unit would go on for nobody.
+def _end_with_parent(parent: int) -> None:
+    """End a worker with process ``parent``, which started it; otherwise it would continue for nobody.
 
-    The number is given by the parent: asked for here it might be that of the process which adopts orphans.
+    The process ID is given by the parent: the worker itself might get that of the process that adopts orphans.
     """
-    if os.name != "posix":
-        return
-    if at_once and sys.platform == "linux":  # also while a unit keeps other threads from running
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)
 
-    if os.getppid() != parent:  # it ended before the request above
-        os._exit(1)
-    threading.Thread(target=watch, daemon=True).start()
+    if os.name == "posix":
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def _end_workers(kind: type[BaseException] | None, *_: object) -> None:
-    """After an error or Ctrl-C the workers end at once, not after the units they are at."""
+    """End the workers after an error or Ctrl-C, without waiting for their units."""
     if kind is not None:
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
 
 
-WAIT = 10.0  # seconds that a scheduler and its first worker are given to answer
+WAIT = 10.0  # seconds for a scheduler and its first worker to answer
 
 
 @contextlib.contextmanager
 def client(address: str) -> Iterator[Any]:
-    """A client of the cluster, which has a worker and the versions that we have."""
+    """Connect to a cluster; raise an error unless it has a worker and the versions of this process."""
     if not re.fullmatch(r"(tcp|tls)://[^/]+:\d{1,5}", address):
         raise ValueError(f"scheduler must be an address such as tcp://127.0.0.1:8786, got {address!r}")
     try:
@@ -84,7 +71,7 @@ def client(address: str) -> Iterator[Any]:
         raise ImportError("a scheduler needs Dask: pip install 'pesn[dask]'") from None
     if address.startswith("tls:"):
         check_certificates()
-    with _silenced("distributed"):  # what matters comes as an exception
+    with _silence_loggers("distributed"):  # errors are raised as exceptions
         asyncio.run(_check_scheduler(address))
         with Client(address, timeout=WAIT, set_as_default=False) as found:
             check_workers(found, address)
@@ -98,7 +85,7 @@ def client(address: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def worker_cluster(address: str) -> Iterator[None]:
-    """Inside, joblib shares work among the workers of the cluster of a Dask scheduler."""
+    """Let joblib use the workers of a Dask cluster inside the block."""
     from joblib import parallel_config
 
     with client(address) as found, parallel_config("dask", client=found):
@@ -106,8 +93,8 @@ def worker_cluster(address: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    """No word from a package's loggers, each of which has a level of its own."""
+def _silence_loggers(name: str) -> Iterator[None]:
+    """Disable the loggers of a package, each of which has its own level."""
     loggers = [logging.getLogger(known) for known in [*logging.root.manager.loggerDict] if known.split(".")[0] == name]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -120,20 +107,20 @@ def _silenced(name: str) -> Iterator[None]:
 
 
 def check_certificates() -> None:
-    """An error where Dask's configuration, which its scheduler and workers use too, does not name the files that TLS needs."""
+    """Raise an error unless Dask's configuration, which scheduler and workers use too, names the files that TLS needs."""
     from dask import config
 
     for key in ("ca-file", "client.cert", "client.key"):
         name = f"distributed.comm.tls.{key}"
         file = config.get(name, None)
-        if file is None and key != "client.key":  # which may stand in the file of the certificate
+        if file is None and key != "client.key":  # which may be in the file of the certificate
             raise ValueError(f"a tls:// scheduler needs certificates: {name} in Dask's configuration must be a file, got none")
         if file is not None and not os.path.isfile(file):
             raise ValueError(f"{name} in Dask's configuration must be a file, got {file!r}")
 
 
 async def _check_scheduler(address: str) -> None:
-    """An error where no scheduler answers; a client itself would go on waiting for one that is there and says nothing."""
+    """Raise an error if no scheduler answers; a client would wait for one that accepts connections and says nothing."""
     from distributed import rpc
     from distributed.security import Security
 
@@ -149,7 +136,7 @@ async def _check_scheduler(address: str) -> None:
 
 
 def check_workers(client: Any, address: str) -> None:
-    """An error where there is no worker, or where one has other versions: its numbers might differ."""
+    """Raise an error if there is no worker, or if one has other versions: its numbers might differ."""
     try:
         client.wait_for_workers(1, timeout=WAIT)
     except TimeoutError:
@@ -166,7 +153,7 @@ def check_workers(client: Any, address: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on: package -> version.
+    """Return the versions of the packages that the numbers depend on.
 
     >>> sorted(versions())
     ['numba', 'numpy', 'pesn', 'python', 'scipy']

@@ -22,28 +22,28 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 import numpy.typing as npt
 
-MANIFEST = "pesn.json"  # the member of a saved model that says what the others are
+MANIFEST = "pesn.json"  # member of a saved model with format and digest
 _LONGEST = 300  # characters of a message
-LARGEST_JSON = 2**26  # bytes: read, it takes many times as many
+LARGEST_JSON = 2**26  # bytes; parsed, it takes many times as much memory
 
 
 class RefusedError(Exception):
-    """Why a saved model, or a file of one, is refused, in words for the user."""
+    """Reason why a saved model, or a member of it, is refused, for the user."""
 
 
 class RefusedFileError(OSError):
-    """Not a regular file, or larger than what is read here may be."""
+    """Error for a path that is not a regular file, or a file that is too large."""
 
 
 @contextlib.contextmanager
 def regular(path: str | os.PathLike[str], most: int, links: bool = True) -> Iterator[BinaryIO]:
-    """The regular file, open for reading, if it has at most ``most`` bytes; a :class:`RefusedFileError` that names it if not.
+    """Open a regular file of at most ``most`` bytes for reading; raise a :class:`RefusedFileError` for others.
 
-    Devices and pipes may have no end, or keep a reader waiting: they are not even opened. ``links=False`` refuses links too,
-    in folders where others may have put one to a file that is none of theirs.
+    Devices and pipes may have no end, or block a reader: they are not opened. ``links=False`` refuses links too, in folders where
+    others may have created one to a file that is not theirs.
     """
     _check_readable(path, os.stat(path, follow_symlinks=links), most)
-    # by the time it is opened it may be another: a pipe must not keep us waiting, and what is open is looked at once more
+    # the path may have changed since: do not block on a pipe, and check the open file again
     extra = getattr(os, "O_NONBLOCK", 0) | (0 if links else getattr(os, "O_NOFOLLOW", 0))
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra)) as file:
         _check_readable(path, os.fstat(file.fileno()), most)
@@ -51,14 +51,14 @@ def regular(path: str | os.PathLike[str], most: int, links: bool = True) -> Iter
 
 
 def contents(path: str | os.PathLike[str], most: int, links: bool = True) -> bytes:
-    """All bytes of a file that :func:`regular` opens."""
+    """Return all bytes of a file that :func:`regular` opens."""
     with regular(path, most, links) as file:
-        # by its size, as Python reserves memory for all bytes that it is asked for; more, where it grows meanwhile, is left
+        # by its size, as Python reserves memory for all bytes that are requested; a file that grows is cut
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def json_of(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds; a link is refused, as is more than 64 MiB, and what is no JSON is a ValueError."""
+    """Read a JSON file; links and more than 64 MiB are refused, invalid JSON is a ValueError."""
     try:
         return json.loads(contents(path, LARGEST_JSON, links=False))
     except RecursionError:
@@ -66,12 +66,18 @@ def json_of(path: str | os.PathLike[str]) -> Any:
 
 
 def _check_readable(path: str | os.PathLike[str], found: os.stat_result, most: int) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
-    if not stat.S_ISREG(found.st_mode):
-        raise RefusedFileError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    """Raise an OSError unless a file is regular and small enough."""
+    _check_regular(path, found.st_mode)
     if found.st_size > most:
         raise RefusedFileError(errno.EFBIG, f"it has {found.st_size:,} bytes, and {most:,} are the most", os.fspath(path))
+
+
+def _check_regular(path: str | os.PathLike[str], mode: int) -> None:
+    """Raise an OSError unless a mode is that of a regular file."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise RefusedFileError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 def check_archive(archive: ZipFile, size: int) -> None:
@@ -87,7 +93,7 @@ def check_archive(archive: ZipFile, size: int) -> None:
 
 
 def digest(archive: ZipFile) -> str:
-    """SHA-256 of every member but the manifest, with its name and size."""
+    """Compute the SHA-256 of every member but the manifest, with its name and size."""
     total = hashlib.sha256()
     for member in archive.infolist():
         if member.filename != MANIFEST:
@@ -99,7 +105,7 @@ def digest(archive: ZipFile) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of an error on one line, cut where it repeats more of a file than anyone would read.
+    """Return the message of an error on one line, truncated if it repeats much of a file.
 
     >>> len(one_line(ValueError("x" * 10_000)))
     301
@@ -111,7 +117,7 @@ def one_line(error: Exception) -> str:
 def npy_array(name: str, data: bytes) -> npt.NDArray[Any]:
     """Return the array of a .npy file's bytes.
 
-    Its header is believed only where it goes with the number of bytes: NumPy would first reserve whatever memory it names.
+    Its header is trusted only if it agrees with the number of bytes: NumPy would first reserve whatever memory it names.
 
     Parameters
     ----------
@@ -122,27 +128,27 @@ def npy_array(name: str, data: bytes) -> npt.NDArray[Any]:
 
     Returns
     -------
-    array
+    ndarray
         Numbers, booleans or texts.
 
     Raises
     ------
     RefusedError
-        Where it is anything else, or cut short.
+        If it is anything else, or truncated.
     """
     file = io.BytesIO(data)
     try:
         np.lib.format.read_magic(file)
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    except Exception:  # whatever a header does to NumPy and to Python's parser
+    except Exception:  # any error of NumPy or of Python's parser
         raise RefusedError(f"is damaged: {name} is not an array; save the model again") from None
     if dtype.kind not in "biufU" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise RefusedError(f"is damaged: {name} holds other numbers than it says; save the model again")
     return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C").copy("K")
 
 
-LOCK = ".lock"  # the file in a folder that one run holds
-_ABANDONED = 3600.0  # seconds after which a folder that nobody has written to is a leftover
+LOCK = ".lock"  # file that a run locks in its folder
+_ABANDONED = 3600.0  # seconds without a write after which a temporary folder is a leftover
 
 
 @contextlib.contextmanager
@@ -158,21 +164,21 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to, which takes the place of ``path`` when the block ends; its mode stays.
+    """Yield a path to write to, which replaces ``path`` at the end of the block; its mode is kept.
 
-    Whatever happens inside, ``path`` is the old file or the new one, never half of either.
+    Whatever happens inside, ``path`` is the old file or the new one, never a part of either.
     """
-    target = Path(os.path.realpath(path))  # a link stays a link, to a new file
+    target = Path(os.path.realpath(path))  # a link stays a link
     _check_replaceable(path)
-    # In the folder of the target: a replacement is atomic only within one file system. The suffix stays, as writers read it;
-    # the rest of the name does not, which may be as long as a name can be.
+    # In the folder of the target, because renaming is atomic only within one file system. The suffix stays, as writers use it;
+    # the rest of the name may be as long as names can be.
     temporary = target.with_name(f".{secrets.token_hex(6)}.tmp{target.suffix}")
     try:
         try:
             with open(temporary, "xb"), contextlib.suppress(FileNotFoundError):
                 temporary.chmod(target.stat().st_mode & 0o777)  # a private file stays private
         except OSError as error:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # the file that was asked for
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # name the requested file
         yield temporary
         sync(temporary)
         os.replace(temporary, target)
@@ -203,27 +209,27 @@ def filling(folder: str | os.PathLike[str], first: str) -> Iterator[Path]:
                     os.replace(path, place / path.name)
     except BaseException:
         if is_new:
-            with contextlib.suppress(OSError):  # files of another process are in it
+            with contextlib.suppress(OSError):  # not empty
                 place.rmdir()
         raise
 
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and hold it for one run, until the block or the process ends, however it ends.
+    """Create a folder and lock it for one run, until the block or the process ends.
 
-    The system forgets the lock of a process that is gone, so that a killed run leaves none behind. Windows has no such locks:
+    The system releases the lock of a process that is gone, so that a killed run leaves none behind. Windows has no such locks:
     runs are not kept apart there.
 
     Parameters
     ----------
     folder : Path
-        Folder that a run writes to for long.
+        Folder that a long run writes to.
 
     Raises
     ------
     BlockingIOError
-        Where another run holds it.
+        If another run holds it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -234,7 +240,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     with contextlib.ExitStack() as stack:
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)  # for writing, as network file systems ask
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)  # for writing, as network file systems require
             stack.callback(os.close, handle)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -242,7 +248,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
                 told = "another run is writing to it: wait until it has ended, or give another folder"
                 raise BlockingIOError(errno.EAGAIN, told, os.fspath(folder)) from None
             if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                break  # else the run before has removed it meanwhile
+                break  # otherwise the previous run has just removed it
         stack.callback(path.unlink, missing_ok=True)
         yield
 
@@ -254,16 +260,16 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
     Parameters
     ----------
     folder : Path
-        Folder that is there.
+        Existing folder.
     wait : bool, default=True
         Whether to wait for another process that holds it.
 
     Raises
     ------
     BlockingIOError
-        Where another process holds it, and ``wait`` is False.
+        If another process holds it and ``wait`` is False.
     OSError
-        Where the file system has no locks; on Windows only where ``wait`` is False, as nobody can tell then.
+        If the file system has no locks; on Windows only if ``wait`` is False.
     """
     try:
         import fcntl
@@ -281,7 +287,7 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def put_folder(temporary: Path, place: Path) -> None:
-    """Rename a folder to its place; an older one is removed."""
+    """Rename a folder to its final name; an older one is removed."""
     old = beside(place)
     with contextlib.suppress(FileNotFoundError):
         os.rename(place, old)
@@ -290,7 +296,7 @@ def put_folder(temporary: Path, place: Path) -> None:
 
 
 def beside(place: Path) -> Path:
-    """Return an unused name for a folder that is renamed to ``place`` when it is complete; hidden, and it ends in .part."""
+    """Return an unused name for a folder that is renamed to ``place`` when it is complete; it is hidden and ends in .part."""
     return place.with_name(f".{place.name[:100]}-{secrets.token_hex(4)}.part")
 
 
@@ -303,14 +309,14 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def sync(*paths: Path) -> None:
-    """On the disk, before the name that says that they are whole."""
+    """Write files to the disk, before the name that marks them as complete."""
     for path in paths:
         with path.open("rb+") as file:
             os.fsync(file.fileno())
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """An OSError where :func:`replacing` could not write ``path``, to be had before the work that the file would hold."""
+    """Raise an OSError if :func:`replacing` could not write ``path``, before the work whose result it would hold."""
     _check_replaceable(path)
     with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))):
         pass
@@ -320,14 +326,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _check_replaceable(path: str | os.PathLike[str]) -> None:
-    """An OSError for what is there and must stay: folders, devices, pipes, files that are read-only."""
+    """Raise an OSError for paths that must stay: folders, devices, pipes, read-only files."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         return
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    _check_regular(path, mode)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", os.fspath(path))

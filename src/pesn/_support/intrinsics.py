@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import numba
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import carray, types
 from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 from numba.types import Type
 
+from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray as Array
 
 FUSED = ("contract", "nsz")  # fused multiply-add, but no other order of sums
 LANES = 4  # rows of a packed group
 
-Implementation: TypeAlias = tuple[Signature, Callable[..., ir.Value]]  # of an intrinsic: its types and its code
+Implementation: TypeAlias = tuple[Signature, Callable[..., ir.Value]]  # types and code of an intrinsic
 
 _SHORT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 
@@ -51,7 +53,7 @@ def power_series(*coefficients: float, plain: bool = False) -> Callable[[float],
         return total
 
     @intrinsic
-    def vectorized(_: object, x: Type) -> Implementation:
+    def kernel(_: object, x: Type) -> Implementation:
         def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             (x,) = args
             square = builder.fmul(x, x)
@@ -68,7 +70,7 @@ def power_series(*coefficients: float, plain: bool = False) -> Callable[[float],
 
         return types.float64(types.float64), generate
 
-    return twin if plain or numba.config.DISABLE_JIT else vectorized
+    return twin if plain or numba.config.DISABLE_JIT else kernel
 
 
 def polynomial(
@@ -118,7 +120,7 @@ def polynomial(
     number, real = (types.float32, ir.FloatType()) if single else (types.float64, _DOUBLE)
 
     @intrinsic
-    def vectorized(_: object, table: Type, offset: Type, x: Type, y: Type) -> Implementation:
+    def kernel(_: object, table: Type, offset: Type, x: Type, y: Type) -> Implementation:
         signature = (types.UniTuple(number, quantities) if quantities > 1 else number)(table, types.intp, number, number)
 
         def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -149,7 +151,7 @@ def polynomial(
 
         return signature, generate
 
-    return twin if plain or numba.config.DISABLE_JIT else vectorized
+    return twin if plain or numba.config.DISABLE_JIT else kernel
 
 
 def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
@@ -167,7 +169,7 @@ def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
             out[i, c] = total
 
     @intrinsic
-    def vectorized(
+    def kernel(
         _: object, indices: Type, data: Type, start: Type, stop: Type, x: Type, column: Type, out: Type, i: Type
     ) -> Implementation:
         signature = types.void(indices, data, types.uint32, types.uint32, x, types.intp, out, types.intp)
@@ -194,7 +196,7 @@ def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
 
         return signature, generate
 
-    return twin if plain or numba.config.DISABLE_JIT else vectorized
+    return twin if plain or numba.config.DISABLE_JIT else kernel
 
 
 def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
@@ -213,7 +215,7 @@ def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
             into[row, lane] = sums[0] + sums[1]
 
     @intrinsic
-    def vectorized(
+    def kernel(
         _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, into: Type, row: Type, squared: Type
     ) -> Implementation:
         signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp, types.boolean)
@@ -249,7 +251,7 @@ def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
 
         return signature, generate
 
-    return twin if plain or numba.config.DISABLE_JIT else vectorized
+    return twin if plain or numba.config.DISABLE_JIT else kernel
 
 
 def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
@@ -268,30 +270,19 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
                 totals[((p - start) // LANES) % 2] += weight * h[columns[p], value]
             sums[row + lane] = totals[0] + totals[1]
 
-    lanes, pair = ir.VectorType(_DOUBLE, LANES), ir.VectorType(_DOUBLE, 2)
+    lanes = ir.VectorType(_DOUBLE, LANES)
 
     def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         weights, columns, h = (_data(context, builder, signature, args, place) for place in (0, 1, 4))
         start, stop, row = args[2], args[3], args[-1]
         into = [builder.gep(_data(context, builder, signature, args, 5 + k), [row]) for k in range(n_values)]
 
-        def values(places: list[ir.Value]) -> list[ir.Value]:
-            if n_values == 1:
-                found = ir.Constant(lanes, ir.Undefined)
-                for k, place in enumerate(places):
-                    found = builder.insert_element(found, builder.load(builder.gep(h, [place])), ir.Constant(_SHORT, k))
-                return [found]
-            pairs = builder.bitcast(h, pair.as_pointer())
-            each = [_load(builder, builder.gep(pairs, [place]), pair) for place in places]
-            low, high = (_shuffle(builder, each[k], each[k + 1], range(4)) for k in (0, 2))
-            return [_shuffle(builder, low, high, range(k, 2 * LANES, 2)) for k in range(2)]
-
         def add_slot(at: ir.Value, sums: list[ir.Value]) -> None:
             w = _load(builder, builder.gep(weights, [at]), lanes)
             packed = _load(builder, builder.gep(columns, [at]), _LONG, 2)
             places = [builder.and_(builder.lshr(packed, _LONG(16 * k)), _LONG(0xFFFF)) for k in range(LANES)]
             power = w
-            for total, value in zip(sums, values(places), strict=True):
+            for total, value in zip(sums, _gather(builder, h, places, n_values), strict=True):
                 product = builder.fmul(power, value, flags=FUSED)
                 builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
                 power = builder.fmul(w, w)
@@ -342,7 +333,22 @@ def _data(context: BaseContext, builder: ir.IRBuilder, signature: Signature, arg
     return context.make_array(signature.args[place])(context, builder, args[place]).data
 
 
+def _gather(builder: ir.IRBuilder, h: ir.Value, places: list[ir.Value], n_values: int) -> list[ir.Value]:
+    """Load h[places] as one vector, or the pairs there as a vector of the first and one of the second entries."""
+    if n_values == 1:
+        found = ir.Constant(ir.VectorType(_DOUBLE, LANES), ir.Undefined)
+        for k, place in enumerate(places):
+            found = builder.insert_element(found, builder.load(builder.gep(h, [place])), ir.Constant(_SHORT, k))
+        return [found]
+    pair = ir.VectorType(_DOUBLE, 2)
+    pairs = builder.bitcast(h, pair.as_pointer())
+    each = [_load(builder, builder.gep(pairs, [place]), pair) for place in places]
+    low, high = (_shuffle(builder, each[k], each[k + 1], range(4)) for k in (0, 2))
+    return [_shuffle(builder, low, high, range(k, 2 * LANES, 2)) for k in range(2)]
+
+
 def _shuffle(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, places: Iterable[int]) -> ir.Value:
+    """Select elements of two vectors."""
     places = list(places)
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SHORT, len(places)), places))
 
@@ -362,4 +368,43 @@ def _load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type, align: int = 
 
 
 def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
+    """Store a vector at an address that is aligned as its elements are."""
     builder.store(value, builder.bitcast(address, value.type.as_pointer())).align = 8
+
+
+# ---------------------------------------------------------------- tables of arrays
+#
+# Many arrays are passed to a compiled function as one argument, because unpacking an array takes longer than a short function.
+# A table (k, 3) holds the address and the shape of each. It keeps no array alive; its owner must.
+
+
+@jit(**INLINE)
+def put(table: Array, place: int, array: Array) -> None:
+    """Write address, rows and columns of a contiguous array into its row of the table; of one axis, entries and 1."""
+    table[place, 0] = array.ctypes.data
+    table[place, 1] = array.shape[0]
+    table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
+
+
+@jit(**INLINE)
+def vector(table: Array, place: int) -> Array:
+    """Return the float64 array of one axis in a row of the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.float64)
+
+
+@jit(**INLINE)
+def matrix(table: Array, place: int) -> Array:
+    """Return the float64 array of two axes in a row of the table."""
+    return carray(pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
+
+
+@jit(**INLINE)
+def whole(table: Array, place: int) -> Array:
+    """Return the int64 array of one axis in a row of the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.int64)
+
+
+@jit(**INLINE)
+def unsigned(table: Array, place: int) -> Array:
+    """Return the uint32 array of one axis in a row of the table."""
+    return carray(pointer(table[place, 0]), table[place, 1], np.uint32)

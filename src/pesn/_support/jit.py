@@ -1,4 +1,4 @@
-"""Compilation: numba's njit, with its cache on disk wherever there is a folder to write to, and a notice while it takes place."""
+"""Compilation by numba, with a cache on disk if there is a folder to write to, and a notice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numba.core import event
 
 from pesn._support.kernel_cache import KernelCache
 
-# For helpers that kernels alone call: LLVM puts them into the caller, and Python needs no way in.
+# For helpers that only kernels call: LLVM inlines them, and they need no wrapper for Python.
 INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
-_notice = logging.getLogger("pesn._support.jit")  # its own, to be silenced by itself
+_notice = logging.getLogger("pesn._support.jit")  # a separate logger, which can be disabled alone
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -25,7 +25,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     Parameters
     ----------
-    **options
+    **options : object
         Options of ``numba.njit``, except ``cache``.
 
     Returns
@@ -33,7 +33,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     callable
         The decorator.
     """
-    # no wrapper for calls from C, which nobody makes
+    # no wrapper for calls from C
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -46,9 +46,9 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
-    """Says once in a process that pesn is being compiled: for seconds, with nothing else to be seen.
+    """Log once in a process that pesn is being compiled, which takes seconds.
 
-    numba tells of compilations that do take place, and not of what comes from the cache.
+    numba reports compilations only, not code from the cache.
     """
 
     told = False

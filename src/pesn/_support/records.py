@@ -1,4 +1,4 @@
-"""What a record asks of its own parts: for those that came from a file, before a kernel indexes into them unchecked.
+"""Checks of records that come from a file, before a kernel indexes into their arrays.
 
 >>> import numpy as np
 >>> check_arrays("readout_", {"weights": (np.zeros((1, 3)), (1, 4))})
@@ -28,7 +28,7 @@ import numpy as np
 
 
 class rollback_on_error:  # noqa: N801  # reads as what it does: with rollback_on_error(estimator)
-    """Put every attribute back where an error leaves the block: what is stored is replaced, never changed in place."""
+    """Restore all attributes if an error leaves the block; attributes must be replaced, not changed in place."""
 
     def __init__(self, target: object) -> None:
         self.attributes = vars(target)
@@ -44,10 +44,10 @@ class rollback_on_error:  # noqa: N801  # reads as what it does: with rollback_o
 
 
 def check_arrays(record: str, parts: Mapping[str, tuple[Any, tuple[int, ...]]]) -> None:
-    """A ValueError unless each part of a ``record`` is a finite float64 array of its shape."""
+    """Raise a ValueError unless each part of a ``record`` is a finite float64 array of its shape."""
     for name, (part, shape) in parts.items():
         if type(part) is not np.ndarray or part.dtype != np.float64 or part.shape != shape or not np.isfinite(part).all():
-            raise ValueError(f"{_of(record, name)} is not a finite array of shape {shape}")
+            raise ValueError(f"{_join_names(record, name)} is not a finite array of shape {shape}")
 
 
 def check_array(
@@ -72,8 +72,10 @@ def check_array(
         Expected shape; None allows any size.
     dtype : type, default=numpy.float64
         Expected type of the elements, exactly.
-    low, high : float
-        Smallest and largest number allowed.
+    low : float, default=-inf
+        Smallest number allowed.
+    high : float, default=inf
+        Largest number allowed.
     missing : bool, default=False
         Whether NaN is allowed.
 
@@ -128,27 +130,27 @@ def check_sum(name: str, weights: Any) -> None:
 
 
 def check_counts(record: str, counts: Mapping[str, tuple[Any, int]]) -> None:
-    """A ValueError unless each is an int, as large as its least at least."""
+    """Raise a ValueError unless each count is an int of at least its minimum."""
     for name, (count, least) in counts.items():
         if type(count) is not int or count < least:
-            raise ValueError(f"{_of(record, name)} is {count!r}")
+            raise ValueError(f"{_join_names(record, name)} is {count!r}")
 
 
 def check_covariance(name: str, cov: Any) -> None:
-    """A ValueError unless ``cov`` (n, n) is symmetric and not negative, up to the rounding of many steps."""
+    """Raise a ValueError unless ``cov`` (n, n) is symmetric and positive semi-definite, up to the rounding of many steps."""
     size = float(np.max(np.abs(cov), initial=0.0))
     if size and (np.abs(cov - cov.T).max() > 1e-9 * size or np.linalg.eigvalsh(cov / size)[0] < -1e-9 * len(cov)):
         raise ValueError(f"{name} is not a covariance")
 
 
 def check_names(name: str, names: Any, count: int, kind: str = "a list") -> None:
-    """A ValueError unless there are ``count`` texts, or none at all."""
+    """Raise a ValueError unless ``names`` are ``count`` texts, or None."""
     if names is not None and (np.shape(names) != (count,) or not all(type(one) is str for one in names)):
         raise ValueError(f"{name} is not {kind} of {count} names")
 
 
 def check_remade(name: str, record: Any) -> None:
-    """A ValueError unless the constructor of a frozen dataclass makes the same of its fields: a file does not ask it."""
+    """Raise a ValueError unless the constructor of a frozen dataclass accepts its fields: loading does not call it."""
     try:
         fresh = type(record)(**vars(record))
     except TypeError as error:
@@ -159,25 +161,26 @@ def check_remade(name: str, record: Any) -> None:
 
 def check_field_types(name: str, record: Any) -> None:
     """Raise a ValueError unless every field of a dataclass or NamedTuple has the type of its annotation."""
-    for field, types in annotated_types(type(record)).items():
-        check_annotated(_of(name, field), getattr(record, field), types)
+    for field, types in annotation_types(type(record)).items():
+        check_annotation(_join_names(name, field), getattr(record, field), types)
 
 
-def check_annotated(name: str, value: Any, types: tuple[type, ...]) -> None:
-    """Check for Python's and NumPy's types exactly, as True is an int; for pesn's with subclasses. Numbers are finite, >= 0."""
+def check_annotation(name: str, value: Any, types: tuple[type, ...]) -> None:
+    """Raise a ValueError unless a value has one of the ``types`` (no subclasses, but for pesn's) and a number is finite, >= 0."""
     if type(value) not in types and not any(one.__module__.startswith("pesn.") and isinstance(value, one) for one in types):
         raise ValueError(f"{name} is a {type(value).__name__}")
     if type(value) in (int, float) and not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value!r}")
 
 
-def annotated_types(kind: type) -> dict[str, tuple[type, ...]]:
-    """Return the attributes that a class of pesn and its bases of pesn are annotated with, and the types of each."""
+def annotation_types(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return the annotated attributes of a class of pesn and its bases, with the types of each."""
     own = {name for base in kind.__mro__ if base.__module__.startswith("pesn.") for name in inspect.get_annotations(base)}
     return {name: _types(hint) for name, hint in get_type_hints(kind).items() if name in own and get_origin(hint) is not ClassVar}
 
 
 def _types(hint: Any) -> tuple[type, ...]:
+    """Return the classes in a type hint."""
     if get_origin(hint) in (Union, UnionType):
         return tuple(one for part in get_args(hint) for one in _types(part))
     if get_origin(hint) is Literal:
@@ -185,5 +188,6 @@ def _types(hint: Any) -> tuple[type, ...]:
     return (get_origin(hint) or hint,)
 
 
-def _of(record: str, name: str) -> str:
+def _join_names(record: str, name: str) -> str:
+    """Return the name of a part of a record."""
     return f"{record}.{name}" if record else name

@@ -1,4 +1,4 @@
-"""Threads: one for matrix products that are many and small, where a second is slower; several for the parts of a long array."""
+"""Threads: one for many small matrix products, which are slower with two; several for the parts of a long array."""
 
 from __future__ import annotations
 
@@ -7,59 +7,51 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 _lock, _inside = threading.Lock(), 0
-_limit: AbstractContextManager[Any] | None = None
-_LEAST = 2**18  # elements for a thread: milliseconds of work, beside which its start does not count
-_ROUND = 2**12  # parts begin where a kernel's blocks do, so that results are the same to the bit however many there are
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Within it, products of matrices take one thread; as many as before after it."""
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit
+_limit: Any = None
+_LEAST = 2**18  # elements per thread: milliseconds of work, more than its start
+_ROUND = 2**12  # parts begin at blocks of the kernels, so that results are equal to the bit for any number of parts
 
 
 @contextmanager
-def one_blas_thread_in_all() -> Iterator[None]:
-    """As :func:`one_blas_thread`, where several threads may be inside at once: the last one out puts back what was before."""
+def one_blas_thread() -> Iterator[None]:
+    """Limit products of matrices to one thread; the last of several threads that leaves restores the number of before."""
     global _inside, _limit
     with _lock:
         _inside += 1
         if _inside == 1:
-            _limit = one_blas_thread()
-            _limit.__enter__()
+            _limit = _controller().limit(limits=1, user_api="blas")
     try:
         yield
     finally:
         with _lock:
             _inside -= 1
-            if _inside == 0 and _limit is not None:
-                _limit.__exit__(None, None, None)
-                _limit = None
+            if _inside == 0:
+                _limit.restore_original_limits()
 
 
 @lru_cache(maxsize=1)
 def _controller() -> Any:
-    """To look for the libraries that are loaded takes a while: once."""
+    """Return the controller of the loaded libraries, found once because the search takes a while."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def n_threads() -> int:
-    """How many threads a long computation may take: one in a thread or process that is itself one of several workers.
+    """Return the number of threads for a long computation: one in a thread or process that is itself one of several workers.
 
-    Elsewhere the processors that this process may use, but no more than ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` or matrix
-    products, which obey threadpoolctl and their library's own variables.
+    Elsewhere it is the number of processors of this process, but at most ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` or the
+    threads of matrix products, which follow threadpoolctl and the variables of their library.
     """
     if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
         return 1
-    from joblib import cpu_count  # sees affinities and the quotas of containers
+    from joblib import cpu_count  # respects affinities and quotas of containers
 
     limits = [os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
     blas = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
@@ -67,7 +59,7 @@ def n_threads() -> int:
 
 
 def by_parts(work: Callable[[slice], _Result], size: int) -> list[_Result]:
-    """What ``work`` gives for each part of ``size`` elements: one part, or from half a million elements on one for each thread.
+    """Return the result of ``work`` for each part of ``size`` elements: one part, or one per thread for half a million or more.
 
     The threads end with the call: nothing is left for a fork to inherit.
     """

@@ -1,6 +1,6 @@
-"""Names of the types that signatures share: arrays, what can become one, seeds, paths, and the named choices.
+"""Types that signatures share: arrays and array-likes, seeds, paths, and named choices.
 
-A checker reads them, nothing else does: arguments are checked by value, where they are used.
+They are for type checkers only: arguments are checked by value.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array: TypeAlias = npt.NDArray[np.float64]
-FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]  # float32 or float64: what users are given
-AnyArray: TypeAlias = npt.NDArray[Any]  # of the precision that it was given in
+FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]  # float32 or float64, as returned to users
+AnyArray: TypeAlias = npt.NDArray[Any]  # of any type
 
-TableLike: TypeAlias = "npt.ArrayLike | pd.DataFrame | pd.Series[Any]"  # rows are time
-Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | None  # rows of each sequence, one after the other
+TableLike: TypeAlias = "npt.ArrayLike | pd.DataFrame | pd.Series[Any]"  # rows are time steps
+Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | None  # number of rows of each sequence
 PathLike: TypeAlias = str | os.PathLike[str]
 
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None  # of an estimator, as in scikit-learn
@@ -28,17 +28,17 @@ Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGen
 
 CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank", "ensemble"]  # of the units of a reservoir
 CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank", "ensemble"]  # "auto": by the number of units
-Feedback: TypeAlias = Literal["teacher", "own"]  # what a network with feedback is fed while it learns
-InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # where sequences start
-Target: TypeAlias = Literal["change", "level"]  # what a forecaster's network puts out
-LeakRate: TypeAlias = float | Sequence[float] | FloatArray  # of all units, or of each
-Memory: TypeAlias = Literal["leaky", "orthogonal"] | FloatArray  # what units keep of their last state; a matrix: of each other
-Scaling: TypeAlias = float | Sequence[float] | FloatArray  # of drawn weights; or the weights themselves
+Feedback: TypeAlias = Literal["teacher", "own"]  # outputs that are fed back in training
+InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # initial state of sequences
+Target: TypeAlias = Literal["change", "level"]  # output of a forecaster's network
+LeakRate: TypeAlias = float | Sequence[float] | FloatArray  # for all units, or for each
+Memory: TypeAlias = Literal["leaky", "orthogonal"] | FloatArray  # memory of the units; or its matrix
+Scaling: TypeAlias = float | Sequence[float] | FloatArray  # scale of random weights, or the weights themselves
 Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "low-rank", "diagonal"]  # of the units of a feed-forward network
 MomentName: TypeAlias = Literal["surface", "exact", "spline", "spline-raw", "analytic", "mixture", "monte-carlo"]
-RidgeValue: TypeAlias = float | tuple[float, float]  # on all features of a readout, or on the linear ones and on the others
+RidgeValue: TypeAlias = float | tuple[float, float]  # for all features of a readout, or for linear and other ones
 Ridge: TypeAlias = RidgeValue | Literal["auto"]
 
 

@@ -1,4 +1,4 @@
-"""Base class of the networks: a scikit-learn regressor and transformer over time steps, which can run on its own."""
+"""Base class of the networks: a scikit-learn regressor and transformer over time steps that can also run freely."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ from pesn._support.types import (
     Washout,
 )
 from pesn.activations import Activation, get
-from pesn.esn.online import Online, Stepper, learn, learn_rows, open_stepper, resume, start_empty
+from pesn.esn.online import Online, Stepper, learn, learn_rows, open_stepper, start_empty
 from pesn.esn.training import (
     Drive,
-    RowsForStart,
+    StartRows,
     StreamedRows,
     draw_reservoir,
     fit_readout,
     generator,
-    plain_ridge,
-    washout_rows,
+    ridge_value,
+    washout_length,
 )
 from pesn.esn.validation import (
     TrainingRows,
     UncertainRows,
-    as_given,
     as_rows,
     check_certain,
     check_fitted,
-    check_learnt,
+    check_network_state,
+    check_online_start,
     check_prediction,
-    check_unlearnt,
-    starts,
+    shape_outputs,
+    starting_states,
     training_rows,
 )
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.readout.ridge import Readout
-from pesn.readout.rls import RLSState
+from pesn.readout.rls import RLSState, start_from_batch
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no_gaps
@@ -89,27 +89,35 @@ if TYPE_CHECKING:
 else:
 
     class Regressor(MultiOutputMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-        """Conventions of scikit-learn for a regressor that transforms, too."""
+        """Conventions of scikit-learn for a regressor that is a transformer, too."""
 
     class Classifier(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Conventions of scikit-learn for a classifier that transforms, too."""
 
 
 class Stored:
-    """An estimator that can be written to a file."""
+    """Estimator that can be written to a file."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the estimator to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
+        """Write the estimator to a file that ``pesn.load`` reads.
+
+        No code is stored. An old file is replaced as a whole.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write.
+        """
+        from pesn.persistence import save  # imported here, because persistence imports every estimator
 
         save(self, path)  # type: ignore[arg-type]  # which is one of them
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "readout_")  # n_features_in_ comes earlier, and would pass for a fit
+        return hasattr(self, "readout_")  # n_features_in_ is set earlier and does not mean a fit
 
 
-class _Learnt:
-    """Attributes of a fitted network; here, as annotations of a dataclass would be its parameters."""
+class _FittedAttributes:
+    """Attributes of a fitted network; annotations in the dataclass itself would be parameters."""
 
     n_features_in_: int
     n_outputs_: int
@@ -120,184 +128,185 @@ class _Learnt:
     washout_: int
     ridge_: RidgeValue
     online_predictions_: FloatArray
-    _y_is_flat: bool  # outputs have the shape of y
-    _to_wash: int  # rows of the washout that partial_fit has not seen yet
+    _y_is_flat: bool  # whether y was (n,)
+    _to_wash: int  # rows of washout left for partial_fit
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ReservoirEstimator(Stored, _Learnt, Regressor):
-    """Parameters and conventions of both networks, and how they learn.
-
-    A network adds ``verbose`` and its own parameters, how rows drive it (``drive``, ``initial``), ``check_parameters``,
-    ``predict`` and ``transform``.
-    """
+class ReservoirParameters:
+    """Parameters of a reservoir, common to the networks and the classifier."""
 
     n_units: int = field(default=100, kw_only=False)
     spectral_radius: float = 0.9
     leak_rate: LeakRate = 0.5
     density: float = 0.1
     input_scaling: Scaling = 0.5
-    feedback_scaling: Scaling = 0.0
     bias_scaling: Scaling = 0.2
-    noise: float = 0.0
-    ridge: Ridge = 1e-6
-    forgetting: float = 0.999
-    rls_delta: float | None = None
-    washout: Washout = 0
     random_state: RandomState = None
     activation: str | Activation = "tanh"
     topology: Topology = "random"
     features: Features = Features()
     layers: Layers = 1
     memory: Memory = "leaky"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regressor):
+    """Parameters and conventions of both networks, and their training.
+
+    A network adds ``verbose`` and its own parameters, how rows drive it (``drive``, ``initial``), ``check_parameters``,
+    ``predict`` and ``transform``.
+    """
+
+    feedback_scaling: Scaling = 0.0
+    noise: float = 0.0
+    ridge: Ridge = 1e-6
+    forgetting: float = 0.999
+    rls_delta: float | None = None
+    washout: Washout = 0
     feedback: Feedback = "teacher"
     local: Patches | None = None
 
     takes_gaussians: ClassVar[bool] = False
-    stored_at_times: ClassVar[dict[str, type]] = {  # the others, every fitted network has
+    stored_at_times: ClassVar[dict[str, type]] = {  # all others are attributes of every fitted network
         "feature_names_in_": np.ndarray,
         "online_predictions_": np.ndarray,
         "_sklearn_output_config": dict,
     }
 
     def fit(self, X: TableLike, y: TableLike, lengths: Lengths = None) -> Self:
-        """Draw a reservoir, drive it with X (n, d) and fit the readout to y, (n,) or (n, m), in one pass.
+        """Draw a reservoir, drive it with X and fit the readout to y, in one pass.
 
-        Rows go by position. Where X and y are pandas objects, labels that both have must be as many rows apart throughout: none,
-        or one where y is the next row of X. The states are never kept: beside X and y, memory does not grow with n.
+        Rows are matched by position. If X and y are pandas objects, labels that both have must be the same number of rows apart
+        throughout: none, or one if y is the next row of X. The states are not stored: beside X and y, memory does not grow with
+        n.
 
         Parameters
         ----------
-        X
-            Rows (n, d), in time; for :class:`pesn.ProbabilisticESN` a Gaussian a row too.
-        y
-            What to put out for each of them, (n,) or (n, m).
-        lengths
-            Rows of each of the sequences, one after the other, each from the initial state; None: all are one.
+        X : array-like of shape (n_samples, n_features)
+            Inputs, one row per time step; for :class:`pesn.ProbabilisticESN` also a :class:`pesn.Gaussian` over the rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        lengths : list of int, optional
+            Number of rows of each sequence, if X holds several one after the other. Each starts from the initial state.
 
         Returns
         -------
         Self
-            The network, fitted; where anything fails it is what it was before the call: unfitted, or fitted as it was.
+            The fitted network. After an error it is what it was before the call.
         """
         flag("verbose", self.verbose)
         with shown(self.verbose) as steps:
             return self.fit_in_steps(X, y, lengths, steps)
 
     def fit_in_steps(self, X: UncertainRows, y: TableLike, lengths: Lengths, steps: Steps) -> Self:
-        """:meth:`fit` as a part of something longer, which shows how far it is: :class:`pesn.Forecaster` fits its network so.
+        """Fit as in :meth:`fit` as part of a longer job that shows its progress, such as the fit of :class:`pesn.Forecaster`.
 
         Parameters
         ----------
-        X, y
-            Rows (n, d) and what to put out for each of them, (n,) or (n, m).
-        lengths
-            Rows of each of the sequences, one after the other; None: all are one.
-        steps
-            Where each step, with its rows, is announced: "finding the washout", where there is one to find, "driving the
-            reservoir", "least squares" and what a kind of network learns beside. ``verbose`` is not looked at.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        lengths : list of int or None
+            Number of rows of each sequence; None: one sequence.
+        steps : Steps
+            Progress: "finding the washout", "driving the reservoir", "least squares" and so on. ``verbose`` is ignored.
 
         Returns
         -------
         Self
-            The network, fitted; where anything fails it is what it was before.
+            The fitted network. After an error it is what it was before the call.
         """
         with rollback_on_error(self):
             self.check_parameters()
             given = training_rows(self, X, y, lengths, first=True, least=2)
-            self.__dict__.pop("online_predictions_", None)  # of another readout
-            if self.feedback == "own":
-                check_certain(given.inputs)
-                begun = self.begin(given.n_inputs, given.n_outputs, given)
-                check_longer_than_washout(given.sequences, begun.to_wash, self.features.lags)
-                kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
-                with steps.step("learning with its own outputs", given.n_rows, "rows") as advance:
-                    self.adopt(learn_rows(self, given, begun, advance, kept)[1])
-                self._learn_start(kept, given, steps)
-            else:
-                self._fit_readout(given, steps)
+            self.__dict__.pop("online_predictions_", None)  # these belong to another readout
+            self._fit_readout(given, steps)
         return self
 
     def _fit_readout(self, given: TrainingRows | StreamedRows, steps: Steps) -> None:
-        rng = generator(self.random_state)
-        self.n_outputs_, self._y_is_flat = given.n_outputs, given.flat
-        self.reservoir_ = draw_reservoir(self, given.n_inputs, given.n_outputs, rng, self.local)
-        self.washout_ = washout_rows(self, given, steps)
-        kept = RowsForStart(self, given.n_rows) if self.takes_gaussians else None
-        self.readout_, self.state_, self.ridge_ = fit_readout(self, self.drive(rng), given, steps, kept)
-        self.rls_, self._to_wash = None, 0
-        self._learn_start(kept, given, steps)
+        """Draw the reservoir and fit the readout, in batch or row by row (FORCE)."""
+        rng = self.draw(given.n_inputs, given.n_outputs, given, steps)
+        kept = StartRows(self, given.n_rows) if self.takes_gaussians else None
+        if self.feedback == "own" and isinstance(given, TrainingRows):
+            check_certain(given.inputs)
+            check_longer_than_washout(given.sequences, self.washout_, self.features.lags)
+            with steps.step("learning with its own outputs", given.n_rows, "rows") as advance:
+                self.adopt(learn_rows(self, given, start_empty(self), advance, kept)[1])
+        else:
+            self.readout_, self.state_, self.ridge_ = fit_readout(self, self.drive(rng), given, steps, kept)
+            self.rls_, self._to_wash = None, 0
+        self._fit_start(kept, given, steps)
 
-    def _learn_start(self, kept: RowsForStart | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
-        """Learn where sequences start, where that is uncertain."""
+    def _fit_start(self, kept: StartRows | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
+        """Fit the initial state of sequences, if it is uncertain."""
 
     def check_parameters(self) -> None:
-        """A ValueError or TypeError where a parameter is wrong."""
+        """Raise a ValueError or TypeError if a parameter is wrong."""
         raise NotImplementedError
 
     def drive(self, rng: np.random.Generator | None = None) -> Drive:
-        """How blocks of rows drive the network in ``fit``; ``rng`` draws noise."""
+        """Return the function that drives the network in ``fit``; ``rng`` draws noise."""
         raise NotImplementedError
 
     def initial(self) -> State:
-        """Where sequences start in ``fit``: at zero."""
+        """Return the state that sequences start from in ``fit``: zero."""
         return State(np.zeros(self.reservoir_.n_units), None, np.zeros(self.reservoir_.n_outputs), None)
 
     @property
     def groups(self) -> Groups | None:
-        """Which features each output sees; None: all of them."""
+        """Features that each output sees; None: all of them."""
         r = self.reservoir_
         return None if self.local is None else self.local.groups(self.features, r.n_inputs, r.n_outputs, r.n_units)
 
     def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
-        """Move the readout with each new row, by recursive least squares; the state goes on from the last row learnt from.
+        """Update the readout online with each new row, by recursive least squares.
 
-        Works without ``fit`` too; then nothing is known of where sequences start. No noise is added here. If anything fails,
-        readout and state are what they were.
+        The state continues from the last row of the previous call. Also works without ``fit``; then nothing is known about
+        initial states. No noise is added. After an error, readout and state are what they were.
 
         Parameters
         ----------
-        X
-            New rows (n, d); for :class:`pesn.ProbabilisticESN` a Gaussian a row too.
-        y
-            What to put out for each of them, as in :meth:`fit`.
+        X : array-like of shape (n_samples, n_features)
+            New rows; for :class:`pesn.ProbabilisticESN` also a :class:`pesn.Gaussian` over the rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
 
         Returns
         -------
         Self
+            The updated network.
         """
         first = not self.__sklearn_is_fitted__()
         with rollback_on_error(self):
             self.check_parameters()
             given = training_rows(self, X, y, first=first, least=1)
-            if first:
-                check_unlearnt(self)
-                begun = self.begin(given.n_inputs, given.n_outputs, given)
-            else:
-                check_fitted(self)
-                begun = self.resumed()
+            begun = self.begin_online(given.n_inputs, given.n_outputs, given) if first else self.resume_online()
             if self.feedback == "own":
                 check_certain(given.inputs)
-            predictions, learnt = learn(self, given, begun)
-            self.adopt(learnt)
-            self.online_predictions_ = as_given(predictions, given.inputs, self._y_is_flat)
+            predictions, learned = learn(self, given, begun)
+            self.adopt(learned)
+            self.online_predictions_ = shape_outputs(predictions, given.inputs, self._y_is_flat)
         return self
 
     def online(self, n_inputs: int | None = None, n_outputs: int | None = None) -> Stepper:
-        """A stepper, which predicts and learns a row at a time, each in one compiled call: ``step(x)``, then ``learn(y)``.
+        """Return a stepper that predicts and learns one row at a time, each in one compiled call: ``step(x)``, then ``learn(y)``.
 
-        It goes on after the last row learnt from, and does with each row what ``partial_fit`` does. The network itself stays what
-        it is until ``stepper.finish()`` writes into it what was learnt.
+        It continues after the last training row, and treats each row as ``partial_fit`` does. The network itself does not change
+        until ``stepper.finish()`` stores the result in it.
 
         Parameters
         ----------
-        n_inputs, n_outputs
-            d and m, for a network that has learnt nothing yet; else they are known.
+        n_inputs : int, optional
+            Number of inputs of a network that is not fitted; otherwise it is known.
+        n_outputs : int, optional
+            Number of outputs of a network that is not fitted; otherwise it is known.
 
         Returns
         -------
         Stepper
-            Of a probabilistic network it follows the means: what its state left uncertain is dropped, and ``noise`` must be 0.
+            For a probabilistic network it follows the means: the variance of its state is dropped, and ``noise`` must be 0.
 
         Examples
         --------
@@ -312,39 +321,31 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
         """
         return open_stepper(self, n_inputs, n_outputs)
 
-    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:
-        """Draw a reservoir whose readout knows nothing yet, to be learnt row by row.
-
-        Parameters
-        ----------
-        n_inputs, n_outputs
-            d and m.
-        given
-            The first rows, by which ``washout="auto"`` is found.
-
-        Returns
-        -------
-        Online
-            Where learning stands.
-        """
+    def draw(
+        self, n_inputs: int, n_outputs: int, given: TrainingRows | StreamedRows | None = None, steps: Steps | None = None
+    ) -> np.random.Generator:
+        """Draw a reservoir and find the washout; return the generator that it was drawn from."""
+        rng, steps = generator(self.random_state), steps or Steps()
         self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
-        self.reservoir_ = draw_reservoir(self, n_inputs, n_outputs, generator(self.random_state), self.local)
-        self.washout_, self.ridge_ = washout_rows(self, given, Steps()), plain_ridge(self.ridge)
+        self.reservoir_ = draw_reservoir(self, n_inputs, n_outputs, rng, self.local)
+        self.washout_, self.ridge_ = washout_length(self, given, steps), ridge_value(self.ridge)
+        return rng
+
+    def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:
+        """Draw a reservoir with an empty readout for online learning; ``given`` are the first rows."""
+        check_online_start(self)
+        self.draw(n_inputs, n_outputs, given)
         return start_empty(self)
 
-    def check_online(self) -> None:
-        """A ValueError where a parameter is wrong, or does not let the network go row by row in compiled steps."""
-        self.check_parameters()
-        if not self.__sklearn_is_fitted__():
-            check_unlearnt(self)
+    def resume_online(self) -> Online:
+        """Return the recursion after the batch solution, or after the rows that followed it."""
+        check_fitted(self)
+        start = (self.readout_, self.rls_) if self.rls_ else start_from_batch(self.readout_, self.rls_delta)
+        return Online(*start, self.state_, self._to_wash)
 
-    def resumed(self) -> Online:
-        """Where learning row by row stands: after the batch solution, or after the rows that followed it."""
-        return resume(self.readout_, self.rls_, self.state_, self._to_wash, self.rls_delta)
-
-    def adopt(self, learnt: Online) -> None:
-        """Make what was ``learnt`` row by row the network's own."""
-        self.readout_, self.rls_, self.state_, self._to_wash = learnt
+    def adopt(self, learned: Online) -> None:
+        """Store the result of online learning in the network."""
+        self.readout_, self.rls_, self.state_, self._to_wash = learned
 
     @overload
     def generate(
@@ -358,30 +359,30 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
     def generate(
         self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
     ) -> FloatArray | tuple[FloatArray, State]:
-        """The next ``n`` outputs of a network that runs on its own, in one compiled call; of a probabilistic one, the means.
+        """Generate the next ``n`` outputs of a network that runs freely; for a probabilistic network, the means.
 
         Without feedback each output is the next input: y must have been the next row of X, or of its first columns. With
-        ``feedback_scaling`` above 0 the outputs come back through W_fb, and the inputs are X. The first input is
-        ``state.output``: after ``fit`` and ``partial_fit`` the last row of y, so that what is generated goes on where y ends.
-        A loop that diverges stays at ±1e100: no output is infinite or NaN.
+        ``feedback_scaling`` above 0 the outputs return through W_fb, and the inputs are X. The first input is ``state.output``:
+        after ``fit`` and ``partial_fit`` the last row of y, so that the outputs continue where y ends. A loop that diverges stays
+        at ±1e100: no output is infinite or NaN.
 
         Parameters
         ----------
-        n
-            How many outputs.
-        state
-            Where to start: what ``return_state`` gave, here or in ``predict``; None: ``state_``, after the last row learnt from.
-        X
-            Inputs that are given, a row for each output: without feedback the columns that are no outputs, (n, d − m), which
-            come after them; with feedback all of them, (n, d), None: zeros.
-        return_state
-            Whether the state at the end comes second: ``generate(more, state)`` goes on as if there had been one call.
+        n : int
+            Number of outputs.
+        state : State, optional
+            Initial state, as ``return_state`` returns it, here or in ``predict``. None: ``state_``, after the last training row.
+        X : array-like of shape (n, n_features), optional
+            Given inputs, one row per output: without feedback the columns that are not outputs, (n, d − m), which come after
+            them; with feedback all columns, None: zeros.
+        return_state : bool, default=False
+            Whether to return the final state too: ``generate(more, state)`` continues as if there had been one call.
 
         Returns
         -------
-        outputs
-            (n,) or (n, m), as y was.
-        state
+        outputs : ndarray of shape (n,) or (n, n_outputs)
+            As y was.
+        state : State
             With ``return_state``.
 
         Examples
@@ -395,35 +396,43 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
         flag("return_state", return_state)
         check_fitted(self)
         whole_number("n", n, 1)
-        [(_, start)] = starts(self, None, state, int(n), lambda: self.state_)
-        outputs, end = (_fed_back if feeds_back(self) else _closed)(self, int(n), start, X)
+        [(_, start)] = starting_states(self, None, state, int(n), lambda: self.state_)
+        outputs, end = (_run_with_feedback if feeds_back(self) else _run_closed_loop)(self, int(n), start, X)
         result = outputs[:, 0] if self._y_is_flat else outputs
         return (result, end) if return_state else result
 
     def fit_transform(self, X: TableLike, y: TableLike | None = None, lengths: Lengths = None) -> FloatArray:
-        """``fit`` and then ``transform``, with the same ``lengths``.
+        """Fit the network, then return the states of the reservoir.
 
         Parameters
         ----------
-        X, y, lengths
-            As in :meth:`fit`.
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as in :meth:`fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets, as in :meth:`fit`.
+        lengths : list of int, optional
+            Number of rows of each sequence, for both.
 
         Returns
         -------
-        array
-            The states (n, n_units).
+        ndarray of shape (n_samples, n_units)
+            States.
         """
         return self.fit(X, y, lengths).transform(X, lengths)
 
     def score(self, X: TableLike, y: TableLike, sample_weight: npt.ArrayLike | None = None, *, lengths: Lengths = None) -> float:
-        """R² of ``predict(X, lengths=lengths)``, as for every regressor of scikit-learn.
+        """Return R² of ``predict(X, lengths=lengths)``, as for every regressor of scikit-learn.
 
         Parameters
         ----------
-        X, y, lengths
-            As in :meth:`fit`.
-        sample_weight
-            (n,), as in ``sklearn.metrics.r2_score``.
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as in :meth:`fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            True outputs.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights, as in ``sklearn.metrics.r2_score``.
+        lengths : list of int, optional
+            Number of rows of each sequence.
 
         Returns
         -------
@@ -434,8 +443,8 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
         return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
     def check_stored(self) -> None:
-        """A ValueError where what was learnt is damaged or does not fit together: asked of a network that came from a file."""
-        check_learnt(self, self._y_is_flat)
+        """Raise a ValueError if attributes that come from a file are damaged or do not fit together."""
+        check_network_state(self, self._y_is_flat)
         self.check_parameters()
         check_prediction(self)
 
@@ -453,12 +462,12 @@ class ReservoirEstimator(Stored, _Learnt, Regressor):
 
 
 def feeds_back(esn: ReservoirEstimator) -> bool:
-    """Whether outputs come back through W_fb, so that inputs are given by others."""
+    """Return whether outputs return through W_fb, so that all inputs are given."""
     return bool(np.any(esn.reservoir_.W_fb))
 
 
 def own_inputs(esn: ReservoirEstimator, n: int, X: TableLike | None) -> Array:
-    """The n rows that a network with output feedback is driven by: X (n, d), or zeros."""
+    """Return the n input rows of a network with output feedback: X (n, d), or zeros."""
     if X is None:
         return np.zeros((n, esn.n_features_in_))
     rows = as_rows(esn, X).take(slice(None))[0]
@@ -468,7 +477,7 @@ def own_inputs(esn: ReservoirEstimator, n: int, X: TableLike | None) -> Array:
 
 
 def free_loop(esn: ReservoirEstimator) -> ClosedLoop:
-    """The loop of means in which the outputs of a network are the first of its inputs, one step later."""
+    """Return the closed loop of means in which the outputs of a network are the first of its inputs, one step later."""
     m, d = esn.n_outputs_, esn.reservoir_.n_inputs
     if m > d:
         raise ValueError(
@@ -484,21 +493,22 @@ def free_loop(esn: ReservoirEstimator) -> ClosedLoop:
 
 
 def loop_state(loop: ClosedLoop, state: State, known: Array) -> Certain:
-    """What a user keeps as the state of a loop that goes on from it: the last output is the next row, beside ``known``."""
+    """Return a state of a network as the state of its closed loop: the last output is the next row, beside ``known`` inputs."""
     at, x = loop.layout, np.zeros(loop.layout.size)
     x[at["y"]], x[at["inputs"]], x[at["units"]] = state.output, known, state.mean
     if loop.features.lags:
-        # without a past, as of a sequence that has not begun, the next row stands for it
+        # before the first row of a sequence, the next row takes the place of the earlier ones
         x[at["earlier"]] = np.tile(x[loop.moves.row], loop.features.lags) if state.past is None else state.past
     return Certain(x, loop.carried, np.zeros((len(x), 0)))
 
 
-def _closed(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+def _run_closed_loop(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+    """Run a network whose outputs are its next inputs."""
     loop, r = free_loop(esn), esn.reservoir_
-    known = _known(X, n, r.n_inputs - esn.n_outputs_, getattr(esn, "feature_names_in_", None))
+    known = _check_known_inputs(X, n, r.n_inputs - esn.n_outputs_, getattr(esn, "feature_names_in_", None))
     if r.n_units and r.activation == "tanh" and esn.features == Features() and not known.shape[1]:
-        outputs, end = _driven_by_itself(esn, n, state)
-        if np.abs(outputs).max() < FARTHEST:  # and no NaN
+        outputs, end = _run_kernel(esn, n, state)
+        if np.abs(outputs).max() < FARTHEST:  # False for NaN
             return outputs, end
     path = rollout(loop.model, loop_state(loop, state, known[0]), known)
     at, x = loop.layout, path.state.mean
@@ -506,8 +516,8 @@ def _closed(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) 
     return path.mean, State(x[at["units"]].copy(), None, x[at["y"]].copy(), None, past=past)
 
 
-def _driven_by_itself(esn: ReservoirEstimator, n: int, state: State) -> tuple[Array, State]:
-    """Where the readout sees the row and the units: the compiled drive, which writes each output into the row it reads next."""
+def _run_kernel(esn: ReservoirEstimator, n: int, state: State) -> tuple[Array, State]:
+    """Run the compiled drive, which writes each output into the row it reads next; for plain features only."""
     rows = np.zeros((n + 1, esn.n_outputs_))
     rows[0] = state.output
     for block in blocks(slice(0, n)):
@@ -518,8 +528,8 @@ def _driven_by_itself(esn: ReservoirEstimator, n: int, state: State) -> tuple[Ar
     return rows[1:], state
 
 
-def _known(X: TableLike | None, n: int, size: int, names: FloatArray | None) -> Array:
-    """The inputs (n, size) that are not the network's own outputs, the last of its columns; ``names``: those of all."""
+def _check_known_inputs(X: TableLike | None, n: int, size: int, names: FloatArray | None) -> Array:
+    """Return the inputs (n, size) that are not outputs, the last columns of X; ``names`` are those of all columns."""
     if X is None and not size:
         return np.zeros((n, 0))
     if X is None:
@@ -534,7 +544,8 @@ def _known(X: TableLike | None, n: int, size: int, names: FloatArray | None) -> 
     return rows
 
 
-def _fed_back(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+def _run_with_feedback(esn: ReservoirEstimator, n: int, state: State, X: TableLike | None) -> tuple[Array, State]:
+    """Run a network whose outputs return through W_fb."""
     rows, outputs = own_inputs(esn, n, X), np.empty((n, esn.n_outputs_))
     for block in blocks(slice(0, n)):
         _, _, outputs[block], state = read(esn.features, esn.reservoir_, rows[block], state, readout=esn.readout_.weights)

@@ -1,4 +1,4 @@
-"""Online learning, row by row: ``partial_fit``, FORCE, and a compiled stepper for control loops.
+"""Online learning: ``partial_fit``, FORCE, and a compiled stepper for control loops.
 
 >>> import numpy as np, pesn
 >>> series = np.sin(0.2 * np.arange(1001.0))[:, None]
@@ -7,7 +7,7 @@
 >>> for x, y in zip(series[500:-1], series[501:]):
 ...     predicted = stepper.step(x)  # made before y is known
 ...     stepper.learn(y)
->>> esn = stepper.finish()  # the network goes on from here
+>>> esn = stepper.finish()  # the network continues from here
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, whole_number
 from pesn._support.progress import Advance, nothing
 from pesn._support.types import Array
-from pesn.esn.training import Drive, deterministic
-from pesn.esn.validation import TrainingRows, check_fitted
+from pesn.esn.training import Drive, certain_drive
+from pesn.esn.validation import TrainingRows
 from pesn.readout import rls as rls_readout
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout, predict
@@ -37,22 +37,24 @@ if TYPE_CHECKING:
 
 
 class Learner:
-    """Learning row by row in arrays that are made once and move in place; what it began with stays as it was.
+    """Online learning in arrays that are allocated once and updated in place; the initial recursion is not changed.
 
     Parameters
     ----------
-    reservoir, features
-        The units, and what the readout sees.
-    begun
-        Where learning stands.
-    forgetting
-        λ of recursive least squares.
-    own
-        Whether the network's own outputs are fed back while it learns (FORCE), not what it is taught.
+    reservoir : Reservoir
+        Weights of the units.
+    features : Features
+        Features of the readout.
+    begun : Online
+        Recursion to start from.
+    forgetting : float
+        Forgetting factor λ of recursive least squares.
+    own : bool
+        Whether predicted outputs are fed back while learning (FORCE), not the true ones.
     """
 
     def __init__(self, reservoir: Reservoir, features: Features, begun: Online, forgetting: float, own: bool) -> None:
-        from pesn.reservoir import kernels as kernel  # here, not above: it compiles
+        from pesn.reservoir import kernels as kernel  # imported here, because it compiles
 
         self.kernel, self.reservoir, self.features, self.begun = kernel, reservoir, features, begun
         n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, begun.readout.weights.shape
@@ -64,20 +66,20 @@ class Learner:
         self.numbers = np.array([forgetting, self.rls.scale, effective_rows(n_samples, forgetting)])
         fed = kernel.OWN if own else kernel.TEACHER
         self.compiled = not n or is_compiled(reservoir)
-        self.largest = 1e50 if features.products else 1e100  # of a row: squares must not leave the range
+        self.largest = 1e50 if features.products else 1e100  # largest input: squares must stay in the range of floats
         counts = n_samples, 0, 0, 0, features.lags, features.products, fed, n if self.compiled else 0
         self.counts = np.array([*self.rls.clock, *counts])
-        self.go_to(begun.state, begun.to_wash)
+        self.restart(begun.state, begun.to_wash)
         weights, prior = self.rls.weights, (self.rls.prior_weights, self.rls.prior_root)
-        self._arrays = (  # a table keeps no array alive
+        self._arrays = (  # kept, because the table holds addresses only
             self.counts, self.numbers, self.x, self.b, self.y, self.out, self.target, self.std, work,
             weights, self.rls.root, *prior, self.residual_cov, *kernel_weights(reservoir),
         )  # fmt: skip
         self.table = np.empty((kernel.SIZE, 3), np.int64)
         kernel.tabulate(self.table, self._arrays)
 
-    def go_to(self, state: State, to_wash: int) -> None:
-        """Begin a sequence: at ``state``, of which the means count, with so many rows to be washed out."""
+    def restart(self, state: State, to_wash: int) -> None:
+        """Start a sequence at the means of ``state``, with ``to_wash`` rows of washout."""
         n, earlier = self.reservoir.n_units, self.features.n_earlier(self.reservoir.n_inputs)
         p, b = self.rls.weights.shape[1], self.b
         b[:] = 0.0
@@ -90,38 +92,38 @@ class Learner:
 
     @property
     def state(self) -> State:
-        """Where the sequence is."""
+        """State of the sequence."""
         n, p, kernel = self.reservoir.n_units, self.rls.weights.shape[1], self.kernel
         earlier = self.features.n_earlier(self.reservoir.n_inputs)
         past = self.b[1 : 1 + earlier].copy() if earlier and self.counts[kernel.BEGUN] else None
         return State(self.b[p - n : p].copy(), None, self.y.copy(), None, past=past)
 
     def move(self) -> None:
-        """The units that no compiled loop knows, moved by the row in ``x``; ``step`` does the rest."""
+        """Move units without a compiled loop by the row in ``x``; ``step`` does the rest."""
         x, state = self.x[None], self.state
         if not np.all(np.abs(x) < self.largest):
-            return  # which step refuses
+            return  # step refuses it
         h = run(self.reservoir, x, state, feedback=self.y[None])[2].mean
         p = self.rls.weights.shape[1]
         self.b[p - len(h) : p] = h
 
     def step(self) -> int:
-        """Predict ``out`` for the row in ``x``; 0, or what is wrong."""
+        """Predict ``out`` for the row in ``x``; return 0 or an error code."""
         if not self.compiled:
             self.move()
         return int(self.kernel.step(self.table))
 
     def learn(self) -> int:
-        """Learn ``target`` for the row of the last step; 0, or what is wrong."""
+        """Learn ``target`` for the row of the last step; return 0 or an error code."""
         return int(self.kernel.learn(self.table))
 
     def deviations(self) -> Array:
-        """Of the last prediction."""
+        """Compute the standard deviations of the last prediction."""
         self.kernel.deviations(self.table)
         return self.std
 
     def follow(self, X: Array, Y: Array, features: bool = False) -> tuple[Array, Array]:
-        """Predictions (T, m) for rows X (T, d), each made before its Y (T, m) is learnt, and what the readout saw, if wanted."""
+        """Predict each row of X (T, d) before its Y (T, m) is learned; return predictions (T, m) and, if wanted, the features."""
         predictions = np.empty(Y.shape)
         seen = np.empty((len(X), self.rls.weights.shape[1]) if features else (0, 0))
         if self.compiled:
@@ -134,6 +136,7 @@ class Learner:
         return predictions, seen
 
     def _row_by_row(self, X: Array, Y: Array, predictions: Array, seen: Array) -> int:
+        """Do the same for units without a compiled loop."""
         for k, (x, y) in enumerate(zip(X, Y, strict=True)):
             self.x[:] = x
             wrong = self.step()
@@ -146,7 +149,7 @@ class Learner:
         return 0
 
     def result(self, last: bool = False) -> Online:
-        """Where learning stands now, in arrays of its own; the ``last`` result takes this learner's, which then is spent."""
+        """Return the recursion, in new arrays; the ``last`` result takes those of this learner, which ends it."""
         kernel, readout, now = self.kernel, self.begun.readout, self.rls
         state, to_wash = self.state, int(self.counts[kernel.TO_WASH])
         samples = int(self.counts[kernel.SAMPLES])
@@ -165,7 +168,7 @@ def _read_only(array: Array) -> Array:
 
 
 class Online(NamedTuple):
-    """Where learning row by row stands: the readout, its recursive least squares, the state, rows still to be washed out."""
+    """Recursion of online learning: the readout, its recursive least squares, the state, and the rows of washout left."""
 
     readout: Readout
     rls: RLSState
@@ -174,30 +177,25 @@ class Online(NamedTuple):
 
 
 def start_empty(esn: ReservoirEstimator) -> Online:
-    """Of a network that has learnt nothing: P = ``rls_delta`` · I, or I / ``ridge``, of a pair the second."""
+    """Return the recursion of an untrained network: P = ``rls_delta`` · I, or I / ``ridge``, the second of a pair."""
     ridge, reservoir = float(np.ravel(esn.ridge_)[-1]), esn.reservoir_
     n_features = esn.features.size(reservoir.n_inputs, reservoir.n_units)
     readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, esn.rls_delta or 1.0 / (ridge or 1e-6), esn.groups)
     return Online(readout, rls, esn.initial(), esn.washout_)
 
 
-def resume(readout: Readout, rls: RLSState | None, state: State, to_wash: int, rls_delta: float | None) -> Online:
-    """From a batch solution, or from the ``rls`` that earlier rows have left."""
-    return Online(*((readout, rls) if rls else rls_readout.start_from_batch(readout, rls_delta)), state, to_wash)
-
-
 def learn(esn: ReservoirEstimator, given: TrainingRows, at: Online) -> tuple[Array, Online]:
-    """What is predicted for each row before it is learnt from (n, m), and what is learnt; no noise is drawn."""
+    """Learn rows online; return the predictions (n, m) made before each, and the recursion. No noise is drawn."""
     certain = esn.feedback == "own" or (esn.noise == 0.0 and given.inputs.var is None and at.state.is_certain)
     if esn.takes_gaussians and not certain:
         return learn_online(esn.drive(), given, at, esn.forgetting)
     if at.readout.groups is not None:
-        return learn_online(deterministic(esn.reservoir_, esn.features), given, at, esn.forgetting)
+        return learn_online(certain_drive(esn.reservoir_, esn.features), given, at, esn.forgetting)
     return learn_rows(esn, given, at)
 
 
 def learn_online(drive: Drive, given: TrainingRows, at: Online, forgetting: float) -> tuple[Array, Online]:
-    """What is predicted for each row before it is learnt from (n, m), and what is learnt."""
+    """Learn rows online with any drive; return the predictions (n, m) made before each, and the recursion."""
     predictions = np.empty(given.targets.shape)
     readout, rls, state, to_wash = at
     for block in blocks(slice(0, len(given.targets))):
@@ -217,17 +215,17 @@ def learn_rows(
     advance: Advance = nothing,
     watch: Callable[[Array, int], None] | None = None,
 ) -> tuple[Array, Online]:
-    """The same for certain rows and states, in one compiled loop.
+    """Learn certain rows online from certain states, in one compiled loop.
 
-    The true outputs are fed back, or the network's own (FORCE, Sussillo and Abbott, 2009): each, made with the weights so far,
-    is fed back, and then the weights move. Each of the sequences begins where learning stands, ``at``; ``watch`` is called with
-    the features of each block, and how many of its rows are washed out.
+    The true outputs are fed back, or the predicted ones (FORCE, Sussillo and Abbott, 2009): each is predicted by the current
+    weights and fed back, then the weights are updated. Each sequence starts from the state of ``at``; ``watch`` receives the
+    features of each block and the number of its rows that belong to the washout.
     """
     learner = Learner(esn.reservoir_, esn.features, at, esn.forgetting, own=esn.feedback == "own")
     predictions = np.empty(given.targets.shape)
     for place, sequence in enumerate(given.sequences):
         if place:
-            learner.go_to(at.state, at.to_wash)
+            learner.restart(at.state, at.to_wash)
         for block in blocks(sequence):
             predictions[block], b = learner.follow(given.inputs.take(block)[0], given.targets[block], watch is not None)
             if watch is not None:
@@ -241,28 +239,28 @@ _DOUBLE = np.dtype(np.float64)
 
 @final
 class Stepper:
-    """A network that predicts and learns a row at a time, each in one compiled call: what ``online()`` of the networks gives.
+    """Network that predicts and learns one row at a time, each in one compiled call; ``online()`` of the networks returns it.
 
-    It has arrays of its own: the network stays what it was until :meth:`finish` writes into it what was learnt. ``step`` and
-    ``learn`` are what ``partial_fit`` does with a row. A row that is refused, for a NaN for example, leaves all as it was.
+    It has its own arrays: the network does not change until :meth:`finish` stores the result in it. ``step`` and ``learn`` do
+    with a row what ``partial_fit`` does. A row that is refused, for example for a NaN, changes nothing.
 
     Parameters
     ----------
-    learner
-        The arrays that move.
-    network
-        What :meth:`finish` writes into.
-    learnt
-        A copy of it, that what is learnt passes through: a network that has learnt nothing is begun here.
+    learner : Learner
+        Arrays that are updated.
+    network : ReservoirEstimator
+        Network that :meth:`finish` stores the result in.
+    learned : ReservoirEstimator
+        Copy of it, in which an untrained network is initialized.
     """
 
-    def __init__(self, learner: Learner, network: ReservoirEstimator, learnt: ReservoirEstimator) -> None:
-        self._learner, self._network, self._learnt, self._begun = learner, network, learnt, _learning(network)
+    def __init__(self, learner: Learner, network: ReservoirEstimator, learned: ReservoirEstimator) -> None:
+        self._learner, self._network, self._learnt, self._begun = learner, network, learned, _learning(network)
         self._x_shape, self._y_shape = learner.x.shape, learner.target.shape
         self._prediction, self._std = learner.out.view(), learner.std.view()
         self._prediction.flags.writeable = self._std.flags.writeable = False
         kernel = learner.kernel
-        # bound here, not looked up at every row
+        # looked up once, not at every row
         self._x, self._target, self._own = learner.x, learner.target, not learner.compiled
         self._step, self._learn, self._table = kernel.step, kernel.learn, learner.table
 
@@ -272,25 +270,25 @@ class Stepper:
     def step(self, x: npt.ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
 
     def step(self, x: npt.ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Drive the network by a row and predict.
+        """Drive the network by one row and predict.
 
-        With feedback the prediction is what the next row is fed, unless ``learn`` is told better and the network learns from a
-        teacher.
+        With feedback the prediction is fed back at the next row, unless ``learn`` provides the true output and the network learns
+        from a teacher.
 
         Parameters
         ----------
-        x
-            One row, (d,); float64 arrays are taken fastest.
-        return_std
-            Whether deviations (m,) come second: √(R (1 + bᵀ P b)), of the residuals so far and of the weights. It takes a third
-            of the time of learning a row.
+        x : array-like of shape (n_inputs,)
+            Row; float64 arrays are fastest.
+        return_std : bool, default=False
+            Whether to return standard deviations √(R (1 + bᵀ P b)), of the residuals so far and of the weights. This takes a
+            third of the time of learning a row.
 
         Returns
         -------
-        prediction
-            (m,), read-only, **overwritten by the next step**: copy what you keep.
-        std
-            With ``return_std``, (m,), read-only and overwritten as well.
+        prediction : ndarray of shape (n_outputs,)
+            Read-only, **overwritten by the next step**: copy what you keep.
+        std : ndarray of shape (n_outputs,)
+            With ``return_std``, read-only and overwritten as well.
         """
         if type(x) is not np.ndarray or x.dtype is not _DOUBLE or x.shape != self._x_shape:
             x = _vector("x", x, self._x_shape)
@@ -302,14 +300,14 @@ class Stepper:
         return (self._prediction, self._deviations()) if return_std else self._prediction
 
     def learn(self, y: npt.ArrayLike) -> None:
-        """Learn what should have been put out for the row just stepped, by recursive least squares with ``forgetting``.
+        """Learn the true output of the last step, by recursive least squares with ``forgetting``.
 
-        Rows need not be learnt from; in the washout nothing is learnt. With feedback from a teacher y is what is fed back next.
+        Not every row needs to be learned; during the washout nothing is. With feedback from a teacher, y is fed back next.
 
         Parameters
         ----------
-        y
-            (m,), or a number where there is one output.
+        y : array-like of shape (n_outputs,)
+            True output; a number if there is one output.
         """
         if type(y) is not np.ndarray or y.dtype is not _DOUBLE or y.shape != self._y_shape:
             y = _vector("y", y, self._y_shape)
@@ -319,31 +317,31 @@ class Stepper:
             self._explain(wrong)
 
     def finish(self) -> ReservoirEstimator:
-        """Write readout, recursion and state into the network, so that ``partial_fit``, ``predict`` and ``save`` go on from here.
+        """Store readout, recursion and state in the network: ``partial_fit``, ``predict`` and ``save`` continue from here.
 
         The stepper can be used further, and finished again.
 
         Returns
         -------
-        network
+        ReservoirEstimator
             The network that ``online()`` was called on.
 
         Raises
         ------
         ValueError
-            Where the network itself has learnt since, which would be undone.
+            If the network itself has learned rows since, which would be undone.
         """
-        network, learnt = self._network, self._learnt
+        network, learned = self._network, self._learnt
         if any(one is not other for one, other in zip(self._begun, _learning(network), strict=True)):
-            raise ValueError("the network has learnt other rows since online() was called; finish would undo that")
-        learnt.adopt(self._learner.result())
+            raise ValueError("the network has learned other rows since online() was called; finish would undo that")
+        learned.adopt(self._learner.result())
         parameters = network.get_params(deep=False)
-        network.__dict__.update({name: value for name, value in vars(learnt).items() if name not in parameters})
+        network.__dict__.update({name: value for name, value in vars(learned).items() if name not in parameters})
         self._begun = _learning(network)
         return network
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        # its table holds addresses, which mean nothing in a copy
+        # its table holds addresses, which are invalid in a copy
         raise TypeError("a stepper can be neither copied nor pickled; copy or save the network that finish() gives")
 
     def _deviations(self) -> Array:
@@ -351,11 +349,12 @@ class Stepper:
         return self._std
 
     def _explain(self, wrong: int) -> None:
+        """Raise the ValueError of an error code."""
         kernel = self._learner.kernel
         if wrong == kernel.NOT_FINITE:
             _refuse("y", self._target, 1e100)
         if wrong == kernel.NOTHING_TO_LEARN:
-            raise ValueError("learn must follow a step: there is no row, or the last one has been learnt from")
+            raise ValueError("learn must follow a step: there is no row, or the last one has been learned from")
         raise ValueError(
             "learn left the range of float64 numbers; scale x and y to about 1, and start again from the network, which is "
             "what it was, by online()"
@@ -363,29 +362,30 @@ class Stepper:
 
 
 def _learning(network: ReservoirEstimator) -> tuple[object, object]:
-    """What is replaced whenever a network learns."""
+    """Return the attributes that are replaced whenever a network learns."""
     return getattr(network, "readout_", None), getattr(network, "state_", None)
 
 
 def open_stepper(esn: ReservoirEstimator, n_inputs: int | None, n_outputs: int | None) -> Stepper:
-    """See ``online`` of the networks."""
-    own = copy.copy(esn)  # the network itself is not changed before finish
-    own.check_online()
+    """Return a stepper of a network; see ``online`` of the networks."""
+    own = copy.copy(esn)  # the network itself does not change before finish
+    own.check_parameters()
+    if esn.takes_gaussians and esn.noise > 0.0:
+        raise ValueError(f"noise must be 0 for online(), which follows the means alone, got {esn.noise!r}; use partial_fit")
     if esn.local is not None:
         raise ValueError("a stepper needs a network without local, got a local one; partial_fit learns row by row, too")
     if esn.__sklearn_is_fitted__():
         for name, given, known in (("n_inputs", n_inputs, esn.n_features_in_), ("n_outputs", n_outputs, esn.n_outputs_)):
             if given is not None and given != known:
-                raise ValueError(f"{name} must be {known}, as the network has learnt, or left out, got {given!r}")
-        check_fitted(esn)
-        begun = own.resumed()
+                raise ValueError(f"{name} must be {known}, as the network has learned, or left out, got {given!r}")
+        begun = own.resume_online()
     else:
         if n_inputs is None or n_outputs is None:
-            raise ValueError("n_inputs and n_outputs must be given for a network that has learnt nothing; or call fit first")
+            raise ValueError("n_inputs and n_outputs must be given for a network that has learned nothing; or call fit first")
         whole_number("n_inputs", n_inputs, 1)
         whole_number("n_outputs", n_outputs, 1)
         own.n_features_in_ = int(n_inputs)
-        begun = own.begin(int(n_inputs), int(n_outputs))
+        begun = own.begin_online(int(n_inputs), int(n_outputs))
     learner = Learner(own.reservoir_, own.features, begun, own.forgetting, own.feedback == "own")
     return Stepper(learner, esn, own)
 

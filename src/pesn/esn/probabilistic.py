@@ -1,19 +1,19 @@
-"""The echo state network whose state is a Gaussian: uncertain inputs, starts and weights come out as a standard deviation.
+"""Echo state network with a Gaussian state: uncertain inputs, initial states and weights give the output a standard deviation.
 
 >>> import numpy as np, pesn
 >>> series = np.sin(0.2 * np.arange(1001.0))[:, None]
 >>> esn = ProbabilisticESN(50, random_state=0).fit(series[:-1], series[1:])
->>> blurred = pesn.Gaussian(series[-200:], var=np.full((200, 1), 0.1**2))
->>> mean, std = esn.predict(blurred, return_std=True)
+>>> noisy = pesn.Gaussian(series[-200:], var=np.full((200, 1), 0.1**2))
+>>> mean, std = esn.predict(noisy, return_std=True)
 >>> mean.shape, std.shape, bool(np.all(std > 0.01))
 ((200, 1), (200, 1), True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self, TypeAlias, final, overload
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -22,89 +22,73 @@ from pesn._support.arguments import flag
 from pesn._support.progress import Steps
 from pesn._support.records import rollback_on_error
 from pesn._support.types import CovarianceChoice, FloatArray, InitialStateName, Lengths, ProcessNoise, Rng
-from pesn.activations import Activation, get
+from pesn.activations import get
 from pesn.esn.base import ReservoirEstimator
 from pesn.esn.online import Online
-from pesn.esn.training import Drive, RowsForStart, StreamedRows, generator, in_threads, process_noise_scale
+from pesn.esn.training import Drive, StartRows, Starts, StreamedRows, drive_sequences, generator, process_noise_scale
 from pesn.esn.validation import (
     States,
     TrainingRows,
     UncertainRows,
-    as_given,
     as_rows,
     check_fitted,
     check_probabilistic,
-    starts,
+    shape_outputs,
+    starting_states,
 )
 from pesn.evaluation.calibration import form_of, process_noise
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod, named_method
-from pesn.readout.features import Features
-from pesn.readout.ridge import PARTS, Readout, check_parts, predictive_variance, weights_cov
+from pesn.readout.ridge import PARTS, check_parts, weights_cov
 from pesn.reservoir.drive import State, chunks
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
 from pesn.reservoir.open_loop import OpenLoop, can_stack, predict_rows, predict_stacked
-from pesn.reservoir.sequences import BLOCK, Array, Rows, blocks
-from pesn.reservoir.weights import Reservoir
-from pesn.statespace.cell import ActivationMoments
+from pesn.reservoir.sequences import BLOCK, Array, Rows
+from pesn.statespace.cell import ActivationMoments, UnitMoments
 from pesn.statespace.ensemble import Draws
 
-_AT_ONCE = 2**19  # features of all rows that are predicted at a time: what is freed after one block serves the next
-_SETTLED = 1e-12  # of the outputs' noise: below, the state passes for certain
+if TYPE_CHECKING:
+    from pesn.esn.classifier import ReservoirClassifier
+
+Keep: TypeAlias = Callable[[slice, Array, dict[str, Any]], None]  # receives rows, means of outputs, other arrays by name
+
+_AT_ONCE = 2**19  # features per block of rows: memory of one block is reused by the next
+_SETTLED = 1e-12  # relative to the noise of the outputs; below, the state counts as certain
 
 
-@dataclass(frozen=True)
-class Propagation:
-    """How a Gaussian state is carried through the units: parameters of :class:`pesn.ProbabilisticESN`.
+def open_loop(esn: ProbabilisticESN | ReservoirClassifier, rng: Rng = None, **options: Any) -> OpenLoop:
+    """Return the reservoir of a network as a state-space model whose state is Gaussian, without a readout.
 
-    ``rng`` draws for the moments "monte-carlo" and for the members of an ensemble; the others need none.
+    Parameters
+    ----------
+    esn : ProbabilisticESN or ReservoirClassifier
+        Network whose reservoir is drawn.
+    rng : seed or Generator, optional
+        Draws for the moments "monte-carlo" and for the members of an ensemble. None: as ``random_state`` says.
+    **options : object
+        Fields of :class:`pesn.reservoir.open_loop.OpenLoop` that differ, such as the weights of a readout.
+
+    Returns
+    -------
+    OpenLoop
     """
-
-    activation: str | Activation
-    moments: UnitMethod
-    covariance: CovarianceChoice
-    rank: int
-    n_members: int
-    noise: float
-    features: Features = Features()
-    rng: Rng = None
-
-    @property
-    def units(self) -> ActivationMoments:
-        """How moments pass the units."""
-        method, mesh = named_method("moments", self.moments)
-        return ActivationMoments(get(self.activation), method, mesh, self.rng)
-
-    def without_readout(self, reservoir: Reservoir) -> OpenLoop:
-        """The reservoir alone, as ``fit`` drives it."""
-        weights = np.zeros((reservoir.n_outputs, self.features.size(reservoir.n_inputs, reservoir.n_units)))
-        form = form_of(self.covariance, reservoir.n_units, self.rank)
-        noise = process_noise(None, 0.0, self.noise, reservoir.n_units)
-        return OpenLoop(
-            reservoir, weights, self.units, form, self.rank, noise,
-            moments=self.moments, rng=self.rng, features=self.features, n_members=self.n_members,
-        )  # fmt: skip
-
-    def with_weights(self, reservoir: Reservoir, weights: Array) -> OpenLoop:
-        """With outputs by ``weights`` (m, p), which are not fed back and whose errors are not looked at."""
-        wide = reservoir._replace(W_fb=np.zeros((reservoir.n_units, len(weights))))
-        return replace(self.without_readout(wide), weights=weights)
-
-    def with_readout(
-        self, reservoir: Reservoir, readout: Readout, start: Start | LocalStart | None, noise_scale: float
-    ) -> OpenLoop:
-        """With its readout, as ``predict`` runs it: ``noise_scale`` times the long run's covariance is process noise."""
-        return replace(
-            self.without_readout(reservoir),
-            weights=np.asarray(readout.weights, float),
-            readout=readout,
-            process_noise=process_noise(start, noise_scale, self.noise, reservoir.n_units),
-            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
-        )
+    if rng is None and (esn.moments == "monte-carlo" or esn.covariance == "ensemble"):
+        rng = generator(esn.random_state)  # only if draws are needed: this advances a RandomState
+    method, mesh = named_method("moments", esn.moments)
+    reservoir = esn.reservoir_
+    fields: dict[str, Any] = {
+        "reservoir": reservoir,
+        "weights": np.zeros((reservoir.n_outputs, esn.features.size(reservoir.n_inputs, reservoir.n_units))),
+        "units": ActivationMoments(get(reservoir.activation), method, mesh, rng),
+        "form": form_of(esn.covariance, reservoir.n_units, esn.rank),
+        "process_noise": process_noise(None, 0.0, esn.noise, reservoir.n_units),
+    }
+    same: Any = {name: getattr(esn, name) for name in ("rank", "moments", "features", "n_members")}
+    return OpenLoop(**{**fields, **same, "rng": rng, **options})
 
 
-def gaussian(loop: OpenLoop) -> Drive:
-    """A network of uncertain states, whose means the readout learns from; what is called noise is variance here."""
+def gaussian_drive(loop: OpenLoop) -> Drive:
+    """Return a drive of Gaussian states, whose means the readout is fitted to; ``noise`` is a variance here."""
 
     def drive(z: Array, var: Array | None, state: State, targets: Array) -> tuple[Array, State]:
         path, state = predict_rows(loop, z, var, state, clamp=targets)
@@ -113,64 +97,29 @@ def gaussian(loop: OpenLoop) -> Drive:
     return drive
 
 
-def predict_sequences(
-    loop: OpenLoop,
-    readout: Readout,
-    rows: Rows,
-    starts: list[tuple[slice, State]],
-    start: Start | LocalStart | None,
-    parts: Collection[str] | None,
-) -> tuple[Array, Array, list[State]]:
-    """Means (n, m) of the outputs, the sum (n, m, m) of the wanted ``parts`` of their covariance, and the last states.
+def run_sequences(
+    loop: OpenLoop, rows: Rows, starts: Starts, start: Start | LocalStart | None, keep: Keep, size: int = BLOCK, **options: bool
+) -> list[State]:  # fmt: skip
+    """Run each sequence from its initial state, many side by side if possible; return the final states.
 
-    The parts: of the state, W Σ_b Wᵀ; of the residuals; and of the readout's weights. None: no covariance is wanted, (0, m, m).
+    ``keep(rows, means, others)`` receives the outputs (n, m) of each block, and its features, units, covariances and leverages by
+    name.
     """
-    n, m = len(rows.mean), len(readout.weights)
-    mean, cov = np.empty((n, m)), np.empty((0 if parts is None else n, m, m))
-
-    def keep(block: slice, outputs: Array, features: Array, state_cov: Array, leverage: Array) -> None:
-        mean[block] = outputs
-        if parts is not None:
-            found = predictive_variance(readout, features, full=True)
-            found["state"] = state_cov
-            found["weights"] += weights_cov(readout.residual_cov, leverage)
-            cov[block] = sum((found[name] for name in PARTS if name in parts), np.zeros((1, m, m)))
-
-    # forms other than the diagonal one are slow enough for longer blocks not to matter
-    size = min(BLOCK, max(_AT_ONCE // readout.weights.shape[1], 256)) if loop.form == "diagonal" else BLOCK
     sequences, states = [sequence for sequence, _ in starts], [state for _, state in starts]
-    ends = []
+    ends: list[State] = []
     if can_stack(loop, rows.var is None, sequences, states, start):
         for which, block in chunks(sequences, 4 * size):
             stack = predict_stacked(loop, *rows.take(block), sequences[which], states[which], start)
-            keep(block, stack.mean, stack.features, stack.cov, stack.leverage)
+            keep(block, stack.mean, stack._asdict())
             ends += stack.ends
-        return mean, cov, ends
-    for sequence, state in starts:
-        for block in blocks(sequence, size):
-            path, state = predict_rows(loop, *rows.take(block), state, start)
-            keep(block, path.mean, path.probed["features"], path.probed["cov"], path.probed["leverage"])
-        ends.append(state)
-    return mean, cov, ends
+        return ends
 
-
-def transform_sequences(loop: OpenLoop, rows: Rows, starts: list[tuple[slice, State]], start: Start | LocalStart | None) -> Array:
-    """Mean states (n, N) in the precision of the rows."""
-    states = np.empty((len(rows.mean), loop.reservoir.n_units), dtype=rows.mean.dtype)
-
-    def drive(sequence: slice, state: State) -> State:
-        for block in blocks(sequence):
-            path, state = predict_rows(loop, *rows.take(block), state, start)
-            states[block] = path.probed["units"]
+    def step(block: slice, state: State) -> State:
+        path, state = predict_rows(loop, *rows.take(block), state, start)
+        keep(block, path.mean, path.probed)
         return state
 
-    sequences, begun = [sequence for sequence, _ in starts], [state for _, state in starts]
-    if can_stack(loop, rows.var is None, sequences, begun, start):
-        for which, block in chunks(sequences, BLOCK):
-            states[block] = predict_stacked(loop, *rows.take(block), sequences[which], begun[which], start).units
-    else:
-        in_threads(drive, starts, parallel=loop.rng is None)
-    return states
+    return drive_sequences(step, starts, size, **options)
 
 
 _No: TypeAlias = Literal[False]
@@ -180,47 +129,83 @@ _Yes: TypeAlias = Literal[True]
 @final
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProbabilisticESN(ReservoirEstimator):
-    """An echo state network that carries mean and variance of every unit through time, without sampling.
+    """Echo state network that propagates mean and covariance of its units through time, without sampling.
 
-    The readout learns from the mean states. The variance of a prediction has three parts: of the state,
-    W_out Σ_b W_outᵀ with Σ_b of what the readout sees, [1, z, h]; of the residuals; and of the readout's weights.
+    The readout is fitted to the mean states. The variance of a prediction has three parts: of the state,
+    W_out Σ_b W_outᵀ with Σ_b the covariance of the features [1, z, h]; of the residuals; and of the readout weights.
 
     Parameters
     ----------
-    n_units, spectral_radius, leak_rate, density, input_scaling, feedback_scaling, bias_scaling, ridge, forgetting, \
-rls_delta, washout, random_state, activation, topology, features, layers, memory, feedback, local, verbose
+    n_units : int, default=100
         As in :class:`pesn.EchoStateNetwork`.
-    noise
-        M_e. No noise is drawn: M_e² enters the variance of every unit at every step, in ``fit`` and in ``predict``.
-    covariance
-        ``"full"``: every covariance between inputs, units and fed-back outputs; ``"low-rank"``: the same through a factor of
-        ``rank`` columns, for large reservoirs; ``"auto"``: full up to 200 units, low-rank above; ``"diagonal"``: a variance
-        for each unit and none between them, as in the paper, whose intervals are far from their level; ``"ensemble"``:
-        ``n_members`` networks side by side, by Monte Carlo: mean and covariance by count, observations by the ensemble Kalman
-        filter. Its draws are scrambled Sobol points, as ``random_state`` says.
-    rank
-        Columns of the factor of ``"low-rank"``; with as many as units it is the full covariance.
-    n_members
-        Members of ``"ensemble"``, 2 or more.
-    moments
-        How mean and variance pass tanh: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``.
-        ``"monte-carlo"`` draws anew, from ``random_state``, in every call: two calls on halves are not one on the whole.
-    initial_state
-        Where each sequence starts in ``predict``: ``"learned"``, a regression of the state on the first rows with what it leaves
-        open as covariance; ``"stationary"``, as in the long run; ``"zero"``; or a :class:`pesn.Gaussian` over the units.
+    spectral_radius : float, default=0.9
+        As in :class:`pesn.EchoStateNetwork`.
+    leak_rate : float or array-like of shape (n_units,), default=0.5
+        As in :class:`pesn.EchoStateNetwork`.
+    density : float, default=0.1
+        As in :class:`pesn.EchoStateNetwork`.
+    input_scaling : float or array-like, default=0.5
+        As in :class:`pesn.EchoStateNetwork`.
+    bias_scaling : float or array-like, default=0.2
+        As in :class:`pesn.EchoStateNetwork`.
+    random_state : int, RandomState or None, default=None
+        As in :class:`pesn.EchoStateNetwork`.
+    activation : str or Activation, default="tanh"
+        As in :class:`pesn.EchoStateNetwork`.
+    topology : {"random", "ring", "orthogonal"}, callable or matrix, default="random"
+        As in :class:`pesn.EchoStateNetwork`.
+    features : Features, default=Features()
+        As in :class:`pesn.EchoStateNetwork`.
+    layers : int or list, default=1
+        As in :class:`pesn.EchoStateNetwork`.
+    memory : {"leaky", "orthogonal"} or matrix, default="leaky"
+        As in :class:`pesn.EchoStateNetwork`.
+    feedback_scaling : float or array-like, default=0.0
+        As in :class:`pesn.EchoStateNetwork`.
+    noise : float, default=0.0
+        M_e. No noise is drawn: M_e² is added to the variance of every unit at every step, in ``fit`` and in ``predict``.
+    ridge : float, pair of float or "auto", default=1e-6
+        As in :class:`pesn.EchoStateNetwork`.
+    forgetting : float, default=0.999
+        As in :class:`pesn.EchoStateNetwork`.
+    rls_delta : float or None, default=None
+        As in :class:`pesn.EchoStateNetwork`.
+    washout : int or "auto", default=0
+        As in :class:`pesn.EchoStateNetwork`.
+    feedback : {"teacher", "own"}, default="teacher"
+        As in :class:`pesn.EchoStateNetwork`.
+    local : Patches or None, default=None
+        As in :class:`pesn.EchoStateNetwork`.
+    covariance : {"auto", "full", "low-rank", "diagonal", "ensemble"}, default="auto"
+        Form of the covariance. ``"full"``: between all inputs, units and fed-back outputs; ``"low-rank"``: the same by a factor
+        of ``rank`` columns, for large reservoirs; ``"auto"``: full up to 200 units, low-rank above; ``"diagonal"``: variances
+        only, as in the paper, whose intervals are far from their level; ``"ensemble"``: Monte Carlo with ``n_members`` networks,
+        whose observations enter by the ensemble Kalman filter. Its draws are scrambled Sobol points seeded by ``random_state``.
+    rank : int, default=40
+        Number of columns of the factor of ``"low-rank"``; with as many as units it is the full covariance.
+    n_members : int, default=256
+        Number of members of ``"ensemble"``, at least 2.
+    moments : str or tuple, default="surface"
+        Method for the moments of the units, as in :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. ``"monte-carlo"``
+        draws anew in every call, from ``random_state``: two calls on halves are not one on the whole.
+    initial_state : {"learned", "stationary", "zero"} or Gaussian, default="learned"
+        Initial state of each sequence in ``predict``. ``"learned"``: a regression of the state on the first rows, with its
+        posterior covariance; ``"stationary"``: the long-run distribution; ``"zero"``; or a :class:`pesn.Gaussian` over the units.
         In ``fit`` a sequence starts from zero, or from the Gaussian.
-    process_noise
-        Covariance added to the units at every step of ``predict``, as a share of their own in the long run. ``"auto"``:
-        with feedback, the share with the best CRPS of forecasts over 20 steps on held-back rows; without, where no
-        error is carried on, 0. The number is in ``process_noise_``.
+    process_noise : float or "auto", default="auto"
+        Covariance added to the units at every step of ``predict``, relative to their long-run covariance. ``"auto"``: with
+        feedback, the value with the best CRPS of 20-step forecasts on a validation set; without, 0, as no error is carried on.
+        The value is in ``process_noise_``.
+    verbose : bool, default=False
+        As in :class:`pesn.EchoStateNetwork`.
 
     Attributes
     ----------
-    start_
-        What the training rows say about the state behind the first rows of a sequence. None after ``partial_fit`` without
-        ``fit``: sequences then start from zero.
-    process_noise_
-        The share of process noise in use.
+    start_ : Start or LocalStart or None
+        Distribution of the state given the first rows of a sequence. None after ``partial_fit`` without ``fit``: sequences then
+        start from zero.
+    process_noise_ : float
+        Process noise in use.
     """
 
     covariance: CovarianceChoice = "auto"
@@ -236,18 +221,19 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
     takes_gaussians: ClassVar[bool] = True
 
     def fit_streamed(self, given: StreamedRows, steps: Steps) -> Self:
-        """``fit`` of sequences that are read anew in each pass, one at a time in memory: the same numbers.
+        """Fit to sequences that are read anew in each pass, one at a time in memory; the numbers are those of ``fit``.
 
         Parameters
         ----------
-        given
-            The sequences, without gaps, in float64.
-        steps
-            Where each pass is announced.
+        given : StreamedRows
+            Sequences without missing values, in float64.
+        steps : Steps
+            Progress of the passes.
 
         Returns
         -------
         Self
+            The fitted network.
         """
         with rollback_on_error(self):
             self.check_parameters()
@@ -259,20 +245,20 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         return self
 
     def check_streamable(self) -> None:
-        """A ValueError where the network takes all rows at once."""
+        """Raise a ValueError if the parameters need all rows in memory."""
         if self.feedback == "own":
             raise ValueError("feedback must be 'teacher' where runs are streamed: it takes all rows at once, got 'own'")
 
     def check_parameters(self) -> None:
-        """A ValueError or TypeError where a parameter is wrong."""
+        """Raise a ValueError or TypeError if a parameter is wrong."""
         check_probabilistic(self)
 
     def drive(self, rng: np.random.Generator | None = None) -> Drive:
-        """How blocks of rows drive the network in ``fit``; the readout learns from the means, and noise is variance here."""
-        return gaussian(self._propagation(rng).without_readout(self.reservoir_))
+        """Return the function that drives the network in ``fit``."""
+        return gaussian_drive(open_loop(self, rng))
 
     def initial(self) -> State:
-        """Where sequences start in ``fit``: at a given Gaussian over the units, else at zero."""
+        """Return the state that sequences start from in ``fit``: a given Gaussian over the units, or zero."""
         given, n, m = self.initial_state, self.reservoir_.n_units, self.reservoir_.n_outputs
         if not isinstance(given, Gaussian):
             return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
@@ -280,17 +266,16 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
         return state_of(given, m)
 
-    def _learn_start(self, kept: RowsForStart | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
+    def _fit_start(self, kept: StartRows | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         with steps.step("learning the start"):
             self.start_ = start = learn_start(kept.pieces if kept else [], self.local, self.features, self.n_outputs_)
-        loop = self._propagation().without_readout(self.reservoir_)
-        self.process_noise_ = process_noise_scale(self, loop, start, given, steps)
+        self.process_noise_ = process_noise_scale(self, open_loop(self), start, given, steps)
 
-    def begin(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
+    def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
         self.start_, self.process_noise_ = None, 0.0
-        return super().begin(n_inputs, n_outputs, given)
+        return super().begin_online(n_inputs, n_outputs, given)
 
-    @overload  # in the order of scikit-learn's Gaussian process: return_std comes second
+    @overload  # the order of scikit-learn's Gaussian process: return_std is second
     def predict(
         self, X: UncertainRows, return_std: _No = False, return_cov: _No = False, lengths: Lengths = None, state: States = None,
         return_state: _No = False, *, parts: Collection[str] = PARTS,
@@ -315,32 +300,34 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         self, X: UncertainRows, return_std: bool = False, return_cov: bool = False, lengths: Lengths = None, state: States = None,
         return_state: bool = False, *, parts: Collection[str] = PARTS,
     ) -> FloatArray | tuple[FloatArray | State | list[State], ...]:  # fmt: skip
-        """Mean of the outputs for each row of X, with its uncertainty where it is asked for.
+        """Predict the mean of the outputs for each row of X, on request with its uncertainty.
 
         Parameters
         ----------
-        X
-            Rows (n, d), or a Gaussian a row: ``Gaussian(mean=(n, d), var=(n, d))``, of which the variances alone are used.
-        return_std, return_cov
-            Whether the deviations, in the shape of y, or the covariances (n, m, m) between the outputs of a row come second.
-        lengths
-            The rows of each sequence, where X holds several one after the other.
-        state
-            Where to start: what ``return_state`` gave, or ``state_``; None: as ``initial_state`` says.
-        return_state
-            Whether the state at the end comes last, with ``lengths`` a list of them.
-        parts
-            The parts of the variance that are wanted, which add up: "state", the paper's W_out Σ_b W_outᵀ with Σ_b of [1, z, h];
-            "noise", R of the residuals; "weights", R (bᵀ A⁻¹ b + tr(A⁻¹ Σ_b)) of the readout's weights.
+        X : array-like of shape (n_samples, n_features) or Gaussian
+            Inputs. A Gaussian: ``Gaussian(mean=(n, d), var=(n, d))``, of which only variances are used.
+        return_std : bool, default=False
+            Whether to return standard deviations.
+        return_cov : bool, default=False
+            Whether to return covariances between the outputs of a row.
+        lengths : list of int, optional
+            Number of rows of each sequence, if X holds several one after the other.
+        state : State or list of State, optional
+            Initial state, as ``return_state`` returns it, or ``state_``; None: by ``initial_state``.
+        return_state : bool, default=False
+            Whether to return the final state.
+        parts : tuple of str, default=("state", "noise", "weights")
+            Parts of the variance to add up: "state", the paper's W_out Σ_b W_outᵀ with Σ_b the covariance of [1, z, h]; "noise",
+            R of the residuals; "weights", R (bᵀ A⁻¹ b + tr(A⁻¹ Σ_b)) of the readout weights.
 
         Returns
         -------
-        mean
-            (n,) or (n, m), as y was.
-        std or cov
-            Where it is asked for.
-        state
-            Where it is asked for.
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            As y was.
+        std : ndarray of the shape of mean, or cov : ndarray of shape (n_samples, n_outputs, n_outputs)
+            With ``return_std`` or ``return_cov``.
+        state : State or list of State
+            With ``return_state``; a list with ``lengths``.
         """
         check_parts(parts)
         for name, value in (("return_std", return_std), ("return_cov", return_cov), ("return_state", return_state)):
@@ -349,13 +336,12 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
         check_fitted(self)
         rows = as_rows(self, X)
-        begun = starts(self, lengths, state, len(rows.mean), self._beginning, gaussian=True)
-        wanted = parts if return_std or return_cov else None
-        mean, cov, ends = predict_sequences(self._open_loop(), self.readout_, rows, begun, self.start_, wanted)
-        outputs = as_given(mean, rows, self._y_is_flat)
+        begun = starting_states(self, lengths, state, len(rows.mean), self._predict_start, gaussian=True)
+        mean, cov, ends = self._predict(rows, begun, parts if return_std or return_cov else None)
+        outputs = shape_outputs(mean, rows, self._y_is_flat)
         result: list[FloatArray | State | list[State]] = [outputs]
         if return_std:
-            result.append(as_given(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
+            result.append(shape_outputs(np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), rows, self._y_is_flat))
         if return_cov:
             result.append(cov.astype(rows.mean.dtype, copy=False))
         if return_state:
@@ -363,31 +349,50 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
         return tuple(result) if len(result) > 1 else outputs
 
     def transform(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
-        """The mean states of the reservoir, (n, n_units), as in :meth:`pesn.EchoStateNetwork.transform`.
+        """Compute the mean states of the reservoir, as :meth:`pesn.EchoStateNetwork.transform`.
 
         Parameters
         ----------
-        X, lengths
-            As in :meth:`predict`.
+        X : array-like of shape (n_samples, n_features) or Gaussian
+            Inputs, as in :meth:`predict`.
+        lengths : list of int, optional
+            Number of rows of each sequence.
 
         Returns
         -------
-        array
-            (n, n_units), in the precision of X.
+        ndarray of shape (n_samples, n_units)
+            Mean states, in the precision of X.
         """
         check_is_fitted(self)
         rows = as_rows(self, X)
-        begun = starts(self, lengths, None, len(rows.mean), self._beginning)
-        return transform_sequences(self._open_loop(), rows, begun, self.start_)
+        begun = starting_states(self, lengths, None, len(rows.mean), self._predict_start)
+        loop, states = self._open_loop(), np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
 
-    def unit_moments(self, rng: Rng = None) -> ActivationMoments:
-        """How moments pass the units; ``rng`` draws for "monte-carlo", None: as ``random_state`` says."""
-        return self._propagation(rng).units
+        def keep(block: slice, _: Array, found: dict[str, Any]) -> None:
+            states[block] = found["units"]
 
-    def check_online(self) -> None:  # noqa: D102
-        super().check_online()
-        if self.noise > 0.0:
-            raise ValueError(f"noise must be 0 for online(), which follows the means alone, got {self.noise!r}; use partial_fit")
+        run_sequences(loop, rows, begun, self.start_, keep, parallel=loop.rng is None)
+        return states
+
+    def unit_moments(self) -> UnitMoments:
+        """Return the moments of the units."""
+        return open_loop(self).units
+
+    def _predict(self, rows: Rows, starts: Starts, parts: Collection[str] | None) -> tuple[Array, Array, list[State]]:
+        """Return means (n, m), the sum of the ``parts`` of the covariance (n, m, m), empty for None, and the final states."""
+        loop, readout, (n, m) = self._open_loop(), self.readout_, (len(rows.mean), self.n_outputs_)
+        mean, cov = np.empty((n, m)), np.empty((0 if parts is None else n, m, m))
+
+        def keep(block: slice, outputs: Array, found: dict[str, Any]) -> None:
+            mean[block] = outputs
+            if parts is not None:
+                leverage = readout.leverage(found["features"]) + found["leverage"]
+                each = found["cov"], readout.residual_cov, weights_cov(readout.residual_cov, leverage)
+                cov[block] = sum(part for name, part in zip(PARTS, each, strict=True) if name in parts)
+
+        # the other forms are slow enough that the size of blocks does not matter
+        size = min(BLOCK, max(_AT_ONCE // readout.weights.shape[1], 256)) if loop.form == "diagonal" else BLOCK
+        return mean, cov, run_sequences(loop, rows, starts, self.start_, keep, size, parallel=False)
 
     def check_stored(self) -> None:  # noqa: D102
         if self.start_ is not None:
@@ -395,21 +400,23 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             self.start_.check("start_", d, self.features.n_earlier(d) + n)
         super().check_stored()
 
-    def _propagation(self, rng: Rng = None) -> Propagation:
-        if rng is None and (self.moments == "monte-carlo" or self.covariance == "ensemble"):
-            rng = generator(self.random_state)  # only draws need a seed: to ask for one moves a RandomState on
-        form = self.covariance, self.rank, self.n_members
-        return Propagation(self.reservoir_.activation, self.moments, *form, self.noise, self.features, rng)
-
     def member_draws(self) -> Draws:
-        """What moves the members of an ensemble in a closed loop, as ``random_state`` says."""
+        """Return the draws of an ensemble in closed loop, seeded by ``random_state``."""
         return Draws(int(generator(self.random_state).integers(2**63)) if self.covariance == "ensemble" else 0, sobol=True)
 
     def _open_loop(self) -> OpenLoop:
-        return self._propagation().with_readout(self.reservoir_, self.readout_, self.start_, self.process_noise_)
+        """Return the model with its readout, as ``predict`` runs it, with process noise."""
+        readout = self.readout_
+        return open_loop(
+            self,
+            weights=np.asarray(readout.weights, float),
+            readout=readout,
+            process_noise=process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units),
+            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
+        )
 
-    def _beginning(self) -> State:
-        """Where sequences start in ``predict``: as in ``fit``, or by what ``start_`` has learnt, of earlier rows too."""
+    def _predict_start(self) -> State:
+        """Return the state that sequences start from in ``predict``."""
         zero, d = self.initial(), self.n_features_in_
         if self.start_ is None or isinstance(self.initial_state, Gaussian) or self.initial_state == "zero":
             return zero
@@ -417,12 +424,12 @@ rls_delta, washout, random_state, activation, topology, features, layers, memory
             mean, root = self.start_.stationary()
             both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
             return state_of(both, self.n_outputs_, self.features.n_earlier(d))
-        return zero._replace(rows=np.empty((0, d)))  # the first rows say where
+        return zero._replace(rows=np.empty((0, d)))  # to be filled by the first rows
 
     def __getstate__(self) -> dict[str, object]:
         state = dict(super().__getstate__())
         start = state.get("initial_state")
-        if isinstance(start, Gaussian):  # by its arrays: a file rebuilds a Gaussian through its own checks
+        if isinstance(start, Gaussian):  # as arrays: loading calls the constructor with its checks
             cov = start.cov if start.diagonal is None else None
             state["initial_state"] = {"mean": start.mean, "var": start.diagonal, "cov": cov, "factor": start.factor}
         return state

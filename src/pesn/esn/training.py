@@ -1,7 +1,7 @@
-"""How a network learns in the one pass of ``fit``.
+"""Training of the networks in one pass over the rows.
 
-It takes a ``drive``: the reservoir over a block of rows, the true outputs fed back (teacher forcing). It is all in which the
-passes of the two networks differ.
+A ``Drive`` runs the reservoir over a block of rows with the true outputs fed back (teacher forcing). It is the only difference
+between the passes of the two networks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from pesn._support.progress import Advance, Steps, nothing
 from pesn._support.types import RandomState, Ridge, RidgeValue, Rng
 from pesn.activations import get
-from pesn.esn.validation import SequenceRows, TrainingRows
+from pesn.esn.validation import SequenceRows, Sequences, TrainingRows
 from pesn.evaluation.calibration import find_washout, search_open_loop
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
@@ -29,7 +29,7 @@ from pesn.readout.ridge import Readout, Sums, choose_ridge, least_squares, solve
 from pesn.reservoir.drive import State, read
 from pesn.reservoir.initial_state import MOST_FEATURES, MOST_LAGS, LocalStart, Start
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.sequences import Array, blocks, check_longer_than_washout
+from pesn.reservoir.sequences import BLOCK, Array, blocks, check_longer_than_washout
 from pesn.reservoir.weights import Reservoir, draw_layers, repeat, without_units
 from pesn.statespace.cell import ActivationMoments
 
@@ -42,76 +42,51 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Mapping(Protocol):
-    """What goes over all sequences in parts."""
-
-    def __call__(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance) -> Iterator[T]:
-        """``work(first, sequences, advance)`` of each part, in order, ``first`` being the place of its first sequence."""
-
-
 @dataclass(frozen=True, eq=False)
-class StreamedRows:
-    """Sequences that come one by one; :class:`pesn.esn.validation.TrainingRows` are the same in memory.
+class StreamedRows(Sequences):
+    """Sequences that are read one by one.
 
     Parameters
     ----------
-    mapping
-        Goes over all of them in parts.
-    reading
-        Goes over all of them in order.
-    sizes
-        The rows of each, (k,).
-    n_inputs, n_outputs
-        d and m.
+    mapping : callable
+        ``map`` of :class:`pesn.esn.validation.Sequences`.
+    reading : callable
+        Returns an iterator over all sequences.
+    sequences : list of slice
+        Rows of each sequence, as if all were stacked.
+    n_inputs : int
+        d.
+    n_outputs : int
+        m.
     """
 
-    mapping: Mapping
+    mapping: Callable[[Callable[[int, Iterable[SequenceRows], Advance], Any], Advance], Iterator[Any]]
     reading: Callable[[], Iterator[SequenceRows]]
-    sizes: npt.NDArray[np.intp]
+    sequences: list[slice]
     n_inputs: int
     n_outputs: int
     flat: bool = False
 
-    @property
-    def n_rows(self) -> int:
-        """Of all sequences."""
-        return int(self.sizes.sum())
+    def __iter__(self) -> Iterator[SequenceRows]:
+        return self.reading()
 
-    @property
-    def shortest(self) -> int:
-        """Rows of the shortest of the sequences."""
-        return int(self.sizes.min())
-
-    @property
-    def sequences(self) -> list[slice]:
-        """Where each sequence would be if all were stacked."""
-        ends = np.cumsum(self.sizes).tolist()
-        return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
-
-    def of_longest(self, most: int | None = None) -> tuple[Array, Array]:
-        """Inputs and targets of the longest of the sequences, of its first ``most`` rows: all before it are read."""
-        wanted = int(np.argmax(self.sizes))
-        rows, targets = next(one for i, one in enumerate(self.reading()) if i == wanted)
-        part = slice(0, len(targets) if most is None else most)
-        return rows.take(part)[0], targets[part]
-
-    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(first, sequences, advance)`` of each part, in order."""
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
         return self.mapping(work, advance)
 
 
+Starts: TypeAlias = list[tuple[slice, State]]  # sequences, each with the state that it starts from
 Drive = Callable[[Array, Array | None, State, Array], tuple[Array, State]]
 """(inputs (n, d), their variances or None, state, true outputs (n, m)) → (features (n, p), state after them)."""
 
-_FOLDS = 5  # of the rows, where a ridge is chosen by them
-_TRIAL = 2000  # rows from which washout="auto" is found
-_ROWS = 6  # kept for each column of the start's regression
-_PIECE = 64  # rows of a long series that are kept together
+_FOLDS = 5  # of the cross-validation of the ridge
+_TRIAL = 2000  # rows used to find washout="auto"
+_ROWS = 6  # rows kept per feature of the regression of the initial state
+_PIECE = 64  # rows of a segment of a long series
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 
 
-def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, rng: Rng = None) -> Drive:
-    """A network of certain states; ``rng`` draws the ``noise`` that is added to them."""
+def certain_drive(reservoir: Reservoir, features: Features, noise: float = 0.0, rng: Rng = None) -> Drive:
+    """Return a drive of states without variance; ``rng`` draws the ``noise`` that is added to them."""
 
     def drive(z: Array, _: Array | None, state: State, targets: Array) -> tuple[Array, State]:
         rows, states, _, state = read(features, reservoir, z, state, feedback=targets, noise=noise, rng=rng)
@@ -120,11 +95,19 @@ def deterministic(reservoir: Reservoir, features: Features, noise: float = 0.0, 
     return drive
 
 
-def in_threads(
-    drive: Callable[[slice, State], State], starts: Iterable[tuple[slice, State]], parallel: bool = True
-) -> list[State]:
-    """Drive each sequence from its state, several in parallel: the kernels hold no lock. Where each has stopped, in order."""
-    starts = list(starts)
+def drive_sequences(
+    step: Callable[[slice, State], State], starts: Starts, size: int = BLOCK, parallel: bool = True
+) -> list[State]:  # fmt: skip
+    """Drive each sequence from its initial state, block by block; return the final states.
+
+    Several run in parallel threads: the kernels release the GIL.
+    """
+
+    def drive(sequence: slice, state: State) -> State:
+        for block in blocks(sequence, size):
+            state = step(block, state)
+        return state
+
     if len(starts) == 1 or not parallel:
         return [drive(*start) for start in starts]
     with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
@@ -132,7 +115,7 @@ def in_threads(
 
 
 def generator(random_state: RandomState) -> np.random.Generator:
-    """What a call draws from; an integer always gives the same numbers, a RandomState is moved on."""
+    """Return the generator of a call; an integer always gives the same numbers, a RandomState advances."""
     try:
         whole = isinstance(random_state, Integral)
         return np.random.default_rng(random_state if whole else check_random_state(random_state).randint(2**31 - 1))
@@ -145,13 +128,13 @@ def draw_reservoir(
     esn: ReservoirEstimator | ReservoirClassifier, n_inputs: int, n_outputs: int, rng: np.random.Generator,
     local: Patches | None = None,
 ) -> Reservoir:  # fmt: skip
-    """The reservoir that a network's parameters ask for; one of no units where the readout does not see them."""
+    """Draw the reservoir by a network's parameters; without units if the readout does not use them."""
     if local is not None:
         local.check_field(n_inputs, n_outputs)
     if not esn.features.states:
         return without_units(n_inputs, n_outputs)
     sizes = n_inputs, n_outputs
-    if local is not None:  # of a patch
+    if local is not None:  # sizes of a patch
         sizes = int(local.windows(n_outputs, n_inputs).shape[1]), local.size
     reservoir = draw_layers(
         esn.layers,
@@ -171,10 +154,10 @@ def draw_reservoir(
     return reservoir if local is None else repeat(reservoir, local, n_inputs, n_outputs)
 
 
-def washout_rows(esn: ReservoirEstimator, given: TrainingRows | StreamedRows | None, steps: Steps) -> int:
-    """The number of rows; "auto" finds it on the first rows of the longest sequence, never more than half of the shortest.
+def washout_length(esn: ReservoirEstimator, given: TrainingRows | StreamedRows | None, steps: Steps) -> int:
+    """Return the length of the washout; "auto" finds it on the longest sequence, at most half of the shortest.
 
-    Rows without a past, as many as the features have lags, are always among them.
+    It is at least the number of lags, because the first rows have no earlier ones.
     """
     reservoir, features = esn.reservoir_, esn.features
     if esn.washout != "auto":
@@ -183,32 +166,36 @@ def washout_rows(esn: ReservoirEstimator, given: TrainingRows | StreamedRows | N
         raise ValueError("washout must be a number where there are no rows yet, got 'auto'; or call fit or partial_fit first")
     with steps.step("finding the washout"):
         units = ActivationMoments(get(reservoir.activation))
-        penalty = features.penalty(plain_ridge(esn.ridge), reservoir.n_inputs, reservoir.n_units)
-        found = find_washout(reservoir, units, *given.of_longest(_TRIAL), penalty, features=features, groups=esn.groups)
-    return max(int(min(found, given.shortest // 2)), features.lags)
+        penalty = features.penalty(ridge_value(esn.ridge), reservoir.n_inputs, reservoir.n_units)
+        found = find_washout(reservoir, units, *given.read_longest(_TRIAL), penalty, features=features, groups=esn.groups)
+    return max(int(min(found, given.sizes.min() // 2)), features.lags)
 
 
 # ---------------------------------------------------------------- in one pass
 
 
 def fit_readout(
-    esn: ReservoirEstimator, drive: Drive, given: TrainingRows | StreamedRows, steps: Steps, kept: RowsForStart | None = None
+    esn: ReservoirEstimator, drive: Drive, given: TrainingRows | StreamedRows, steps: Steps, kept: StartRows | None = None
 ) -> tuple[Readout, State, RidgeValue]:  # fmt: skip
-    """The ridge regression of the targets on what the readout sees, the state after the last row, and the ridge.
+    """Fit the readout by ridge regression of the targets on the features.
 
     Parameters
     ----------
     esn : ReservoirEstimator
-        The network, whose reservoir and washout are known. A ridge "auto" is the one that predicts each fifth of the rows best
-        from the others.
+        Network with a reservoir and a washout. A ridge "auto" is selected by cross-validation with 5 contiguous folds.
     drive : callable
-        How blocks of rows are driven.
+        Drive of blocks of rows.
     given : TrainingRows or StreamedRows
-        The rows. Sums of parts that were gone through apart, by workers of a cluster, are merged.
+        Rows. Sums of parts that were computed apart, by workers of a cluster, are merged.
     steps : Steps
-        Where "driving the reservoir" and "least squares" are announced.
-    kept : RowsForStart, optional
-        Picks rows for the start's regression on the way.
+        Progress: "driving the reservoir" and "least squares".
+    kept : StartRows, optional
+        Collects rows for the regression of the initial state.
+
+    Returns
+    -------
+    tuple of (Readout, State, float)
+        The readout, the state after the last row, and the ridge.
     """
     reservoir, features, ridge, groups = esn.reservoir_, esn.features, esn.ridge, esn.groups
     check_longer_than_washout(given.sequences, esn.washout_, features.lags)
@@ -233,7 +220,7 @@ def fit_readout(
             sums = least_squares(*size, 0.0, groups)
             for fold in total.sums:
                 sums.merge(fold)  # type: ignore[arg-type]  # of one kind
-        return solve(sums, penalty), total.state, plain_ridge(ridge)
+        return solve(sums, penalty), total.state, ridge_value(ridge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,21 +233,21 @@ class _Pass:
     start: State
     washout: int
     sizes: npt.NDArray[np.intp]
-    kept: RowsForStart | None
+    kept: StartRows | None
 
     def __call__(self, first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
         sums, state = [self.empty() for _ in range(self.folds)], None
         firsts = np.cumsum(self.sizes) - self.sizes
-        picked = None if self.kept is None else self.kept.after(self.sizes[:first], self.washout)
+        picked = None if self.kept is None else self.kept.resume(self.sizes[:first], self.washout)
         for i, (rows, targets) in enumerate(some, first):
             state = self.start
             for block in blocks(slice(0, len(targets))):
                 b, state = self.drive(*rows.take(block), state, targets[block])
                 washed = max(self.washout - block.start, 0)
                 place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
-                for into, part in _by_fold(sums, place, int(self.sizes.sum())):
-                    learnt = slice(max(part.start, washed), part.stop)
-                    into.add(b[learnt], targets[block][learnt])
+                for into, part in _split_by_fold(sums, place, int(self.sizes.sum())):
+                    learned = slice(max(part.start, washed), part.stop)
+                    into.add(b[learned], targets[block][learned])
                 if picked is not None:
                     picked(b, washed)
                 advance(block.stop - block.start)
@@ -268,65 +255,65 @@ class _Pass:
 
 
 class _Part(NamedTuple):
-    """What a part of the rows adds: sums, of each fold where a ridge is chosen; the state after it; rows for the start."""
+    """Sums over a part of the rows, one per fold if a ridge is selected; the final state; rows for the initial state."""
 
     sums: list[Sums]
     state: State | None
     pieces: list[tuple[Array, Array, int]]
 
     def merge(self, other: _Part) -> _Part:
-        """With the part after it."""
-        if other.state is None:  # a part without rows
+        """Return the sum of this part and the next."""
+        if other.state is None:  # no rows
             return self
         for into, more in zip(self.sums, other.sums, strict=True):
             into.merge(more)  # type: ignore[arg-type]  # of one kind
         return _Part(self.sums, other.state, self.pieces + other.pieces)
 
 
-def plain_ridge(ridge: Ridge) -> RidgeValue:
-    """A number or a pair of them, as Python's own; 1e-6 where it is "auto" and there are no rows to choose it by."""
+def ridge_value(ridge: Ridge) -> RidgeValue:
+    """Return a ridge as Python numbers; 1e-6 for "auto" without rows to select it by."""
     if isinstance(ridge, str):
         return 1e-6
     return (float(ridge[0]), float(ridge[1])) if isinstance(ridge, tuple) else float(ridge)
 
 
-def _by_fold(folds: list[Sums], block: slice, n_rows: int) -> Iterator[tuple[Sums, slice]]:
-    """The rows of a block that each of the contiguous folds of all rows takes."""
+def _split_by_fold(folds: list[Sums], block: slice, n_rows: int) -> Iterator[tuple[Sums, slice]]:
+    """Yield the rows of a block that belong to each of the contiguous folds."""
     edges = [-(-k * n_rows // len(folds)) for k in range(len(folds) + 1)]
     for fold, first, last in zip(folds, edges, edges[1:], strict=False):
         if max(first, block.start) < min(last, block.stop):
             yield fold, slice(max(first - block.start, 0), min(last, block.stop) - block.start)
 
 
-class RowsForStart:
-    """Rows for the start's regression, picked on the way: all, or pieces spread over a long series, as many as it needs."""
+class StartRows:
+    """Sample of rows for the regression of the initial state: all, or segments spread over a long series."""
 
     def __init__(self, esn: ReservoirEstimator, n_rows: int) -> None:
         self.features, self.n_inputs = esn.features, esn.reservoir_.n_inputs
         needed = esn.features.n_earlier(self.n_inputs) + esn.reservoir_.n_units
-        if esn.groups is not None:  # each row is one of every patch
+        if esn.groups is not None:  # a row gives one sample per patch
             needed, n_rows = esn.groups.n_features, n_rows * esn.groups.n_groups
         self.share = _ROWS * (MOST_FEATURES + needed) / n_rows
-        self.pieces: list[tuple[Array, Array, int]] = []  # as :func:`pesn.reservoir.initial_state.learn` takes them
+        self.pieces: list[tuple[Array, Array, int]] = []  # inputs, states and number of leading rows to skip
         self.seen = 0
 
-    def after(self, sizes: npt.NDArray[np.intp], washout: int) -> RowsForStart:
-        """One that has picked nothing yet and goes on as if it had seen sequences of these ``sizes`` (k,)."""
+    def resume(self, sizes: npt.NDArray[np.intp], washout: int) -> StartRows:
+        """Return an empty sample that continues as after sequences of these ``sizes`` (k,)."""
         found = copy.copy(self)
         found.pieces, found.seen = [], 0
-        if self.share < 1.0:  # else all are picked, whatever their number
+        if self.share < 1.0:  # otherwise all rows are taken
             for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
                 left = (max(block.stop - max(washout, block.start), 0) for block in blocks(slice(0, int(size))))
                 found.seen += int(count) * sum(-(-rows // _PIECE) for rows in left)
         return found
 
     def __call__(self, b: Array, washed: int) -> None:
-        """Look at the features (n, p) of a block whose first rows are ``washed`` out."""
+        """Take a sample of the features (n, p) of a block whose first rows are ``washed`` out."""
         d = self.n_inputs
         for piece in blocks(slice(washed, len(b)), len(b) if self.share >= 1.0 else _PIECE):
-            # a fixed stride would see a period, or short sequences, at one place only
+            # a fixed stride would alias with a period, or with the length of short sequences
             if self.seen * _GOLDEN % 1.0 < self.share:
-                first = max(piece.start - MOST_LAGS + 1, 0)  # what the rows may look back on
+                first = max(piece.start - MOST_LAGS + 1, 0)  # with earlier rows for lags
                 part = b[first : piece.stop]
                 z, h = part[:, 1 : 1 + d], self.features.remembered(part, d)
                 self.pieces.append((z.copy(), h.copy(), piece.start - first))
@@ -336,12 +323,12 @@ class RowsForStart:
 def process_noise_scale(
     esn: ProbabilisticESN, loop: OpenLoop, start: Start | LocalStart, rows: TrainingRows | StreamedRows, steps: Steps
 ) -> float:  # fmt: skip
-    """The share that was given; "auto" looks for it where outputs are fed back, in the longest sequence, and else is 0."""
+    """Return the process noise; "auto" searches for it on the longest sequence if outputs are fed back, and else is 0."""
     if esn.process_noise != "auto":
         return float(esn.process_noise)
     if not np.any(loop.reservoir.W_fb) or esn.feedback == "own":
         return 0.0
-    z, targets = rows.of_longest()
+    z, targets = rows.read_longest()
     with steps.step("choosing process noise"):
         penalty = loop.features.penalty(esn.ridge_, loop.reservoir.n_inputs, loop.reservoir.n_units)
         return search_open_loop(loop, start, esn.noise, z, targets, penalty, esn.washout_, esn.groups)

@@ -1,4 +1,4 @@
-"""Checks of the networks: parameters, rows, targets and states, and what comes from a file.
+"""Checks of the networks: parameters, rows, targets, states, and attributes that come from a file.
 
 >>> from pesn import EchoStateNetwork
 >>> check_network(EchoStateNetwork(forgetting=2.0))
@@ -11,7 +11,9 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.probabilistic import ProbabilisticESN
 
-UncertainRows: TypeAlias = "TableLike | Gaussian"  # a Gaussian a row
-States: TypeAlias = State | Sequence[State] | None  # where sequences start: one, or one for each
+UncertainRows: TypeAlias = "TableLike | Gaussian"  # certain rows, or one Gaussian per row
+States: TypeAlias = State | Sequence[State] | None  # initial states: one, or one per sequence
 
 SequenceRows: TypeAlias = "tuple[Rows, Array]"  # inputs and targets of one sequence
 T = TypeVar("T")
@@ -46,8 +48,38 @@ FLOATS = [np.float64, np.float32]
 _PLAIN = np.dtype(np.float64), np.dtype(np.float32)
 
 
-class TrainingRows(NamedTuple):
-    """Rows to learn from: inputs, targets (n, m) in float64, the sequences that they are split into; whether y was (n,)."""
+class Sequences:
+    """Sequences of inputs and targets to learn from; subclasses hold them in memory or read them one by one."""
+
+    sequences: list[slice]  # rows of each sequence, as if all were stacked
+
+    def __iter__(self) -> Iterator[SequenceRows]:
+        raise NotImplementedError
+
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+        """Yield ``work(first, sequences, advance)`` of each part, in order; ``first`` is the index of its first sequence."""
+        yield work(0, self, advance)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.intp]:
+        """Number of rows of each sequence, (k,)."""
+        return np.array([rows.stop - rows.start for rows in self.sequences], np.intp)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all sequences."""
+        return int(self.sequences[-1].stop)
+
+    def read_longest(self, most: int | None = None) -> tuple[Array, Array]:
+        """Return inputs and targets of the first ``most`` rows of the longest sequence; all before it are read."""
+        rows, targets = next(islice(self, int(np.argmax(self.sizes)), None))
+        part = slice(0, most)
+        return rows.take(part)[0], targets[part]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows(Sequences):
+    """Rows in memory: inputs, targets (n, m) in float64, the sequences, and whether y was (n,)."""
 
     inputs: Rows
     targets: Array
@@ -56,59 +88,36 @@ class TrainingRows(NamedTuple):
 
     @property
     def n_inputs(self) -> int:
-        """d."""
+        """Number of inputs, d."""
         return int(self.inputs.mean.shape[1])
 
     @property
     def n_outputs(self) -> int:
-        """m."""
+        """Number of outputs, m."""
         return int(self.targets.shape[1])
 
-    @property
-    def n_rows(self) -> int:
-        """Of all sequences."""
-        return len(self.targets)
-
-    @property
-    def sizes(self) -> npt.NDArray[np.intp]:
-        """Rows of each of the sequences, (k,)."""
-        return np.array([rows.stop - rows.start for rows in self.sequences], np.intp)
-
-    @property
-    def shortest(self) -> int:
-        """Rows of the shortest of the sequences."""
-        return min(rows.stop - rows.start for rows in self.sequences)
-
-    def of_longest(self, most: int | None = None) -> tuple[Array, Array]:
-        """Inputs and targets of the longest of the sequences, of its first ``most`` rows."""
-        rows = max(self.sequences, key=lambda rows: rows.stop - rows.start)
-        part = rows if most is None else slice(rows.start, min(rows.stop, rows.start + most))
-        return self.inputs.take(part)[0], self.targets[part]
-
-    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(0, sequences, advance)``: rows in memory are one part; see :class:`pesn.esn.training.StreamedRows`."""
-        parts = (None if self.inputs.var is None else self.inputs.var[rows] for rows in self.sequences)
-        each = ((Rows(self.inputs.mean[rows], var), self.targets[rows]) for rows, var in zip(self.sequences, parts, strict=True))
-        yield work(0, each, advance)
+    def __iter__(self) -> Iterator[SequenceRows]:
+        for rows in self.sequences:
+            yield Rows(self.inputs.mean[rows], None if self.inputs.var is None else self.inputs.var[rows]), self.targets[rows]
 
 
 def check_fitted(esn: ReservoirEstimator) -> None:
-    """A NotFittedError of scikit-learn's before ``fit`` or ``partial_fit``; a ValueError where its features are others now."""
+    """Raise a NotFittedError before ``fit`` or ``partial_fit``, a ValueError if the features have changed since."""
     if not esn.__sklearn_is_fitted__():
-        check_is_fitted(esn)  # says so, but takes longer than a row to find out
-    learnt, now = esn.readout_.weights.shape[1], esn.features.size(esn.reservoir_.n_inputs, esn.reservoir_.n_units)
-    if learnt != now:
-        raise ValueError(f"features must be those of fit, {learnt} numbers of a row, got {now} by {esn.features!r}; fit again")
+        check_is_fitted(esn)  # raises the error; as a test it takes longer than a row
+    learned, now = esn.readout_.weights.shape[1], esn.features.size(esn.reservoir_.n_inputs, esn.reservoir_.n_units)
+    if learned != now:
+        raise ValueError(f"features must be those of fit, {learned} numbers of a row, got {now} by {esn.features!r}; fit again")
 
 
 def check_certain(rows: Rows) -> None:
-    """A ValueError where rows are uncertain."""
+    """Raise a ValueError if rows are uncertain."""
     if rows.var is not None:
         raise ValueError("X must be certain with feedback='own', got a pesn.Gaussian; give its mean")
 
 
 def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows) -> Rows:
-    """X (n, d) as a fitted network takes it; where it may be uncertain, a Gaussian a row too."""
+    """Return X (n, d) in the form that a fitted network takes, with variances if it has any."""
     mean = mean_of(X) if esn.takes_gaussians else X
     if not _is_plain(esn, mean):
         check_kind("X", mean)
@@ -120,18 +129,26 @@ def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows) -> 
 def training_rows(
     esn: ReservoirEstimator, X: UncertainRows, y: TableLike, lengths: Lengths = None, *, first: bool, least: int
 ) -> TrainingRows:  # fmt: skip
-    """Rows and targets, checked.
+    """Return rows and targets, checked.
 
     Parameters
     ----------
-    esn
-        The network, which scikit-learn's checks tell the number and the names of its inputs on the ``first`` fit.
-    X, y, lengths
-        As in ``fit``; X may be a Gaussian a row where the network takes them.
-    first
-        Whether the network learns anew: else X and y must have the columns of the first fit.
-    least
-        The fewest rows.
+    esn : ReservoirEstimator
+        Network; on the ``first`` fit scikit-learn's checks store the number and the names of its inputs.
+    X : array-like or Gaussian
+        Inputs, as in ``fit``.
+    y : array-like
+        Targets, as in ``fit``.
+    lengths : list of int, optional
+        Number of rows of each sequence.
+    first : bool
+        Whether the network is fitted anew: otherwise X and y must have the columns of the first fit.
+    least : int
+        Smallest number of rows.
+
+    Returns
+    -------
+    TrainingRows
     """
     mean = mean_of(X) if esn.takes_gaussians else X
     if first or not _is_plain(esn, mean, y):
@@ -150,25 +167,25 @@ def training_rows(
     return TrainingRows(with_variance(mean, X), targets, split(lengths, len(targets)), y.ndim == 1)
 
 
-def as_given(outputs: Array, rows: Rows, flat: bool) -> FloatArray:
-    """Outputs (n, m) in the shape of y, (n,) where it was ``flat``, and the precision of X."""
+def shape_outputs(outputs: Array, rows: Rows, flat: bool) -> FloatArray:
+    """Return outputs (n, m) in the shape of y, (n,) if it was ``flat``, and the precision of X."""
     return (outputs[:, 0] if flat else outputs).astype(rows.mean.dtype, copy=False)
 
 
-def starts(
+def starting_states(
     esn: ReservoirEstimator, lengths: Lengths, state: States, n_rows: int, beginning: Callable[[], State], gaussian: bool = False
 ) -> list[tuple[slice, State]]:  # fmt: skip
-    """Each sequence with the state that it starts from: the given one, or the ``beginning``.
+    """Return each sequence with its initial state: the given one, or ``beginning()``.
 
-    ``gaussian``: whether variances and covariances of a state are made use of, and so must fit too.
+    ``gaussian``: whether variances and covariances of a state are used, and so must fit too.
     """
     sequences = split(lengths, n_rows)
     if state is None:
         return [(sequence, beginning()) for sequence in sequences]
-    states: list[Any] = [state] if isinstance(state, State) or not isinstance(state, Sequence) else list(state)
-    if isinstance(state, State) != (lengths is None) or not all(isinstance(given, State) for given in states):
-        kind = "what return_state=True gave" if lengths is None else "a list of what return_state=True gave"
-        raise TypeError(f"state must be {kind}, got {type(state).__name__}")
+    states: list[Any] = list(state) if isinstance(state, Sequence) and not isinstance(state, State) else [state]
+    if isinstance(state, State) != (lengths is None) or {type(given) for given in states} - {State}:
+        several = "a list of " * (lengths is not None)
+        raise TypeError(f"state must be {several}what return_state=True gave, got {type(state).__name__}")
     if len(states) != len(sequences):
         raise ValueError(f"state must hold one state for each of the {len(sequences)} sequences, got {len(states)}")
     for given in states:
@@ -177,9 +194,9 @@ def starts(
 
 
 def check_same_order(X: object, y: object) -> None:
-    """A ValueError where X and y have the same labels, but not row by row, nor one set so many rows after the other.
+    """Raise a ValueError if X and y have the same labels in a different order.
 
-    Rows of a network go by position, and to predict the next row y is X one row later: that alone may their labels differ by.
+    Rows are matched by position. Labels may differ by a constant shift only: to predict the next row, y is X one row later.
     """
     one, other = pandas_index(X), pandas_index(y)
     if one is None or other is None or one.equals(other) or not (one.is_unique and other.is_unique):
@@ -198,9 +215,9 @@ def check_same_order(X: object, y: object) -> None:
 
 
 def _is_plain(esn: ReservoirEstimator | ReservoirClassifier, X: object, *targets: object) -> bool:
-    """Whether scikit-learn's checks, which take longer than to learn a row, would find nothing and change nothing.
+    """Return whether scikit-learn's checks, which take longer than to learn a row, would find and change nothing.
 
-    Arrays of NumPy alone, in rows as wide as in ``fit``, and no names of columns to compare.
+    This holds for NumPy arrays with as many columns as in ``fit``, without names of columns to compare.
     """
     if not _is_float_array(X) or "feature_names_in_" in vars(esn):
         return False
@@ -214,6 +231,7 @@ def _is_float_array(values: object) -> TypeGuard[FloatArray]:
 
 
 def _check_state(given: State, esn: ReservoirEstimator, gaussian: bool) -> None:
+    """Raise a ValueError if a state does not have the sizes of a network."""
     n, m = esn.reservoir_.n_units, esn.n_outputs_
     found = np.shape(given.mean), () if given.output is None else np.shape(given.output)
     if found != ((n,), (m,)):
@@ -224,13 +242,13 @@ def _check_state(given: State, esn: ReservoirEstimator, gaussian: bool) -> None:
 
 
 def with_variance(mean: object, X: UncertainRows) -> Rows:
-    """The means of X, checked, with its variances where it has any."""
+    """Return checked means with the variances of X, if it has any."""
     return Rows(mean, X.var if isinstance(X, Gaussian) else None)
 
 
 # ---------------------------------------------------------------- parameters
 
-_LARGEST = 1e100  # of a parameter that is squared and summed
+_LARGEST = 1e100  # largest parameter: squares are summed
 _COVARIANCES = ("auto", "full", "low-rank", "diagonal", "ensemble")
 _STARTS = ("learned", "stationary", "zero")
 
@@ -241,20 +259,20 @@ def _check_choice(name: str, value: object, choices: Collection[str], others: st
 
 
 def _is_auto(name: str, value: object, expected: str) -> bool:
-    """Whether it is "auto"; a ValueError where it is another text."""
+    """Return whether a value is "auto"; raise a ValueError for another text."""
     if isinstance(value, str) and value != "auto":
         raise ValueError(f"{name} must be {expected}, got {value!r}")
     return isinstance(value, str)
 
 
 def _check_reservoir(esn: ReservoirEstimator | ReservoirClassifier) -> None:
-    """What says how the units are connected, and what is read of them; the numbers are checked where they are drawn."""
+    """Check the parameters of the reservoir that are no numbers; numbers are checked when weights are drawn."""
     if not isinstance(esn.features, Features):
         raise TypeError(f"features must be a pesn.Features, got {esn.features!r}")
 
 
 def check_network(esn: ReservoirEstimator) -> None:
-    """What both networks have."""
+    """Check the parameters that both networks have."""
     _check_reservoir(esn)
     if esn.local is not None and not isinstance(esn.local, Patches):
         raise TypeError(f"local must be a pesn.Patches or None, got {esn.local!r}")
@@ -294,7 +312,7 @@ def _check_ridge(ridge: Ridge) -> None:
 
 
 def check_probabilistic(esn: ProbabilisticESN) -> None:
-    """What the probabilistic network has, all that both have included."""
+    """Check the parameters of the probabilistic network."""
     check_network(esn)
     whole_number("rank", esn.rank, 1)
     whole_number("n_members", esn.n_members, 2)
@@ -307,7 +325,7 @@ def check_probabilistic(esn: ProbabilisticESN) -> None:
 
 
 def check_classifier(classifier: ReservoirClassifier) -> None:
-    """What the classifier has."""
+    """Check the parameters of the classifier."""
     _check_choice("states", classifier.states, POOLINGS)
     _check_reservoir(classifier)
     if isinstance(classifier.ridge, (str, tuple, list)) and classifier.ridge != "auto":
@@ -320,8 +338,8 @@ def check_classifier(classifier: ReservoirClassifier) -> None:
     _check_choice("covariance", classifier.covariance, _COVARIANCES[:-1])
 
 
-def check_unlearnt(esn: ReservoirEstimator) -> None:
-    """A ValueError where rows that arrive one by one do not let a network that ``fit`` has not seen be what it should."""
+def check_online_start(esn: ReservoirEstimator) -> None:
+    """Raise a ValueError if online learning without ``fit`` does not go with the parameters."""
     share = getattr(esn, "process_noise", "auto")
     if share not in ("auto", 0):
         raise ValueError(f"process_noise must be 0 or 'auto' before fit, which finds out what it is a share of, got {share!r}")
@@ -330,8 +348,8 @@ def check_unlearnt(esn: ReservoirEstimator) -> None:
 # ---------------------------------------------------------------- what comes from a file
 
 
-def check_learnt(esn: ReservoirEstimator, flat: bool) -> None:
-    """A ValueError where a record is damaged or not of this network; ``flat``: whether it says that its y was (n,)."""
+def check_network_state(esn: ReservoirEstimator, flat: bool) -> None:
+    """Raise a ValueError if a fitted attribute is damaged or of another network; ``flat``: whether y was (n,)."""
     reservoir = esn.reservoir_
     reservoir.check()
     n, d, m = reservoir.n_units, reservoir.n_inputs, reservoir.n_outputs
@@ -360,13 +378,13 @@ def _check_groups(esn: ReservoirEstimator, groups: Groups | None) -> None:
 
 
 def check_prediction(esn: ReservoirEstimator) -> None:
-    """A first call, from its own state and from the start: what parameters and arrays do to each other."""
+    """Check a first prediction, from the stored state and from the initial state."""
     row, options = np.zeros((1, esn.n_features_in_)), {"return_std": True} if esn.takes_gaussians else {}
     _check_trial(esn, lambda trial: [trial.predict(row, state=state, **options) for state in (trial.state_, None)])
 
 
-def check_classes_learnt(classifier: ReservoirClassifier) -> None:
-    """A ValueError where a classifier's record is damaged, not of this classifier, or no good for a prediction."""
+def check_classifier_state(classifier: ReservoirClassifier) -> None:
+    """Raise a ValueError if a fitted attribute of a classifier is damaged, or if it does not predict."""
     reservoir, classes = classifier.reservoir_, classifier.classes_
     reservoir.check()
     d = reservoir.n_inputs
@@ -383,11 +401,11 @@ def check_classes_learnt(classifier: ReservoirClassifier) -> None:
 
 
 def _check_trial(model: M, predict: Callable[[M], npt.ArrayLike]) -> None:
-    """A ValueError unless what it predicts is finite; ``model`` itself is left alone."""
+    """Raise a ValueError unless a prediction is finite; ``model`` itself does not change."""
     trial = copy.copy(model)
-    vars(trial)["random_state"] = 0  # a RandomState would be moved on
+    vars(trial)["random_state"] = 0  # a RandomState would advance
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows without names
+        warnings.simplefilter("ignore")  # about missing feature names
         found = predict(trial)
     if not np.isfinite(found).all():
         raise ValueError("a trial prediction is not finite")

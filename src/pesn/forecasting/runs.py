@@ -689,8 +689,8 @@ def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
 
         return segments.map(of_part, advance)
 
-    n_inputs = segments.cut.columns.n_inputs
-    return StreamedRows(mapping, lambda: map(of, segments), segments.sizes, n_inputs, len(dynamics.learned))
+    n_inputs, sequences = segments.cut.columns.n_inputs, split(segments.sizes, int(segments.sizes.sum()))
+    return StreamedRows(mapping, lambda: map(of, segments), sequences, n_inputs, len(dynamics.learned))
 
 
 def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:

@@ -1,10 +1,10 @@
-"""What the readout sees of a row: the row itself, rows before it, products of their entries, and the units.
+"""Features of the readout: the row, earlier rows, products of their entries, and the units.
 
-b_k = [1, z_k, z_{k−1}, …, z_{k−lags}, products, h_k]. The same map twice: on rows of numbers, for the regression
-(:meth:`Features.__call__`), and as moves of a Gaussian state, for everything that carries uncertainty (:meth:`Features.moves`).
+b_k = [1, z_k, z_{k−1}, …, z_{k−lags}, products, h_k]. The map is implemented twice: on rows of numbers, for the regression
+(:meth:`Features.__call__`), and on a Gaussian state, for the propagation of uncertainty (:meth:`Features.moves`).
 
-Earlier rows are a shift register in what is carried: affine, exact. Products are squares, which a cell moves:
-z_i z_j = ((z_i + z_j)² − z_i² − z_j²)/2, as many squares as there are products; squares of jointly Gaussian entries have mean and
+Earlier rows are a shift register in the state, which is affine and exact. Products are sums of squares, computed by a cell:
+z_i z_j = ((z_i + z_j)² − z_i² − z_j²)/2, with as many squares as products; squares of jointly Gaussian entries have mean and
 covariances in closed form (:class:`pesn.statespace.cell.SquareMoments`).
 
 >>> import numpy as np
@@ -36,22 +36,23 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a readout: [1, row, earlier rows, products, units].
+    """Features of a readout: [1, row, earlier rows, products, units].
 
     Parameters
     ----------
-    lags
-        How many earlier rows are among the features. The first ``lags`` rows of a sequence have no past, and are not learnt from.
-    products
-        The newest rows whose entries are multiplied, any two with each other and each with itself: 0, no products; 1, those of
-        the row itself; 2, of the row and the one before it, for which ``lags`` must be 1 or more.
-    states
+    lags : int, default=0
+        Number of earlier rows among the features. The first ``lags`` rows of a sequence have no earlier ones and are not learned
+        from.
+    products : {0, 1, 2}, default=0
+        Number of newest rows whose entries are multiplied, all pairs and squares: 0, no products; 1, of the row itself; 2, of the
+        row and the one before it, which needs ``lags`` of 1 or more.
+    states : bool, default=True
         Whether the units are among the features. Without them there is no reservoir: a linear or quadratic autoregression.
 
     Raises
     ------
     TypeError, ValueError
-        Where one of them is not such a number.
+        If an argument is wrong.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class Features:
         whole_number("lags", self.lags, 0)
         whole_number("products", self.products, 0)
         flag("states", self.states)
-        for name, kind in (("lags", int), ("products", int), ("states", bool)):  # a search over arrays sets NumPy's
+        for name, kind in (("lags", int), ("products", int), ("states", bool)):  # convert NumPy scalars, as from a grid search
             object.__setattr__(self, name, kind(getattr(self, name)))
         if self.products > 2:
             raise ValueError(f"products must be 0, 1 or 2, got {self.products!r}")
@@ -77,14 +78,14 @@ class Features:
             )
 
     def check(self, name: str, n_units: int) -> None:
-        """A ValueError unless it is whole, and of a network of as many units: one that came from a file was not made here.
+        """Raise a ValueError unless the record is intact and goes with a network of this size; for records from a file.
 
         Parameters
         ----------
-        name
-            What an error calls it.
-        n_units
-            Of the network.
+        name : str
+            Name for the message.
+        n_units : int
+            Number of units of the network.
         """
         check_remade(name, self)
         if self.states != (n_units > 0):
@@ -93,26 +94,26 @@ class Features:
     # ---------------------------------------------------------------- how many
 
     def n_earlier(self, n_inputs: int) -> int:
-        """Entries of the earlier rows."""
+        """Return the number of entries of the earlier rows."""
         return int(self.lags * n_inputs)
 
     def n_linear(self, n_inputs: int) -> int:
-        """The constant, the row and earlier rows: the first features, under the first penalty of a pair."""
+        """Return the number of linear features: the constant, the row and earlier rows, under the first penalty of a pair."""
         return 1 + n_inputs + self.n_earlier(n_inputs)
 
     def n_products(self, n_inputs: int) -> int:
-        """Products of entries."""
+        """Return the number of products."""
         n = self.products * n_inputs
         return int(n * (n + 1) // 2)
 
     def n_squares(self, n_inputs: int, differences: bool = False) -> int:
-        """Squares that the products are made of, as :meth:`moves` has them.
+        """Return the number of squares that the products are computed from, as in :meth:`moves`.
 
         Parameters
         ----------
-        n_inputs
-            d, entries of a row.
-        differences
+        n_inputs : int
+            Number of entries of a row, d.
+        differences : bool, default=False
             As in :meth:`moves`.
 
         Returns
@@ -123,12 +124,14 @@ class Features:
         return int(n * n if differences else n * (n + 1) // 2)
 
     def size(self, n_inputs: int, n_units: int) -> int:
-        """p, the length of b.
+        """Return the number of features, p.
 
         Parameters
         ----------
-        n_inputs, n_units
-            d and N.
+        n_inputs : int
+            Number of entries of a row, d.
+        n_units : int
+            Number of units, N.
 
         Returns
         -------
@@ -137,19 +140,21 @@ class Features:
         return 1 + n_inputs + self.n_earlier(n_inputs) + self.n_products(n_inputs) + n_units
 
     def penalty(self, ridge: RidgeValue, n_inputs: int, n_units: int) -> float | Array:
-        """What a ridge means for each of the features.
+        """Return the penalty of a ridge on each feature.
 
         Parameters
         ----------
-        ridge
-            One penalty, or a pair: on rows as they are, earlier ones too, and on all other features.
-        n_inputs, n_units
-            Entries of a row, and units.
+        ridge : float or pair of float
+            One penalty, or a pair: on the linear features, and on all others.
+        n_inputs : int
+            Number of entries of a row, d.
+        n_units : int
+            Number of units, N.
 
         Returns
         -------
-        float | Array
-            The penalty on all features, or, of a pair, on each of them, (p,).
+        float or ndarray of shape (p,)
+            The penalty on all features, or for a pair that on each.
         """
         if not isinstance(ridge, tuple):
             return ridge
@@ -160,9 +165,9 @@ class Features:
     # ---------------------------------------------------------------- rows of numbers
 
     def __call__(self, inputs: Array, states: Array | None = None, before: Array | None = None) -> Array:
-        """The features (…, T, p) of rows (…, T, d) with their units (…, T, N), None: without.
+        """Compute features (…, T, p) of rows (…, T, d) with their units (…, T, N); None: without units.
 
-        ``before`` (…, lags, d) are the rows before the first one, None: none are known, and the first one stands for them.
+        ``before`` (…, lags, d) are the rows before the first one; None: the first one takes their place.
         """
         *batch, n, d = inputs.shape
         units = np.empty((*batch, n, 0)) if states is None else states
@@ -173,19 +178,18 @@ class Features:
         return result
 
     def rows(self, inputs: Array, before: Array | None = None) -> Array:
-        """The features that are made of rows alone, (…, T, w): b without the constant and the units.
+        """Compute the features of rows alone: b without the constant and the units.
 
         Parameters
         ----------
-        inputs
-            Rows (…, T, d).
-        before
-            The rows before the first one, (…, lags, d); None: the first one stands for them.
+        inputs : ndarray of shape (…, T, d)
+            Rows.
+        before : ndarray of shape (…, lags, d), optional
+            Rows before the first one; None: the first one takes their place.
 
         Returns
         -------
-        array
-            (…, T, w).
+        ndarray of shape (…, T, w)
         """
         if not self.lags and not self.products:
             return inputs
@@ -194,22 +198,26 @@ class Features:
         return result
 
     def row_moments(self, mean: Array, var: Array, before: Array | None, before_var: Array | None) -> tuple[Array, Array]:
-        """Means and variances (T, w) of :meth:`rows`, the entries taken as independent of each other, as the diagonal form does.
+        """Compute means and variances of :meth:`rows`, with independent entries, as in the diagonal form.
 
-        The two squares that make up a product are then independent as well, which is exact where its factors have the same
-        variance: Var(z_i z_j) = (m_i² + m_j²)(v_i + v_j)/2 + (v_i + v_j)²/4.
+        The two squares that make up a product are then independent as well, which is exact for factors of the same variance:
+        Var(z_i z_j) = (m_i² + m_j²)(v_i + v_j)/2 + (v_i + v_j)²/4.
 
         Parameters
         ----------
-        mean, var
-            Of the rows, (T, d).
-        before, before_var
-            Of the rows before the first one, (lags, d), or None.
+        mean : ndarray of shape (T, d)
+            Means of the rows.
+        var : ndarray of shape (T, d)
+            Variances of the rows.
+        before : ndarray of shape (lags, d) or None
+            Means of the rows before the first one.
+        before_var : ndarray of shape (lags, d) or None
+            Variances of the rows before the first one.
 
         Returns
         -------
-        means, variances
-            (T, w).
+        tuple of ndarray of shape (T, w)
+            Means and variances.
         """
         means, variances = self.rows(mean, before), np.zeros((len(mean), self.size(mean.shape[-1], 0) - 1))
         plain = Features(self.lags)
@@ -226,56 +234,56 @@ class Features:
         return means, variances
 
     def after(self, inputs: Array, before: Array | None = None) -> Array:
-        """The ``lags`` newest rows (…, lags, d) once ``inputs`` (…, T, d) have come: what is ``before`` the next ones.
+        """Return the ``lags`` newest rows after ``inputs``: the ``before`` of the next rows.
 
         Parameters
         ----------
-        inputs
-            Rows (…, T, d).
-        before
-            The rows before the first one, (…, lags, d), or None.
+        inputs : ndarray of shape (…, T, d)
+            Rows.
+        before : ndarray of shape (…, lags, d), optional
+            Rows before the first one.
 
         Returns
         -------
-        array
-            (…, lags, d).
+        ndarray of shape (…, lags, d)
         """
         both = self._with_past(inputs, before)
         return both[..., both.shape[-2] - self.lags :, :].copy()
 
     def remembered(self, b: Array, n_inputs: int) -> Array:
-        """[earlier rows, units] (T, E + N) of features b (T, p): what a sequence leaves behind for its next row.
+        """Return [earlier rows, units] of features: the memory of a sequence at its next row.
 
         Parameters
         ----------
-        b
-            Features (T, p).
-        n_inputs
-            d.
+        b : ndarray of shape (T, p)
+            Features.
+        n_inputs : int
+            Number of entries of a row, d.
 
         Returns
         -------
-        array
-            (T, E + N).
+        ndarray of shape (T, E + N)
         """
         first, earlier = 1 + n_inputs, self.n_earlier(n_inputs)
         units = self.size(n_inputs, 0)
         return np.hstack([b[:, first : first + earlier], b[:, units:]]) if earlier else b[:, units:]
 
     def with_known(self, mean: Array, root: Array, rows: Array) -> tuple[Array, Array]:
-        """Mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]; ``rows`` (…, l, d), the newest last, are known.
+        """Set the earlier rows to known values in mean and root of [earlier rows, units].
 
         Parameters
         ----------
-        mean, root
-            Of [earlier rows, units], (…, E + N) and (…, r, E + N).
-        rows
-            What is known, (…, l, d), the newest last.
+        mean : ndarray of shape (…, E + N)
+            Mean of [earlier rows, units].
+        root : ndarray of shape (…, r, E + N)
+            Root of the covariance of [earlier rows, units].
+        rows : ndarray of shape (…, l, d)
+            Known rows, the newest last.
 
         Returns
         -------
-        mean, root
-            With the earlier rows as they are known, without variance.
+        tuple of ndarray
+            Mean and root with the known rows, which have no variance.
         """
         known = min(rows.shape[-2] - 1, self.lags)
         if known < 1:
@@ -286,11 +294,13 @@ class Features:
         return mean, root
 
     def _with_past(self, inputs: Array, before: Array | None) -> Array:
+        """Return rows with those before them."""
         if before is None:
             before = np.repeat(inputs[..., :1, :], self.lags, axis=-2)
         return np.concatenate([before, inputs], axis=-2)
 
     def _fill(self, result: Array, inputs: Array, before: Array | None) -> None:
+        """Write the features of rows into ``result``."""
         n, d = inputs.shape[-2:]
         result[..., :d] = inputs
         if self.lags:
@@ -299,24 +309,24 @@ class Features:
                 result[..., lag * d : (lag + 1) * d] = both[..., self.lags - lag : self.lags - lag + n, :]
         if self.products:
             n, at = self.products * d, d + self.lags * d
-            for i in range(n):  # entry i with itself and all after it, as _pairs has them
+            for i in range(n):  # entry i times itself and all later ones, in the order of _pairs
                 np.multiply(result[..., i : i + 1], result[..., i:n], out=result[..., at : at + n - i])
                 at += n - i
 
     # ---------------------------------------------------------------- a Gaussian state
 
     def moves(self, layout: Layout, differences: bool = False, kept: Places | None = None) -> Moves:
-        """The same map on a state x whose ``layout`` has the blocks "inputs", "earlier", "squares" and "units".
+        """Return the same map on a state x whose ``layout`` has the blocks "inputs", "earlier", "squares" and "units".
 
         Parameters
         ----------
-        layout
-            Of x; where it has a block "y", a row is [y, inputs], with a block "encoded" between them where there is one.
-        differences
-            Squares of sums and of differences, more of them, for states that know no covariances, where (z_i + z_j)² and z_i²
-            would pass for independent.
-        kept
-            The entries of y that a row has; None: all.
+        layout : Layout
+            Layout of x; with a block "y", a row is [y, inputs], with a block "encoded" between them if there is one.
+        differences : bool, default=False
+            Whether to use squares of sums and of differences, for states without covariances, in which (z_i + z_j)² and z_i²
+            would count as independent.
+        kept : ndarray of int, optional
+            Entries of y that a row has; None: all.
 
         Returns
         -------
@@ -327,7 +337,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """How a state x (n,) comes to hold the features, and how they are read from it: see :meth:`Features.moves`."""
+    """Map from a state x (n,) to the features: see :meth:`Features.moves`."""
 
     features: Features
     layout: Layout
@@ -336,13 +346,13 @@ class Moves:
 
     @cached_property
     def row(self) -> Places:
-        """Where the row z is in x, (d,)."""
+        """Indices of the row z in x, (d,)."""
         y, encoded, inputs = (_places(self.layout, name) for name in ("y", "encoded", "inputs"))
         return np.concatenate([y if self.kept is None else y[self.kept], encoded, inputs])
 
     @cached_property
     def _blocks(self) -> tuple[slice, slice, slice, slice]:
-        """Of b without the constant: the row, earlier rows, products, units."""
+        """Slices of the row, earlier rows, products and units in b without the constant."""
         d, f = len(self.row), self.features
         ends = np.cumsum([0, d, f.n_earlier(d), f.n_products(d), len(_places(self.layout, "units"))]).tolist()
         first, second, third, last = (slice(*both) for both in pairwise(ends))
@@ -350,7 +360,7 @@ class Moves:
 
     @cached_property
     def shift(self) -> Array:
-        """K of x[earlier] ← K x: the newest of the earlier rows becomes the row, each older one the one before it."""
+        """Matrix K of x[earlier] ← K x: the row becomes the newest of the earlier rows, and each of them moves on by one."""
         d, earlier = len(self.row), _places(self.layout, "earlier")
         source = np.concatenate([self.row, earlier])[: len(earlier)]
         assert len(earlier) == self.features.n_earlier(d)
@@ -360,32 +370,32 @@ class Moves:
 
     @property
     def squared(self) -> Places:
-        """Where the entries are in x whose products are features."""
+        """Indices of the entries of x whose products are features."""
         return np.concatenate([self.row, _places(self.layout, "earlier")])[: self.features.products * len(self.row)]
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """The cell that moves the squares, which it takes to be 0 before; none where there are no products."""
+        """Cell that computes the squares, which are 0 before; empty without products."""
         rows = self.layout.blocks.get("squares", slice(0, 0))
         if rows.stop == rows.start:
             return ()
         entries = self.squared
         i, j = _pairs(self.features.products * len(self.row))
-        sums = _rows_of(i, j, np.where(i == j, 0.0, 1.0), entries, self.layout.size)
+        sums = _pair_sums(i, j, np.where(i == j, 0.0, 1.0), entries, self.layout.size)
         if self.differences:
             apart = i != j
-            less = _rows_of(i[apart], j[apart], np.full(apart.sum(), -1.0), entries, self.layout.size)
+            less = _pair_sums(i[apart], j[apart], np.full(apart.sum(), -1.0), entries, self.layout.size)
             sums = sparse.vstack([sums, less], format="csr")
         return (Cell(rows, sums, np.zeros(rows.stop - rows.start), 1.0, SquareMoments()),)
 
     @cached_property
     def combination(self) -> Array:
-        """M (products, squares): the products are M times the squares."""
+        """Matrix M (products, squares): the products are M times the squares."""
         n = self.features.products * len(self.row)
         i, j = _pairs(n)
         count, apart = len(i), np.flatnonzero(i != j)
         M = np.zeros((count, self.features.n_squares(len(self.row), self.differences)))
-        same = np.flatnonzero(i == j)  # where the square of each entry is
+        same = np.flatnonzero(i == j)  # index of the square of each entry
         M[same, same] = 1.0
         if self.differences:
             M[apart, apart], M[apart, count + np.arange(len(apart))] = 0.25, -0.25
@@ -394,7 +404,7 @@ class Moves:
         return M
 
     def weights(self, W: Array) -> Array:
-        """Weights (…, m, p) of the features as weights (…, m, n) of x; the constant's, W[…, 0], are apart."""
+        """Convert weights (…, m, p) of the features to weights (…, m, n) of x; those of the constant, W[…, 0], are left out."""
         row, earlier, products, units = self._blocks
         result, rest = np.zeros((*W.shape[:-1], self.layout.size)), W[..., 1:]
         result[..., self.row] = rest[..., row]
@@ -405,7 +415,7 @@ class Moves:
         return result
 
     def means(self, x: Array) -> Array:
-        """E[b] (…, p) of states of mean x (…, n)."""
+        """Compute E[b] (…, p) of states with mean x (…, n)."""
         parts = [np.ones((*x.shape[:-1], 1)), x[..., self.row], x[..., _places(self.layout, "earlier")]]
         if self.features.products:
             parts.append(x[..., self.layout["squares"]] @ self.combination.T)
@@ -414,7 +424,7 @@ class Moves:
 
 @lru_cache(maxsize=64)
 def _pairs(n: int) -> tuple[Places, Places]:
-    """i ≤ j of any two of n entries."""
+    """Return i ≤ j of all pairs of n entries."""
     i, j = np.triu_indices(n)
     i.setflags(write=False)
     j.setflags(write=False)
@@ -422,7 +432,7 @@ def _pairs(n: int) -> tuple[Places, Places]:
 
 
 def pair_places(i: Places, j: Places, n: int) -> Places:
-    """Where the product of entries i and j stands among the products of any two of n entries.
+    """Return the index of the product of entries i and j among the products of all pairs of n entries.
 
     >>> pair_places(np.array([0, 1, 2]), np.array([1, 1, 1]), 3)         # of 00 01 02 11 12 22
     array([1, 3, 4])
@@ -432,12 +442,13 @@ def pair_places(i: Places, j: Places, n: int) -> Places:
 
 
 def _places(layout: Layout, name: str) -> Places:
+    """Return the indices of a block."""
     block = layout.blocks.get(name, slice(0, 0))
     return np.arange(block.start, block.stop)
 
 
-def _rows_of(i: Places, j: Places, sign: Array, entries: Places, size: int) -> sparse.csr_array:
-    """x[entries[i]] + sign · x[entries[j]] as a sparse matrix."""
+def _pair_sums(i: Places, j: Places, sign: Array, entries: Places, size: int) -> sparse.csr_array:
+    """Return x[entries[i]] + sign · x[entries[j]] as a sparse matrix."""
     at = np.arange(len(i))
     ones = sparse.csr_array((np.ones(len(i)), (at, entries[i])), shape=(len(i), size))
     return sparse.csr_array(ones + sparse.csr_array((sign, (at, entries[j])), shape=(len(i), size)))

@@ -31,27 +31,27 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Patches:
-    """A field cut into patches, each with a small reservoir and a readout of its own columns.
+    """Division of a field into patches, each with a small reservoir and a readout of its columns.
 
-    The columns of y are the field, in their order in space, and the first columns of X are the same field a row earlier. Further
-    columns of X, known inputs, are seen by every patch.
+    The columns of y are the field, in spatial order, and the first columns of X are the field one row earlier. Further columns of
+    X, exogenous inputs, are seen by every patch.
 
     Parameters
     ----------
-    size
-        Columns that a patch owns, and predicts. The columns of the field must be a multiple of it.
-    overlap
-        Columns that a patch sees beside its own, on each side.
-    periodic
-        Whether the field closes on itself. Else a patch at a border sees zeros beyond it.
-    shared
-        Whether all patches have one readout: the same law holds everywhere, and each row of the field teaches it once a patch.
-        Else each patch has its own. The reservoir is the same in all patches either way.
+    size : int
+        Number of columns that a patch predicts. The number of columns of the field must be a multiple of it.
+    overlap : int
+        Number of neighboring columns that a patch sees on each side.
+    periodic : bool, default=True
+        Whether the field is periodic. Otherwise a patch at the border sees zeros beyond it.
+    shared : bool, default=True
+        Whether all patches share one readout, as for a field with the same law everywhere: each row of the field gives one sample
+        per patch. Otherwise each patch has its own. The reservoir is the same in all patches.
 
     Raises
     ------
     TypeError, ValueError
-        Where one of them is not such a number.
+        If an argument is wrong.
 
     Examples
     --------
@@ -69,20 +69,22 @@ class Patches:
         whole_number("overlap", self.overlap, 0)
         flag("periodic", self.periodic)
         flag("shared", self.shared)
-        for name, kind in (("size", int), ("overlap", int), ("periodic", bool), ("shared", bool)):  # not NumPy's own
+        for name, kind in (("size", int), ("overlap", int), ("periodic", bool), ("shared", bool)):  # convert NumPy scalars
             object.__setattr__(self, name, kind(getattr(self, name)))
 
     def check(self, name: str) -> None:
-        """A ValueError unless it is whole: one that came from a file was not made here."""
+        """Raise a ValueError unless the record is intact; for records from a file."""
         check_remade(name, self)
 
     def check_field(self, n_inputs: int, n_outputs: int) -> None:
-        """A ValueError unless X of so many columns and y of so many can be a field that is cut so.
+        """Raise a ValueError unless X and y can be a field with these patches.
 
         Parameters
         ----------
-        n_inputs, n_outputs
-            Columns of X and of y.
+        n_inputs : int
+            Number of columns of X.
+        n_outputs : int
+            Number of columns of y.
         """
         if n_outputs > n_inputs:
             raise ValueError(
@@ -96,23 +98,23 @@ class Patches:
             raise ValueError(f"local needs a field of at least {seen} = {widest} columns, got {n_outputs}")
 
     def count(self, n_columns: int) -> int:
-        """Patches of a field of so many columns."""
+        """Return the number of patches of a field with ``n_columns``."""
         return n_columns // self.size
 
     def windows(self, n_columns: int, n_inputs: int | None = None) -> Places:
-        """The columns of X that each patch sees, (G, size + 2 overlap + known inputs); −1: beyond the border, where 0 stands.
+        """Return the columns of X that each patch sees; −1 is a column beyond the border, which is 0.
 
         Parameters
         ----------
-        n_columns
-            Of the field.
-        n_inputs
-            Columns of X, the field first; None: the field alone.
+        n_columns : int
+            Number of columns of the field.
+        n_inputs : int, optional
+            Number of columns of X, the field first; None: the field only.
 
         Returns
         -------
-        array
-            (G, w), the patch's own columns with ``overlap`` on each side, then the known inputs.
+        ndarray of int of shape (n_patches, n_seen)
+            The columns of the patch with ``overlap`` on each side, then the exogenous inputs.
         """
         first = self.size * np.arange(self.count(n_columns))
         places = first[:, None] + np.arange(-self.overlap, self.size + self.overlap)
@@ -121,19 +123,23 @@ class Patches:
         return np.hstack([places, np.broadcast_to(more, (len(first), len(more)))]).astype(np.intp)
 
     def groups(self, features: Features, n_inputs: int, n_outputs: int, n_units: int) -> Groups:
-        """What each patch's readout sees of the features of the whole field.
+        """Return the features of the whole field that each patch's readout sees.
 
         Parameters
         ----------
-        features
-            Of the readout: of a patch they are those of its window and its units.
-        n_inputs, n_outputs, n_units
-            Columns of X and of y, and units of all patches together.
+        features : Features
+            Features of the readout: those of a patch are of its window and its units.
+        n_inputs : int
+            Number of columns of X.
+        n_outputs : int
+            Number of columns of y.
+        n_units : int
+            Number of units of all patches.
 
         Returns
         -------
         Groups
-            With the features of a patch in the order that ``features`` has for its window.
+            With the features of a patch in the order of ``features`` for its window.
         """
         self.check_field(n_inputs, n_outputs)
         G, d = self.count(n_outputs), n_inputs
@@ -153,7 +159,7 @@ class Patches:
 
 
 class Part(NamedTuple):
-    """What is known of some outputs' weights: ``outputs`` of y, the ``features`` of b that they see, and a root of A⁻¹ there."""
+    """Some ``outputs`` of y, the ``features`` of b that they see, and a root of A⁻¹ for these features."""
 
     outputs: Places | slice
     features: Places | slice
@@ -161,11 +167,11 @@ class Part(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Which features each group of outputs sees.
+    """Features that each group of outputs sees.
 
-    ``outputs`` (G, s): the places of each group in y. ``columns`` (G, q): the places in b of the features that it sees, in one
-    order for all groups; −1 is a feature that is 0 there, as beyond the border of a field. ``shared``: whether all groups have
-    the same weights.
+    ``outputs`` (G, s): indices of each group in y. ``columns`` (G, q): indices in b of the features that it sees, in the same
+    order for all groups; −1 is a feature that is 0, as beyond the border of a field. ``shared``: whether all groups have the same
+    weights.
     """
 
     outputs: Places
@@ -174,21 +180,21 @@ class Groups(NamedTuple):
 
     @property
     def n_groups(self) -> int:
-        """G."""
+        """Number of groups, G."""
         return len(self.outputs)
 
     @property
     def n_outputs(self) -> int:
-        """s, of a group."""
+        """Number of outputs of a group, s."""
         return int(self.outputs.shape[1])
 
     @property
     def n_features(self) -> int:
-        """q, of a group."""
+        """Number of features of a group, q."""
         return int(self.columns.shape[1])
 
     def check(self, name: str, n_features: int, n_targets: int) -> None:
-        """A ValueError unless they are groups of so many features and outputs."""
+        """Raise a ValueError unless these are groups of ``n_features`` features and ``n_targets`` outputs."""
         for part, places, low, high in (("outputs", self.outputs, 0, n_targets), ("columns", self.columns, -1, n_features)):
             if not isinstance(places, np.ndarray) or places.dtype != np.intp or places.ndim != 2 or not places.size:
                 raise ValueError(f"{name}.{part} is not a matrix of places")
@@ -202,18 +208,18 @@ class Groups(NamedTuple):
     # ---------------------------------------------------------------- rows
 
     def features(self, b: FloatArray) -> Array:
-        """What each group sees of b (…, p): (…, G, q)."""
+        """Return the features of each group, (…, G, q), from b (…, p)."""
         found: Array = np.asarray(b[..., self.columns], float)
         if (self.columns < 0).any():
             found[..., self.columns < 0] = 0.0
         return found
 
     def targets(self, y: FloatArray) -> Array:
-        """The outputs of each group, (…, G, s) of y (…, m)."""
+        """Return the outputs of each group, (…, G, s), from y (…, m)."""
         return np.asarray(y[..., self.outputs], float)
 
     def rows(self, b: FloatArray, y: FloatArray) -> list[tuple[Array, Array]]:
-        """Rows (n, p) and (n, m) as those of one regression, or of one for each group."""
+        """Return rows (n, p) and (n, m) as those of one regression, or of one per group."""
         features, targets = self.features(b), self.targets(y)
         if self.shared:
             return [(features.reshape(-1, self.n_features), targets.reshape(-1, self.n_outputs))]
@@ -222,7 +228,7 @@ class Groups(NamedTuple):
     # ---------------------------------------------------------------- weights
 
     def expand(self, weights: Sequence[FloatArray] | FloatArray, n_features: int) -> Array:
-        """Weights (m, p) of all features, from those of a group (s, q), or of each, (G, s, q)."""
+        """Expand weights of a group (s, q), or of each, (G, s, q), to those of all features (m, p)."""
         every = np.broadcast_to(weights, (self.n_groups, self.n_outputs, self.n_features))
         result = np.zeros((self.outputs.size, n_features))
         for own, columns, W in zip(self.outputs, self.columns, every, strict=True):
@@ -231,18 +237,18 @@ class Groups(NamedTuple):
         return result
 
     def own_weights(self, weights: FloatArray) -> Array:
-        """(s, q) of a shared readout, or (G, s, q), from (m, p): what :meth:`expand` was given."""
+        """Return the weights of a shared readout (s, q), or of each group (G, s, q), from (m, p); undo :meth:`expand`."""
         found = np.zeros((self.n_groups, self.n_outputs, self.n_features))
         for g, (own, columns) in enumerate(zip(self.outputs, self.columns, strict=True)):
             there = columns >= 0
             found[g][:, there] = weights[own[:, None], columns[there]]
         if not self.shared:
             return found
-        seen = np.argmax(self.columns >= 0, axis=0)  # a group that has the feature; where none has, there is no weight
+        seen = np.argmax(self.columns >= 0, axis=0)  # a group with the feature; weights without one are 0
         return np.asarray(np.moveaxis(found[seen, :, np.arange(self.n_features)], 0, 1))
 
     def expand_cov(self, cov: Sequence[FloatArray] | FloatArray) -> Array:
-        """(m, m) from that of a group (s, s), or of each, (G, s, s); outputs of two groups pass for independent."""
+        """Expand the covariance of a group (s, s), or of each, (G, s, s), to (m, m); groups count as independent."""
         every = np.broadcast_to(cov, (self.n_groups, self.n_outputs, self.n_outputs))
         result = np.zeros((self.outputs.size, self.outputs.size))
         for own, block in zip(self.outputs, every, strict=True):
@@ -250,24 +256,26 @@ class Groups(NamedTuple):
         return result
 
     def own_cov(self, cov: FloatArray) -> Array:
-        """(s, s), the mean over the groups of a shared readout, or (G, s, s), from (m, m)."""
+        """Return the mean covariance of the groups of a shared readout (s, s), or that of each (G, s, s), from (m, m)."""
         blocks = np.stack([cov[np.ix_(own, own)] for own in self.outputs])
         return np.asarray(blocks.mean(axis=0) if self.shared else blocks, float)
 
     def own_values(self, values: FloatArray) -> Array:
-        """(s,), the mean over the groups of a shared readout, or (G, s), of values (m,), one for each output."""
+        """Return values of the outputs (m,) as means over the groups of a shared readout (s,), or of each group (G, s)."""
         found = values[self.outputs]
         return np.asarray(found.mean(axis=0) if self.shared else found, float)
 
     def own_penalty(self, penalty: float | FloatArray) -> float | FloatArray:
-        """The penalties (q,) of a group's features, from those of all (p,); they are the same in every group."""
+        """Return the penalties (q,) on the features of a group from those of all (p,); they are the same in every group."""
         if np.ndim(penalty) == 0:
             return penalty
         found = np.where(self.columns >= 0, np.asarray(penalty)[self.columns], -np.inf).max(axis=0)
-        return np.where(np.isfinite(found), found, np.max(penalty))  # what no group sees has no weight under any penalty
+        return np.where(
+            np.isfinite(found), found, np.max(penalty)
+        )  # features that no group sees have no weight under any penalty
 
     def parts(self, root: FloatArray) -> list[Part]:
-        """Each group with a root of its A⁻¹, from (q, q), or (G, q, q)."""
+        """Return each group with a root of its A⁻¹, from (q, q) or (G, q, q)."""
         every = np.broadcast_to(np.asarray(root, float), (self.n_groups, *root.shape[-2:]))
         return [
             Part(own, columns[columns >= 0], S if (columns >= 0).all() else S[columns >= 0])

@@ -1,4 +1,4 @@
-"""The readout y = W b: ridge regression in one pass over the data, and what its answer does not know.
+"""The readout y = W b: ridge regression in one pass over the data, with the uncertainty of its weights.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -7,14 +7,14 @@
 >>> readout = solve(least_squares(3, 1, 1e-6).add(features[:300], targets[:300]).add(features[300:], targets[300:]), ridge=1e-6)
 >>> readout.weights.round(1)
 array([[ 0.5,  1. , -2. ]])
->>> parts = predictive_variance(readout, features[:1])
->>> {name: float(np.sqrt(part[0, 0]).round(3)) for name, part in parts.items()}
-{'state': 0.0, 'noise': 0.101, 'weights': 0.005}
+>>> noise, weights = readout.residual_cov[0], readout.residual_cov[0] * readout.leverage(features[:1])[0]
+>>> np.sqrt([noise, weights]).round(3).tolist()  # standard deviations
+[[0.101], [0.005]]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,54 +22,69 @@ import numpy.typing as npt
 from scipy.linalg import lapack, solve_triangular
 from scipy.linalg.blas import dsyrk
 
-from pesn._support.arguments import as_covariance, as_real, as_rows, check_not_negative
+from pesn._support.arguments import as_covariance, as_rows
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
 from pesn.linalg import outer, symmetric
 from pesn.readout.groups import Groups, Part
 
-_CHUNK = 4096  # rows at a time: dsyrk is at its full speed, temporaries stay small
-_WORST = 1e-13  # the reciprocal condition below which a Cholesky factor is not trusted
-_PILOT = 1e-10  # the pilot's ridge, as a share of each feature's own square sum
-_FAINT = 1e-20  # the same, as a share of the largest square sum: features 1e-10 times smaller than others have no pilot
+_CHUNK = 4096  # rows per block: dsyrk reaches full speed, temporaries stay small
+_WORST = 1e-13  # reciprocal condition number below which a Cholesky factor is inaccurate
+_PILOT = 1e-10  # ridge of the pilot, relative to the sum of squares of each feature
+_FAINT = 1e-20  # the same, relative to the largest: features 1e-10 times smaller than others have no pilot
 
 
-class Gram:
-    """Σ b bᵀ, Σ b rᵀ, Σ r rᵀ and n, added up block by block in memory O(p²), whatever the number of rows.
-
-    r = y − V b, where V is a *pilot*: the least-squares weights of the first 2p rows, which are held back until they are
-    complete. Any V gives the same readout in exact arithmetic. With V = 0 the residual sum of squares of an accurate readout
-    is a small difference of large numbers (at an error of 1e-6 nothing is left of it); with the pilot nothing large is
-    ever summed, and the final solution is one step of iterative refinement.
-    """
+class _Rows:
+    """Sizes of the rows of a regression, and the number of rows that were added."""
 
     def __init__(self, n_features: int, n_targets: int) -> None:
         for name, value in (("n_features", n_features), ("n_targets", n_targets)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        p, m = int(n_features), int(n_targets)
-        self.n_samples = 0
-        self.pilot: FloatArray | None = None
-        self._held_features, self._held_targets = np.empty((2 * p, p)), np.empty((2 * p, m))
-        self._square: FloatArray = np.zeros((p, p), order="F")  # its lower triangle, where dsyrk adds in place
-        self._cross: FloatArray = np.zeros((p, m))
-        self._residual: FloatArray = np.zeros((m, m))
+        self.n_features, self.n_targets, self.n_samples = int(n_features), int(n_targets), 0
 
-    @property
-    def n_features(self) -> int:
-        """p, the length of a feature vector b."""
-        return int(self._cross.shape[0])
-
-    @property
-    def n_targets(self) -> int:
-        """m, the length of a target y."""
-        return int(self._cross.shape[1])
-
-    def add(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Gram:
-        """``features`` (n, p) and ``targets`` (n, m); returns itself. Refused data leave it as it was."""
+    def _check_rows(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return features (n, p) and targets (n, m), checked."""
         b, y = as_rows("features", features, self.n_features), as_rows("targets", targets, self.n_targets)
         if len(b) != len(y):
             raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
+        return b, y
+
+    def _check_same(self, other: _Rows) -> None:
+        """Raise a ValueError if another sum has other sizes."""
+        sizes = (self.n_features, self.n_targets), (other.n_features, other.n_targets)
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"what is merged must have the same numbers of features and targets, got {sizes[0]} and {sizes[1]}")
+
+
+class Gram(_Rows):
+    """Sums Σ b bᵀ, Σ b rᵀ, Σ r rᵀ and n, added up block by block in memory O(p²), independent of the number of rows.
+
+    r = y − V b, where V is a *pilot*: the least-squares weights of the first 2p rows, which are stored until they are complete.
+    Any V gives the same readout in exact arithmetic. With V = 0 the residual sum of squares of an accurate readout is a small
+    difference of large numbers (at an error of 1e-6 no digit is left); with the pilot nothing large is ever summed, and the final
+    solution is one step of iterative refinement.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features, p.
+    n_targets : int
+        Number of targets, m.
+    """
+
+    def __init__(self, n_features: int, n_targets: int) -> None:
+        super().__init__(n_features, n_targets)
+        p, m = self.n_features, self.n_targets
+        self.pilot: FloatArray | None = None
+        self._held_features, self._held_targets = np.empty((2 * p, p)), np.empty((2 * p, m))
+        self._square: FloatArray = np.zeros((p, p), order="F")  # lower triangle, which dsyrk updates in place
+        self._cross: FloatArray = np.zeros((p, m))
+        self._residual: FloatArray = np.zeros((m, m))
+
+    def add(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Gram:
+        """Add ``features`` (n, p) and ``targets`` (n, m); return itself. Data that are refused change nothing."""
+        b, y = self._check_rows(features, targets)
         start = 0
         if self.pilot is None:
             size, held = len(self._held_features), self.n_samples
@@ -84,10 +99,8 @@ class Gram:
         return self
 
     def merge(self, other: Gram) -> Gram:
-        """Add what ``other`` has seen; returns itself. ``other`` is left as it is."""
-        if (self.n_features, self.n_targets) != (other.n_features, other.n_targets):
-            sizes = f"{(self.n_features, self.n_targets)} and {(other.n_features, other.n_targets)}"
-            raise ValueError(f"merged Grams must have the same numbers of features and targets, got {sizes}")
+        """Add the rows of ``other``, which does not change; return itself."""
+        self._check_same(other)
         if other.pilot is None:
             return self.add(other._held_features[: other.n_samples], other._held_targets[: other.n_samples])
         pilot, square, cross, residual = other.statistics()
@@ -95,9 +108,9 @@ class Gram:
             held = self._held_features[: self.n_samples], self._held_targets[: self.n_samples]
             self.pilot, self._square, self._cross, self._residual = pilot, np.asfortranarray(square), cross, residual
             self.n_samples = other.n_samples
-            self._let_go()
+            self._release_rows()
             return self.add(*held)
-        # The other's residuals to this pilot: y − V b = (y − V'b) − D b with D = V − V', small as both are good pilots.
+        # Residuals of the other with this pilot: y − V b = (y − V'b) − D b with D = V − V', small as both are good pilots.
         shift = self.pilot - pilot
         self._residual += residual - shift @ cross - (shift @ cross).T + symmetric(shift @ square @ shift.T)
         self._cross += cross - square @ shift.T
@@ -106,7 +119,7 @@ class Gram:
         return self
 
     def statistics(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """The pilot V (m, p), Σ b bᵀ (p, p), Σ b rᵀ (p, m) and Σ r rᵀ (m, m) with r = y − V b; copies."""
+        """Return copies of the pilot V (m, p), Σ b bᵀ (p, p), Σ b rᵀ (p, m) and Σ r rᵀ (m, m) with r = y − V b."""
         if self.pilot is None:
             settled = Gram(self.n_features, self.n_targets)
             settled.n_samples = self.n_samples
@@ -117,35 +130,37 @@ class Gram:
         return self.pilot.copy(), lower + np.tril(lower, -1).T, self._cross.copy(), symmetric(self._residual)
 
     def _settle(self) -> None:
-        """Choose the pilot from the rows held back, and add them."""
+        """Compute the pilot from the stored rows, and add them."""
         b, y = self._held_features[: self.n_samples], self._held_targets[: self.n_samples]
         square = b.T @ b
         own = np.diagonal(square)
-        # Units that are all but dead in these samples would get huge pilot weights, which no later sum could cancel.
+        # Units that are nearly zero in these rows would get huge pilot weights, which no later sum could cancel.
         self.pilot = _Inverse(square + np.diag(_PILOT * own + _FAINT * own.max())).apply(b.T @ y).T
         self._accumulate(b, y)
-        self._let_go()
+        self._release_rows()
 
-    def _let_go(self) -> None:
+    def _release_rows(self) -> None:
+        """Free the stored rows."""
         self._held_features, self._held_targets = self._held_features[:0].copy(), self._held_targets[:0].copy()
 
     def _accumulate(self, b: FloatArray, y: FloatArray) -> None:
+        """Add rows to the sums."""
         assert self.pilot is not None
         b = np.ascontiguousarray(b, np.float64)
         r = y - b @ self.pilot.T
-        # Seen by Fortran, C-ordered b is bᵀ: dsyrk reads it and adds to the sum in place, without a copy of either.
+        # In Fortran order, C-ordered b is bᵀ: dsyrk updates the sum in place, without a copy of either.
         self._square = dsyrk(1.0, b.T, beta=1.0, c=self._square, lower=1, overwrite_c=1)
         self._cross += b.T @ r
         self._residual += r.T @ r
 
     def solve(self, penalty: FloatArray) -> Solution:
-        """The W that minimises Σ|y − W b|² + Σ_k penalty_k |W_k|², for a penalty (p,) on each feature."""
+        """Find the W that minimizes Σ|y − W b|² + Σ_k penalty_k |W_k|², for a penalty (p,) on each feature."""
         pilot, square, cross, residual = self.statistics()
         inverse = _Inverse(square + np.diag(penalty))
-        # W = V + C with A Cᵀ = Σ b rᵀ − penalty Vᵀ: the normal equations A Wᵀ = Σ b yᵀ, from which A Vᵀ was taken on both sides.
+        # W = V + C with A Cᵀ = Σ b rᵀ − penalty Vᵀ: the normal equations A Wᵀ = Σ b yᵀ minus A Vᵀ on both sides.
         weights = (inverse.project(pilot.T) + inverse.apply(cross - penalty[:, None] * pilot.T)).T
         change = weights - pilot
-        # Σ|y − W b|² = Σ|r − C b|²; no term is larger than the pilot's own residuals.
+        # Σ|y − W b|² = Σ|r − C b|²; no term is larger than the residuals of the pilot.
         squares = residual - change @ cross - (change @ cross).T + symmetric(change @ square @ change.T)
         raw = pilot @ cross
         targets = residual + raw + raw.T + symmetric(pilot @ square @ pilot.T)  # Σ y yᵀ
@@ -153,11 +168,11 @@ class Gram:
 
 
 class _Inverse:
-    """A⁻¹ for a positive semi-definite A, scaled to a unit diagonal first: the units of a feature must not decide.
+    """A⁻¹ of a positive semi-definite A, scaled to a unit diagonal first, so that the units of a feature do not matter.
 
-    Cholesky's factor where it can be trusted, eigenvectors otherwise. Directions in which A is zero to rounding then carry
-    no weight (the least-norm solution) but, as nothing is known about them, a large variance: their eigenvalue's rounding error
-    stands in for it.
+    A Cholesky factor if it is accurate, eigenvectors otherwise. Directions in which A is zero to rounding then have no weight
+    (the least-norm solution) but, as nothing is known about them, a large variance: the rounding error of their eigenvalue takes
+    its place.
     """
 
     def __init__(self, a: FloatArray) -> None:
@@ -167,7 +182,7 @@ class _Inverse:
         self.rank, p = len(a), len(a)
         self.vectors = None
         self.factor, failed = lapack.dpotrf(scaled, lower=1, clean=1)
-        # A feature that is always 0 has a zero row: no Cholesky factor, and dpotrf says so.
+        # A feature that is always 0 has a zero row: dpotrf fails.
         if not failed:
             reciprocal, failed = lapack.dpocon(self.factor, np.abs(scaled).sum(axis=0).max(), uplo="L")
         if not failed and reciprocal > _WORST:
@@ -182,7 +197,7 @@ class _Inverse:
         self.root = self.scale[:, None] * self.vectors / np.sqrt(self.values)
 
     def apply(self, x: FloatArray) -> FloatArray:
-        """A⁻¹ x, the least-norm solution where A is singular."""
+        """Compute A⁻¹ x, the least-norm solution if A is singular."""
         x = self.scale[:, None] * x
         if self.vectors is None:
             solution, _ = lapack.dpotrs(self.factor, x, lower=1)
@@ -193,7 +208,7 @@ class _Inverse:
         return result
 
     def project(self, x: FloatArray) -> FloatArray:
-        """``x`` without the directions that A does not see."""
+        """Remove from ``x`` the null space of A."""
         if self.vectors is None:
             return x
         kept = self.vectors[:, self.live]
@@ -201,15 +216,15 @@ class _Inverse:
         return result
 
 
-DEAD = 1e-60  # the norm below which a feature counts as zero
-_BLOCK = 256  # rows that a factorisation takes in at least
+DEAD = 1e-60  # norm below which a feature counts as zero
+_BLOCK = 256  # least number of rows of a factorization
 
 
 class Solution(NamedTuple):
-    """A least-squares solution.
+    """Least-squares solution.
 
     ``weights`` (m, p); ``root`` (p, p) with root rootᵀ = A⁻¹, A = Σ b bᵀ + penalty; ``squares`` (m, m) and ``targets`` (m, m),
-    the sums of squares of residuals and of targets; ``rank``, how many features say something new; ``sizes`` (p,), of features.
+    the sums of squares of residuals and of targets; ``rank``, that of the features; ``sizes`` (p,), their sums of squares.
     """
 
     weights: FloatArray
@@ -220,52 +235,53 @@ class Solution(NamedTuple):
     sizes: FloatArray
 
 
-class Factor:
-    """R with Rᵀ R = Σ [b, y] [b, y]ᵀ over all rows seen, (p + m, p + m) upper triangular.
+class Factor(_Rows):
+    """Triangular factor R (p + m, p + m) with Rᵀ R = Σ [b, y] [b, y]ᵀ over all rows.
 
     Parameters
     ----------
-    n_features, n_targets
-        p and m, the lengths of a feature vector b and of a target y.
+    n_features : int
+        Number of features, p.
+    n_targets : int
+        Number of targets, m.
     """
 
     def __init__(self, n_features: int, n_targets: int) -> None:
-        for name, value in (("n_features", n_features), ("n_targets", n_targets)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        self.n_features, self.n_targets, self.n_samples = int(n_features), int(n_targets), 0
-        self._R: FloatArray | None = None  # nothing seen so far
-        self._waiting: list[FloatArray] = []  # rows that are not in it yet
+        super().__init__(n_features, n_targets)
+        self._R: FloatArray | None = None  # no rows yet
+        self._waiting: list[FloatArray] = []  # rows to be added
 
     def add(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Factor:
-        """Take in rows; refused data leave the factor as it was.
+        """Add rows; data that are refused change nothing.
 
         Parameters
         ----------
-        features, targets
-            (n, p) and (n, m).
+        features : array-like of shape (n, p)
+            Features.
+        targets : array-like of shape (n, m)
+            Targets.
 
         Returns
         -------
         Factor
             Itself.
         """
-        b, y = as_rows("features", features, self.n_features), as_rows("targets", targets, self.n_targets)
-        if len(b) != len(y):
-            raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
-        self._take(np.hstack([b, y]))
-        self.n_samples += len(b)
+        rows = np.hstack(self._check_rows(features, targets))
+        self._take(rows)
+        self.n_samples += len(rows)
         return self
 
     def add_covariance(self, features: npt.ArrayLike, targets: npt.ArrayLike) -> Factor:
-        """Take in what rows leave open, as rows δ with Σ δ δᵀ = Σ Cov [b, y]: they add to the sums and are no samples.
+        """Add the covariance of uncertain rows, as rows δ with Σ δ δᵀ = Σ Cov [b, y]: they add to the sums and are not samples.
 
-        With ``add`` of the means this is E[b bᵀ] = b̄ b̄ᵀ + Cov b of rows that are uncertain.
+        With ``add`` of the means this gives E[b bᵀ] = b̄ b̄ᵀ + Cov b.
 
         Parameters
         ----------
-        features, targets
-            (k, p) and (k, m).
+        features : array-like of shape (k, p)
+            Features.
+        targets : array-like of shape (k, m)
+            Targets.
 
         Returns
         -------
@@ -278,27 +294,25 @@ class Factor:
         return self
 
     def merge(self, other: Factor) -> Factor:
-        """Add what ``other`` has seen; returns itself. ``other`` is left as it is."""
-        if (self.n_features, self.n_targets) != (other.n_features, other.n_targets):
-            sizes = f"{(self.n_features, self.n_targets)} and {(other.n_features, other.n_targets)}"
-            raise ValueError(f"merged factors must have the same numbers of features and targets, got {sizes}")
-        if (theirs := other._factorised()) is not None:
-            mine = self._factorised()
-            self._R = theirs if mine is None else _stacked(mine, theirs, triangular=True)
+        """Add the rows of ``other``, which does not change; return itself."""
+        self._check_same(other)
+        if (theirs := other._factorize()) is not None:
+            mine = self._factorize()
+            self._R = theirs if mine is None else _stack_triangle(mine, theirs, triangular=True)
         self.n_samples += other.n_samples
         return self
 
     def copy(self) -> Factor:
-        """One that has seen the same rows."""
+        """Return a factor of the same rows."""
         return Factor(self.n_features, self.n_targets).merge(self)
 
     def triangle(self) -> FloatArray:
-        """R (p + m, p + m)."""
-        q, R = self.n_features + self.n_targets, self._factorised()
+        """Return R (p + m, p + m)."""
+        q, R = self.n_features + self.n_targets, self._factorize()
         return np.zeros((q, q)) if R is None else R.copy()
 
     def only(self, features: npt.NDArray[np.intp]) -> Factor:
-        """The factor of the same rows with these of their features, in this order."""
+        """Return the factor of the same rows with some of their features, in this order."""
         if len(features) == self.n_features and (features == np.arange(self.n_features)).all():
             return self.copy()
         columns = np.concatenate([features, np.arange(self.n_features, self.n_features + self.n_targets)])
@@ -308,9 +322,9 @@ class Factor:
         return part
 
     def solve(self, penalty: FloatArray) -> Solution:
-        """The W that minimises Σ|y − W b|² + Σ_k penalty_k |W_k|², for a penalty (p,) on each feature.
+        """Find the W that minimizes Σ|y − W b|² + Σ_k penalty_k |W_k|², for a penalty (p,) on each feature.
 
-        Directions that no row and no penalty sees carry no weight (the least-norm solution) but a large variance.
+        Directions without data and penalty have no weight (the least-norm solution) but a large variance.
         """
         R, p = self.triangle(), self.n_features
         T = _with_penalty(R, penalty)
@@ -336,6 +350,7 @@ class Factor:
         return Solution(weights.T, root, wrong.T @ wrong, R[:, p:].T @ R[:, p:], rank, np.sum(np.square(R[:, :p]), axis=0))
 
     def _take(self, rows: FloatArray) -> None:
+        """Add rows in blocks that are large enough for an efficient factorization."""
         q = self.n_features + self.n_targets
         at_once, first = max(2 * q, _BLOCK), 0
         while first < len(rows):
@@ -343,28 +358,28 @@ class Factor:
             self._waiting.append(rows[first : first + room])
             first += room
             if first <= len(rows):
-                self._factorised()
+                self._factorize()
 
-    def _factorised(self) -> FloatArray | None:
-        """R of all rows seen, never written to again; None where there are none."""
+    def _factorize(self) -> FloatArray | None:
+        """Return R of all rows, which is never written to again; None without rows."""
         if self._waiting:
             rows = np.asfortranarray(np.concatenate(self._waiting))
-            self._R = triangular(rows) if self._R is None else _stacked(self._R, rows)
+            self._R = triangular(rows) if self._R is None else _stack_triangle(self._R, rows)
             self._waiting = []
         return self._R
 
 
 def triangular(rows: FloatArray) -> FloatArray:
-    """R (q, q) of rows (n, q)."""
+    """Compute R (q, q) of rows (n, q)."""
     n, q = rows.shape
     factor, *_ = lapack.dgeqrf(rows, lwork=64 * q)
     return np.triu(np.vstack([factor[:q], np.zeros((max(q - n, 0), q))]))
 
 
-def _stacked(R: FloatArray, rows: FloatArray, triangular: bool = False) -> FloatArray:
-    """The triangle of R (q, q) above ``rows`` (n, q), by a QR that knows R is one, and the rows too where they are.
+def _stack_triangle(R: FloatArray, rows: FloatArray, triangular: bool = False) -> FloatArray:
+    """Compute the triangular factor of R (q, q) above ``rows`` (n, q), by a QR that uses that R is triangular, and the rows too.
 
-    A triangle under a triangle takes a fifth of the work of 2q rows that are not known to be.
+    A triangle under a triangle takes a fifth of the work of 2q dense rows.
     """
     q = len(R)
     upper, lower = np.asfortranarray(R), np.asfortranarray(rows)
@@ -372,17 +387,17 @@ def _stacked(R: FloatArray, rows: FloatArray, triangular: bool = False) -> Float
 
 
 def _with_penalty(R: FloatArray, penalty: FloatArray) -> FloatArray:
-    """R (q, q) with rows √penalty_k e_k taken in, (p,)."""
+    """Add rows √penalty_k e_k to R (q, q), for a penalty (p,)."""
     p = len(penalty)
     rows = np.zeros((p, len(R)), order="F")
     rows[np.arange(p), np.arange(p)] = np.sqrt(penalty)
-    return _stacked(R, rows, triangular=True)
+    return _stack_triangle(R, rows, triangular=True)
 
 
 def leave_out(folds: Sequence[Factor], held: Sequence[int]) -> dict[int, Factor]:
-    """For each of the folds that are ``held`` out, the factor of all others.
+    """Return, for each of the folds that are ``held`` out, the factor of all others.
 
-    Folds are halved until one is left, with all others in one factor: what several of the answers share is merged once.
+    Folds are halved recursively, with all others in one factor, so that shared sums are merged once.
 
     >>> rows = np.arange(8.0).reshape(4, 2) ** 2
     >>> others = leave_out([Factor(1, 1).add(row[:1, None], row[1:, None]) for row in rows], [0, 3])
@@ -393,10 +408,11 @@ def leave_out(folds: Sequence[Factor], held: Sequence[int]) -> dict[int, Factor]
     for i, fold in enumerate(folds):
         if i not in held and fold.n_samples:
             common.merge(fold)
-    return dict(_halved(folds, list(held), common))
+    return dict(_halve_folds(folds, list(held), common))
 
 
-def _halved(folds: Sequence[Factor], held: list[int], common: Factor) -> Iterator[tuple[int, Factor]]:
+def _halve_folds(folds: Sequence[Factor], held: list[int], common: Factor) -> Iterator[tuple[int, Factor]]:
+    """Yield each held-out fold with the factor of all others, by recursion over halves."""
     if len(held) <= 1:
         yield from ((i, common) for i in held)
         return
@@ -406,26 +422,26 @@ def _halved(folds: Sequence[Factor], held: list[int], common: Factor) -> Iterato
         for i in there:
             if folds[i].n_samples:
                 others.merge(folds[i])
-        yield from _halved(folds, here, others)
+        yield from _halve_folds(folds, here, others)
 
 
 def ridge_path(factor: Factor, penalties: FloatArray) -> FloatArray:
-    """The weights of many penalties, from one factor of the rows.
+    """Compute the weights for many penalties, from one factor of the rows.
 
-    A penalty is rows √penalty_k e_k under the factor: their triangle is taken in by a QR that knows both are triangular, which
-    for p = 340 takes a twelfth of an SVD's time.
+    A penalty is rows √penalty_k e_k under the factor: they are added by a QR of two triangles, which for p = 340 takes a twelfth
+    of the time of an SVD.
 
     Parameters
     ----------
-    factor
-        Of the rows.
-    penalties
-        (k, p): on the square of each weight, in units of the sum over the rows; 0 for none.
+    factor : Factor
+        Factor of the rows.
+    penalties : ndarray of shape (k, p)
+        Penalties on the square of each weight, in units of the sum over the rows; 0 for none.
 
     Returns
     -------
-    FloatArray
-        Weights, (k, m, p).
+    ndarray of shape (k, m, p)
+        Weights.
     """
     R, p = np.asfortranarray(factor.triangle()), factor.n_features
     weights = np.empty((len(penalties), factor.n_targets, p))
@@ -440,15 +456,15 @@ def ridge_path(factor: Factor, penalties: FloatArray) -> FloatArray:
 
 
 class GroupedSums:
-    """Least squares of grouped outputs: rows are added as to a :class:`Gram` or a :class:`Factor` of each regression.
+    """Sums of grouped outputs: a :class:`Gram` or a :class:`Factor` for each regression.
 
     Parameters
     ----------
-    groups
-        Of features and outputs.
-    n_features
-        p, of all.
-    kind
+    groups : Groups
+        Groups of features and outputs.
+    n_features : int
+        Number of all features, p.
+    kind : type
         Gram or Factor.
     """
 
@@ -459,40 +475,41 @@ class GroupedSums:
 
     @property
     def n_samples(self) -> int:
-        """Rows of a regression: of a shared one, as many as groups for each row of y."""
+        """Number of rows of a regression: for a shared one, one per group for each row of y."""
         return self.parts[0].n_samples
 
     def add(self, features: FloatArray, targets: FloatArray) -> GroupedSums:
-        """``features`` (n, p) and ``targets`` (n, m); returns itself."""
+        """Add ``features`` (n, p) and ``targets`` (n, m); return itself."""
         for part, rows in zip(self.parts, self.groups.rows(features, targets), strict=True):
             part.add(*rows)
         return self
 
     def merge(self, other: GroupedSums) -> GroupedSums:
-        """Add what ``other`` has seen; returns itself."""
+        """Add the rows of ``other``; return itself."""
         for part, theirs in zip(self.parts, other.parts, strict=True):
             part.merge(theirs)  # type: ignore[arg-type]  # of one kind
         return self
 
 
-Traces = Callable[[Part], FloatArray]
-Penalty = float | FloatArray  # one for all features, or one for each, (p,)
-Sums = Gram | Factor | GroupedSums  # what rows are added to
-GRID = tuple(10.0**k for k in range(-15, 1, 2))  # the ridges that are tried where one is to be chosen
+Penalty = float | FloatArray  # for all features, or for each, (p,)
+Sums = Gram | Factor | GroupedSums  # sums over rows
+GRID = tuple(10.0**k for k in range(-15, 1, 2))  # candidate ridges
 
-PARTS = ("state", "noise", "weights")  # of the variance of a prediction: :func:`predictive_variance`
-_COLUMNS = 192  # of a triangular root at a time: what is zero below them is not multiplied out
-_MANY = 32  # rows, for which it is worth while to look for zeros
-_PRECISE = 1e-9  # the ridge below which a Gram matrix loses digits that the rows have
+# Parts of the covariance of a prediction: W Σ_b Wᵀ, with Σ_b the covariance of the features; R, the residual covariance; and
+# R times the leverage bᵀ A⁻¹ b + tr(A⁻¹ Σ_b), of the weights, which are estimated from finitely many rows.
+PARTS = ("state", "noise", "weights")
+_COLUMNS = 192  # columns of a triangular root per block: zeros below them are skipped
+_MANY = 32  # rows from which skipping zeros pays
+_PRECISE = 1e-9  # ridge below which a Gram matrix loses digits
 
 
 class Readout(NamedTuple):
-    """Weights with what is needed to say how sure they are: Cov(W_ik, W_jl) = R_ij (A⁻¹)_kl, A = Σ b bᵀ + ridge n I.
+    """Weights of a readout and their uncertainty: Cov(W_ik, W_jl) = R_ij (A⁻¹)_kl, A = Σ b bᵀ + ridge n I.
 
     ``weights`` (m, p); ``residual_cov`` R (m, m); ``covariance_root`` S (p, p) with S Sᵀ = A⁻¹; ``n_samples``.
 
-    ``groups``: where outputs see some of the features alone; S is then (q, q), of the features of a group, or (G, q, q) where
-    each group has weights of its own, and outputs of two groups pass for independent.
+    ``groups``: for outputs that see some of the features only; S is then (q, q), of the features of a group, or (G, q, q) if each
+    group has its own weights, and groups count as independent.
     """
 
     weights: FloatArray
@@ -502,14 +519,21 @@ class Readout(NamedTuple):
     groups: Groups | None = None
 
     def parts(self, root: FloatArray | None = None) -> list[Part]:
-        """The outputs, all or by groups, with what they see and a root of A⁻¹ there: S, or another ``root`` of its shape."""
-        # in one layout, whatever it was learnt in: products are then the same to the bit after it was in a file
+        """Return the outputs, all or by groups, with their features and a root of A⁻¹: S, or another ``root`` of its shape."""
+        # in one memory layout: products are then equal to the bit after saving and loading
         S = np.ascontiguousarray(self.covariance_root if root is None else root, float)
         return [Part(slice(None), slice(None), S)] if self.groups is None else self.groups.parts(S)
 
+    def leverage(self, features: FloatArray) -> FloatArray:
+        """Return bᵀ A⁻¹ b of each output, (n, m), for rows of features (n, p)."""
+        result = np.empty((len(features), len(self.weights)))
+        for part in self.parts():
+            result[:, part.outputs] = leverages(part.root, features[:, part.features])[:, None]
+        return result
+
     @property
     def own(self) -> list[Readout]:
-        """The readouts that were learnt: itself, the one that all groups share, or one for each of them."""
+        """Readouts that were fitted: itself, the one that all groups share, or one per group."""
         groups = self.groups
         if groups is None:
             return [self]
@@ -519,7 +543,7 @@ class Readout(NamedTuple):
         return [Readout(*one, self.n_samples) for one in zip(*both, self.covariance_root, strict=True)]
 
     def check(self, name: str, n_features: int, n_targets: int, least: int = 1) -> None:
-        """A ValueError unless it is a readout of such sizes, taught by ``least`` rows or more."""
+        """Raise a ValueError unless this is a readout of these sizes, fitted to at least ``least`` rows."""
         p, m = n_features, n_targets
         shapes: dict[str, tuple[int, ...]] = {"weights": (m, p), "residual_cov": (m, m), "covariance_root": (p, p)}
         if self.groups is not None:
@@ -532,42 +556,44 @@ class Readout(NamedTuple):
 
 
 def least_squares(n_features: int, n_targets: int, ridge: Penalty, groups: Groups | None = None) -> Sums:
-    """What rows are added to: a Gram matrix, or, where the ridge is so small that it would lose digits, a triangular factor.
+    """Return an empty sum for rows: a Gram matrix, or a triangular factor for a ridge too small for a Gram matrix.
 
     Parameters
     ----------
-    n_features, n_targets
-        p and m.
-    ridge
-        That :func:`solve` will be given.
-    groups
-        Which features each output sees; None: all of them.
+    n_features : int
+        Number of features, p.
+    n_targets : int
+        Number of targets, m.
+    ridge : float or ndarray of shape (p,)
+        Penalty that :func:`solve` will be given.
+    groups : Groups, optional
+        Features that each output sees; None: all of them.
 
     Returns
     -------
-    Gram | Factor | GroupedSums
-        Empty; ``add(features, targets)`` takes rows in.
+    Gram, Factor or GroupedSums
+        Empty; ``add(features, targets)`` adds rows.
     """
     kind: type[Gram] | type[Factor] = Gram if float(np.min(ridge)) >= _PRECISE else Factor
     return kind(n_features, n_targets) if groups is None else GroupedSums(groups, n_features, kind)
 
 
 def choose_ridge(folds: Sequence[Factor | GroupedSums], grid: Sequence[float] = GRID) -> float:
-    """The ridge of least squared error in one step, each fold of the rows predicted from all others.
+    """Select the ridge with the least one-step squared error in cross-validation.
 
     Parameters
     ----------
-    folds
-        The factors of contiguous blocks of rows: rows that are neighbours in time say nearly the same.
-    grid
-        The ridges that are tried; of two that err alike, the larger.
+    folds : list of Factor or GroupedSums
+        Factors of contiguous blocks of rows, as neighbors in time are nearly equal.
+    grid : sequence of float
+        Candidates; of two with equal errors, the larger is taken.
 
     Returns
     -------
     float
         One of the grid.
     """
-    if len(folds) < 2:  # nothing to predict
+    if len(folds) < 2:  # no validation data
         return float(grid[len(grid) // 2])
     wrong = np.zeros(len(grid))
     for regression in zip(*([fold] if isinstance(fold, Factor) else fold.parts for fold in folds), strict=True):
@@ -582,29 +608,29 @@ def choose_ridge(folds: Sequence[Factor | GroupedSums], grid: Sequence[float] = 
 
 
 def solve(sums: Sums, ridge: Penalty = 0.0) -> Readout:
-    """The W that minimises Σ|y − W b|² + ridge·n·|W|², the intercept (feature 0) without penalty.
+    """Find the W that minimizes Σ|y − W b|² + ridge·n·|W|², without a penalty on the intercept (feature 0).
 
-    Fewer rows than features are enough where ``ridge`` > 0; without, and where features repeat each other, the least-norm
+    Fewer rows than features are enough for ``ridge`` > 0; without, and if features are linearly dependent, the least-norm
     solution is taken. The same rows in the same blocks give the same weights to the bit.
 
-    R is the residuals' sum of squares over n − k, with k = tr(A⁻¹ Σ b bᵀ) the parameters' worth of rows that the fit has used.
-    A fit that runs through its data tells nothing of the noise by its residuals, but it does by its weights: the ridge is
-    the prior Cov(W) = R/(ridge n), under which ridge n W Wᵀ/(n − 1) estimates R too. It is added with the share k/n, which
-    vanishes as rows come in. Where n − k < 1, the R is added as well that lets weights of this prior make targets of
-    the mean square that they have, or of 1 where they are 0 (without a ridge: that mean square itself): away from the data
-    the deviation is then about as large as the targets, and never 0.
+    R is the residual sum of squares over n − k, with k = tr(A⁻¹ Σ b bᵀ) the effective number of parameters. The residuals of a
+    fit through its data say nothing about the noise, but its weights do: the ridge is the prior Cov(W) = R/(ridge n), under which
+    ridge n W Wᵀ/(n − 1) is an estimate of R too. It is added with the weight k/n, which vanishes with the number of rows. If n −
+    k < 1, the R is added as well with which weights of this prior give targets of the observed mean square, or of 1 if they are 0
+    (without a ridge: that mean square itself): away from the data the standard deviation is then about as large as the targets,
+    and never 0.
 
     Parameters
     ----------
-    sums
-        Of the rows.
-    ridge
-        The penalty on all features, or one for each, (p,).
+    sums : Gram, Factor or GroupedSums
+        Sums over the rows.
+    ridge : float or ndarray of shape (p,), default=0.0
+        Penalty on all features, or on each.
 
     Returns
     -------
     Readout
-        W and how sure it is.
+        Weights and their uncertainty.
     """
     if isinstance(sums, GroupedSums):
         return _solve_groups(sums, ridge)
@@ -617,7 +643,7 @@ def solve(sums: Sums, ridge: Penalty = 0.0) -> Readout:
 
 
 def _solve_groups(sums: GroupedSums, ridge: Penalty) -> Readout:
-    """The same of outputs that see some of the features alone."""
+    """Do the same for outputs that see some of the features only."""
     groups = sums.groups
     found = [solve(part, groups.own_penalty(ridge)) for part in sums.parts]
     weights, cov, root = ([getattr(one, name) for one in found] for name in ("weights", "residual_cov", "covariance_root"))
@@ -626,7 +652,7 @@ def _solve_groups(sums: GroupedSums, ridge: Penalty) -> Readout:
 
 
 def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
-    """The penalty a row on each feature (p,), 0 for the intercept."""
+    """Return the penalty per row on each feature (p,), 0 for the intercept."""
     if not (np.isfinite(ridge).all() and np.min(ridge) >= 0.0):
         raise ValueError(f"ridge must be finite and not negative, got {ridge}")
     penalty = np.zeros(n_features)
@@ -636,7 +662,7 @@ def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
 
 
 def parameters_used(readout: Readout, ridge: Penalty) -> float:
-    """k = tr(A⁻¹ Σ b bᵀ), the parameters' worth of rows that a fit with this ridge has used; of groups, the mean of theirs."""
+    """Compute the effective number of parameters k = tr(A⁻¹ Σ b bᵀ) of a fit with this ridge; for groups, the mean of theirs."""
     if readout.groups is not None:
         ridge = readout.groups.own_penalty(ridge)
         return float(np.mean([parameters_used(one, ridge) for one in readout.own]))
@@ -645,17 +671,17 @@ def parameters_used(readout: Readout, ridge: Penalty) -> float:
 
 
 def _parameters(rank: int, penalty: FloatArray, root: FloatArray) -> float:
-    """tr(A⁻¹ Σ b bᵀ) of so many features that say something new, root rootᵀ = A⁻¹."""
+    """Compute tr(A⁻¹ Σ b bᵀ) for features of this rank, with root rootᵀ = A⁻¹."""
     return max(rank - float(np.sum(penalty[:, None] * root**2)), 0.0)
 
 
 def _residual_cov(found: Solution, penalty: FloatArray, n: int) -> FloatArray:
-    """R (m, m), as :func:`solve` says."""
-    # tr(A⁻¹ Σ b bᵀ) parameters' worth of the data went into the fit; what is left of the rows tells of the noise.
+    """Estimate R (m, m), as in :func:`solve`."""
+    # The fit uses tr(A⁻¹ Σ b bᵀ) degrees of freedom; the others estimate the noise.
     known = _parameters(found.rank, penalty, found.root)
     left, targets = n - known, found.targets
     shrunk, most = symmetric((found.weights * penalty) @ found.weights.T), float(np.trace(targets))
-    if np.trace(shrunk) > most:  # beyond the loss without weights: rounding under an enormous ridge
+    if np.trace(shrunk) > most:  # larger than the loss without weights: rounding with a huge ridge
         shrunk *= max(most, 0.0) / np.trace(shrunk)
     spread = found.squares / max(left, 1.0) + min(known / n, 1.0) * shrunk / max(n - 1, 1)
     if left < 1.0:
@@ -668,85 +694,24 @@ def _residual_cov(found: Solution, penalty: FloatArray, n: int) -> FloatArray:
 
 
 def predict(readout: Readout, features: npt.ArrayLike) -> FloatArray:
-    """W b for every row of ``features`` (n, p): (n, m)."""
+    """Compute W b for every row of ``features`` (n, p): (n, m)."""
     result: FloatArray = as_rows("features", features, readout.weights.shape[1]) @ readout.weights.T
     return result
 
 
-def predictive_variance(
-    readout: Readout,
-    features: npt.ArrayLike,
-    feature_var: npt.ArrayLike | None = None,
-    feature_cov: npt.ArrayLike | None = None,
-    full: bool = False,
-) -> dict[str, FloatArray]:
-    """The variance of y for every row of ``features``, in three parts whose sum it is.
-
-    ``feature_var`` (n, p) or ``feature_cov`` (n, p, p) say how uncertain the features themselves are. The parts,
-    (n, m) each, or (n, m, m) with ``full``:
-
-    - ``state``: W Σ_b Wᵀ, from the features;
-    - ``noise``: R, from what the readout left unexplained in training;
-    - ``weights``: R (bᵀ A⁻¹ b + tr(A⁻¹ Σ_b)), from the weights, which finitely many rows have taught.
-    """
-    weights, noise = readout.weights, readout.residual_cov
-    m, p = weights.shape
-    b = as_rows("features", features, p)
-    n = len(b)
-    if feature_var is not None and feature_cov is not None:
-        raise ValueError("feature_var and feature_cov exclude each other, got both")
-    state: FloatArray = np.zeros((n, m, m) if full else (n, m))
-    traces: Traces = lambda part: np.zeros(n)  # noqa: E731
-    if feature_var is not None:
-        state, traces = _spread_of_variances(weights, n, feature_var, full)
-    elif feature_cov is not None:
-        state, traces = _spread_of_covariances(weights, n, feature_cov, full)
-    leverage = np.empty((n, m))
-    for part in readout.parts():
-        leverage[:, part.outputs] = (leverages(part.root, b[:, part.features]) + traces(part))[:, None]
-    noise = noise if full else np.diagonal(noise)
-    by_weights = weights_cov(noise, leverage) if full else leverage * noise
-    return {"state": state, "noise": np.broadcast_to(noise, state.shape).copy(), "weights": by_weights}
-
-
-def _spread_of_variances(weights: FloatArray, n: int, feature_var: npt.ArrayLike, full: bool) -> tuple[FloatArray, Traces]:
-    """W Σ_b Wᵀ of n rows of features with these variances (n, p), and tr(A⁻¹ Σ_b) of a part of the readout."""
-    var = as_rows("feature_var", feature_var, weights.shape[1])
-    if len(var) != n:
-        raise ValueError(f"feature_var must have a row for each row of features, {n}, got {len(var)}")
-    check_not_negative("feature_var", var)
-    state = np.einsum("ip,np,jp->nij", weights, var, weights, optimize=True) if full else var @ np.square(weights).T
-    return state, lambda part: var[:, part.features] @ np.sum(np.square(part.root), axis=1)
-
-
-def _spread_of_covariances(weights: FloatArray, n: int, feature_cov: npt.ArrayLike, full: bool) -> tuple[FloatArray, Traces]:
-    """The same of covariances (n, p, p)."""
-    cov, p = as_real("feature_cov", feature_cov), weights.shape[1]
-    if cov.shape != (n, p, p):
-        raise ValueError(f"feature_cov must have shape {(n, p, p)}, got {cov.shape}")
-    moved = weights @ cov
-    state = symmetric(moved @ weights.T) if full else np.maximum(np.einsum("nip,ip->ni", moved, weights), 0.0)
-
-    def traces(part: Part) -> FloatArray:
-        inside = cov[:, part.features][:, :, part.features]
-        return np.maximum(np.einsum("npq,pq->n", inside, outer(part.root)), 0.0)
-
-    return state, traces
-
-
 def weights_cov(residual_cov: FloatArray, leverage: FloatArray) -> FloatArray:
-    """R_ij √(l_i l_j) (…, m, m): what weights leave open in outputs whose features have a leverage (…, m).
+    """Compute R_ij √(l_i l_j) (…, m, m): the covariance of outputs due to the weights, for leverages (…, m).
 
-    One of all outputs, or one for each group of them, outside of which R is 0.
+    The leverage is the same for all outputs, or for those of a group, outside of which R is 0.
     """
     root = np.sqrt(leverage)
     return np.asarray(residual_cov * (root[..., :, None] * root[..., None, :]))
 
 
 def leverages(root: FloatArray, features: FloatArray) -> FloatArray:
-    """bᵀ A⁻¹ b = |Sᵀ b|² for every row of ``features`` (n, p) and a root S (p, …) of A⁻¹: (n,).
+    """Compute the leverage bᵀ A⁻¹ b = |Sᵀ b|² of every row of ``features`` (n, p) for a root S (p, …) of A⁻¹: (n,).
 
-    A root that is triangular, as :func:`solve` finds it unless A is singular, takes half the time.
+    A triangular root, as :func:`solve` finds it unless A is singular, takes half the time.
 
     >>> leverages(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [5.0, 26.0]
@@ -764,6 +729,6 @@ def leverages(root: FloatArray, features: FloatArray) -> FloatArray:
 
 
 def check_parts(parts: Collection[str]) -> None:
-    """A ValueError where ``parts`` are not some of those that a variance has."""
+    """Raise a ValueError if ``parts`` are not parts of a variance."""
     if not isinstance(parts, (tuple, list, set, frozenset)) or not all(isinstance(p, str) and p in PARTS for p in parts):
         raise ValueError(f"parts must be some of {', '.join(PARTS)}, in a tuple or list, got {parts!r}")

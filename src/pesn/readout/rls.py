@@ -4,7 +4,7 @@
 >>> rng = np.random.default_rng(0)
 >>> features = np.column_stack([np.ones(2000), rng.normal(size=(2000, 2))])
 >>> targets = features @ [[0.5], [1.0], [-2.0]]
->>> targets[1000:] += features[1000:, 1:2]  # the weights change on the way
+>>> targets[1000:] += features[1000:, 1:2]  # the weights change
 >>> predictions, state = rls_update(rls_start((3, 1, 100.0)), features, targets, forgetting=0.98)
 >>> state.weights.round(2)
 array([[ 0.5,  2. , -2. ]])
@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from pesn._support.arguments import as_real, as_rows
+from pesn._support.arguments import as_rows
 from pesn._support.jit import INLINE, jit
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
@@ -37,15 +37,15 @@ from pesn.readout.ridge import Readout
 
 Array = npt.NDArray[Any]
 
-_LANES = 8  # to whose multiples columns are lengthened
+_LANES = 8  # columns are padded to multiples of it
 
-# Sums may be taken in any order, as SIMD does. NaN and infinity keep their meaning: they are looked for at the end.
+# SIMD may reorder sums. NaN and infinity keep their meaning: they are checked at the end.
 _LOOSE: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
 
 
 @jit()
 def triangle(root: Array, into: Array) -> None:
-    """A copy of ``root``, of the half that is in use, and zeros."""
+    """Copy the lower triangle of ``root`` into ``into``, with zeros above."""
     for j in range(root.shape[0]):
         for q in range(j + 1):
             into[j, q] = root[j, q]
@@ -55,7 +55,7 @@ def triangle(root: Array, into: Array) -> None:
 
 @jit(**_LOOSE, **INLINE)
 def _dots(s0: Array, s1: Array, s2: Array, s3: Array, v: Array) -> tuple[float, float, float, float]:
-    """Four rows times a vector, which is loaded once."""
+    """Multiply four rows by a vector, which is loaded once."""
     a0 = a1 = a2 = a3 = 0.0
     for q in range(v.size):
         x = v[q]
@@ -68,7 +68,7 @@ def _dots(s0: Array, s1: Array, s2: Array, s3: Array, v: Array) -> tuple[float, 
 
 @jit(**_LOOSE, **INLINE)
 def product(w: Array, v: Array) -> float:
-    """Wᵀ v."""
+    """Compute wᵀ v."""
     total = 0.0
     for q in range(w.size):
         total += w[q] * v[q]
@@ -77,7 +77,7 @@ def product(w: Array, v: Array) -> float:
 
 @jit(**_LOOSE, **INLINE)
 def _turn(s: Array, t: Array, g: Array, c: float, x: float, f: float, c2: float, x2: float, f2: float) -> None:
-    """Two columns: s ← c s − x g, g ← g + f s, then t. With more at once LLVM gives up on proving that they do not overlap."""
+    """Rotate two columns: s ← c s − x g, g ← g + f s, then t. With more at once LLVM cannot prove that they do not overlap."""
     for q in range(g.size):
         old, total = s[q], g[q]
         s[q] = c * old - x * total
@@ -89,7 +89,7 @@ def _turn(s: Array, t: Array, g: Array, c: float, x: float, f: float, c2: float,
 
 @jit(**_LOOSE, **INLINE)
 def _turn_one(s: Array, g: Array, c: float, x: float, f: float) -> None:
-    """``_turn`` of one column."""
+    """Rotate one column."""
     for q in range(g.size):
         old, total = s[q], g[q]
         s[q] = c * old - x * total
@@ -98,15 +98,15 @@ def _turn_one(s: Array, g: Array, c: float, x: float, f: float) -> None:
 
 @jit(**_LOOSE, **INLINE)
 def _width(last: int, p: int) -> int:
-    """Entries of columns up to ``last``, and zeros that fill SIMD registers."""
+    """Return the number of entries of columns up to ``last``, rounded up to full SIMD registers."""
     return min(last + 1 + -(last + 1) % _LANES, p)
 
 
 @jit(**_LOOSE)
 def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> float:
-    """Fit v: ``root`` moves in place, ``g`` becomes P v of before, α is returned.
+    """Update ``root`` in place with the row v; ``g`` becomes P v of before, α is returned.
 
-    The columns before ``first`` are left as they are: where v has no entry before it, and nothing is forgotten.
+    Columns before ``first`` stay as they are: for v without an entry before it, and without forgetting.
     """
     p = root.shape[0]
     for q in range(p):
@@ -125,7 +125,7 @@ def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> fl
         _turn(s0, s1, sums, c0, c0 * f0 / alpha, f0, c1, c1 * f1 / a0, f1)
         _turn(s2, s3, sums, c2, c2 * f2 / a1, f2, c3, c3 * f3 / a2, f3)
         alpha, before = a3, r3
-    for j in range(p - p % 4, p):  # those that are left
+    for j in range(p - p % 4, p):  # remaining columns
         f = product(root[j], v)
         a0 = alpha + f * f
         r0 = math.sqrt(a0)
@@ -137,7 +137,7 @@ def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> fl
 
 @jit(**_LOOSE)
 def leverage(root: Array, v: Array) -> float:
-    """Vᵀ P v."""
+    """Compute vᵀ P v."""
     total, p = 0.0, root.shape[0]
     for j in range(0, p - 3, 4):
         width = _width(j + 3, p)
@@ -151,22 +151,22 @@ def leverage(root: Array, v: Array) -> float:
 
 @jit(**_LOOSE, **INLINE)
 def _move(weights: Array, error: Array, g: Array, alpha: float) -> bool:
-    """W ← W + e gᵀ/α; whether all is finite."""
-    wrong = alpha * 0.0  # an infinite α learns nothing, and would say nothing
+    """Update W ← W + e gᵀ/α; return whether all is finite."""
+    wrong = alpha * 0.0  # NaN for an infinite α, which would leave the weights unchanged
     for o in range(weights.shape[0]):
         by, w, nothing = error[o] / alpha, weights[o], 0.0
         for q in range(w.size):
             w[q] += by * g[q]
-            nothing += w[q] * 0.0  # NaN where it is not finite: no branch
+            nothing += w[q] * 0.0  # NaN if not finite, without a branch
         wrong += nothing
     return bool(wrong == 0.0)
 
 
 class Recursion(NamedTuple):
-    """A state as the kernels move it, in place: all arrays are its own but the prior's.
+    """State that the kernels update in place; all arrays are its own except those of the prior.
 
-    ``root`` S transposed, its columns one after the other; ``weights`` (m, p); ``clock`` (every, rows, next row of the prior,
-    steps since the last one), see :func:`rotation`; ``scale``: what a row of the prior is multiplied by when it is seen again.
+    ``root`` S transposed, column by column; ``weights`` (m, p); ``clock`` (every, rows, next row of the prior, steps since the
+    last one), see :func:`rotation`; ``scale``: factor of a row of the prior when it is seen again.
     """
 
     root: Array
@@ -177,17 +177,17 @@ class Recursion(NamedTuple):
     scale: float
 
     def state(self, begun: RLSState) -> RLSState:
-        """What it has come to, from the state that it has ``begun`` with; it must not move after that."""
+        """Return the result as an RLSState, from the state ``begun`` that it started with; it must not change after that."""
         self.root.flags.writeable = False
         return begun._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
 
 
 @jit(**_LOOSE)
 def learn_row(at: Recursion, v: Array, error: Array, work: Array, forgetting: float) -> bool:
-    """Learn the row v from the ``error`` (m,) of its prediction, and then the prior's rows whose turn it is.
+    """Learn the row v from the ``error`` (m,) of its prediction, and then the rows of the prior that are due.
 
-    ``at`` moves in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten. False where a number was
-    left that is not finite.
+    ``at`` changes in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten. Return False if a number
+    is not finite.
     """
     root, weights, clock = at.root, at.weights, at.clock
     g, line, p = work[0], work[1], weights.shape[1]
@@ -209,15 +209,15 @@ def learn_row(at: Recursion, v: Array, error: Array, work: Array, forgetting: fl
     return finite
 
 
-_FADE = 10.0  # how far the precision may fade between two visits of a regularisation row
+_FADE = 10.0  # factor by which the precision may fall between two visits of a row of the prior
 
 
 class RLSState(NamedTuple):
-    """What the recursion carries; never changed in place: an update gives new arrays, ``root`` a read-only one.
+    """State of the recursion, immutable: an update returns new arrays, ``root`` a read-only one.
 
-    ``weights`` (m, p); ``root`` S (p, p), upper triangular, with P = S Sᵀ, the covariance of the weights but for the factor R;
-    the prior that forgetting falls back to: ``prior_weights`` (m, p) and ``prior_root`` (p, p), whose rows l make its
-    precision Σ l lᵀ; ``row``: the next of these rows; ``waited``: the steps since the last one.
+    ``weights`` (m, p); ``root`` S (p, p), upper triangular, with P = S Sᵀ, the covariance of the weights up to the factor R; the
+    prior that forgetting returns to: ``prior_weights`` (m, p) and ``prior_root`` (p, p), whose rows l give its precision Σ l lᵀ;
+    ``row``: the next of these rows; ``waited``: the steps since the last one.
     """
 
     weights: FloatArray
@@ -228,7 +228,7 @@ class RLSState(NamedTuple):
     waited: int = 0
 
     def check(self, name: str, n_features: int, n_targets: int) -> None:
-        """A ValueError unless it is a recursion of such sizes."""
+        """Raise a ValueError unless this is a recursion of these sizes."""
         p, m = n_features, n_targets
         shapes = {"weights": (m, p), "root": (p, p), "prior_weights": (m, p), "prior_root": (p, p)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
@@ -237,22 +237,26 @@ class RLSState(NamedTuple):
             raise ValueError(f"{name}.row is {self.row}")
 
 
-def rls_start(start: Readout | tuple[int, int, float], weights: npt.ArrayLike | None = None) -> RLSState:
-    """Where recursive least squares starts: at a batch solution with its own precision, or at P = δ I.
+def rls_start(start: Readout | tuple[int, int, float], weights: FloatArray | None = None) -> RLSState:
+    """Return the initial state of recursive least squares: a batch solution with its precision, or P = δ I.
 
-    After a batch solution, all rows that it learned from are worth one row once they have been forgotten: they draw weights that
-    have changed back by a share of 1 − λ; all n of them would hold them for ever.
+    After a batch solution, all its rows count as one row once they are forgotten: they pull weights that have changed back by a
+    share of 1 − λ; all n of them would hold the weights for ever.
 
     Parameters
     ----------
     start : Readout or tuple
         A :class:`~pesn.readout.ridge.Readout`, or (p, m, delta) for P = delta·I.
-    weights : array-like of shape (m, p), default=None
-        The weights to start from, in place of the batch solution's or of zeros.
+    weights : ndarray of shape (m, p), optional
+        Initial weights, in place of those of the batch solution or of zeros.
+
+    Returns
+    -------
+    RLSState
     """
     if isinstance(start, Readout):
         initial, root = start.weights, start.covariance_root
-        # A = S⁻ᵀ S⁻¹: the rows of S⁻¹ make up the precision, here that of one of the n rows.
+        # A = S⁻ᵀ S⁻¹: the rows of S⁻¹ give the precision, here scaled to one of the n rows.
         prior_root = np.linalg.inv(root) * math.sqrt(min(1.0 / start.n_samples, 1.0))
     else:
         p, m, delta = start
@@ -263,33 +267,30 @@ def rls_start(start: Readout | tuple[int, int, float], weights: npt.ArrayLike | 
         initial = np.zeros((m, p))
         root, prior_root = np.eye(p) * math.sqrt(delta), np.eye(p) / math.sqrt(delta)
     if weights is not None:
-        given = as_real("weights", weights)
-        if given.shape != initial.shape:
-            raise ValueError(f"weights must have shape {initial.shape}, got {given.shape}")
-        initial = given
+        initial = np.broadcast_to(weights, initial.shape)
     initial, root, prior_root = (np.array(a, np.float64, order="C") for a in (initial, root, prior_root))
     return RLSState(initial, root, initial, prior_root)
 
 
-@lru_cache(maxsize=16)  # asked for at every row
+@lru_cache(maxsize=16)  # called at every row
 def rotation(n_features: int, forgetting: float) -> tuple[int, int, float]:
-    """(every, rows, weight): every so many steps, so many of the prior's rows are seen again, each with this weight.
+    """Return (every, rows, weight): every so many steps, so many rows of the prior are observed again, each with this weight.
 
-    Without excitation forgetting alone lets P grow as λ⁻ᵏ, without end (wind-up). The remedy is to observe again, in
-    turn, the prior itself: pseudo-observations √ρ l_i → √ρ W₀ l_i, where Σ l_i l_iᵀ = Π is its precision. A row that comes
-    round every c steps keeps the precision ρ λᵃ/(1 − λᶜ) l_i l_iᵀ at age a < c, on average over the cycle
-    ρ/(c (1 − λ)): so ρ = c (1 − λ) lets the precision settle at Π on average, and pulls W to W₀. Both vanish as λ → 1.
+    Without excitation forgetting alone lets P grow as λ⁻ᵏ, without bound (wind-up). The remedy is to observe the prior again, row
+    by row: pseudo-observations √ρ l_i → √ρ W₀ l_i, where Σ l_i l_iᵀ = Π is its precision. A row with a cycle of c steps has the
+    precision ρ λᵃ/(1 − λᶜ) l_i l_iᵀ at age a < c, on average over the cycle ρ/(c (1 − λ)): with ρ = c (1 − λ) the precision tends
+    to Π on average, and W to W₀. Both vanish as λ → 1.
 
-    One row a step makes c = p, and for λᵖ ≪ 1 lets P grow by λ⁻ᵖ between two visits; for λᵖ ≈ 1 it is more than is
-    needed. So the rows come as often as keeps λᶜ ≥ 1/10: then the precision stays between Π/4 and 2.6 Π (ρ/(1 − λᶜ)
-    times λᶜ and 1), whatever p and λ > 0.1.
+    One row per step gives c = p, and for λᵖ ≪ 1 lets P grow by λ⁻ᵖ between two visits; for λᵖ ≈ 1 it is more than needed. So the
+    rows are visited as often as keeps λᶜ ≥ 1/10: then the precision stays between Π/4 and 2.6 Π (ρ/(1 − λᶜ) times λᶜ and 1), for
+    all p and λ > 0.1.
 
     >>> rotation(100, 0.999)[:2], rotation(100, 0.98)[:2], rotation(100, 0.9)[:2], rotation(100, 1.0)[:2]
     ((23, 1), (1, 1), (1, 5), (0, 0))
     """
     if forgetting == 1.0:
         return 0, 0, 0.0
-    longest = math.log(_FADE) / -math.log(forgetting)  # the longest cycle allowed, in steps
+    longest = math.log(_FADE) / -math.log(forgetting)  # longest cycle in steps
     every = max(int(longest / n_features), 1)
     rows = min(math.ceil(n_features * every / longest), n_features)
     return every, rows, n_features * every / rows * (1.0 - forgetting)
@@ -298,10 +299,23 @@ def rotation(n_features: int, forgetting: float) -> tuple[int, int, float]:
 def rls_update(
     state: RLSState, features: npt.ArrayLike, targets: npt.ArrayLike, forgetting: float
 ) -> tuple[FloatArray, RLSState]:
-    """Predict each row, then learn from it: (predictions (T, m), each made *before* its row is learned; the new state).
+    """Predict each row, then learn from it: minimize Σ_k λ^(T−k) |y_k − W b_k|² plus the terms of the start and the prior.
 
-    Minimises Σ_k λ^(T−k) |y_k − W b_k|² plus the start's and the prior's terms. ``features`` (T, p), ``targets`` (T, m);
-    ``forgetting`` λ in (0, 1]. The old state is not changed.
+    Parameters
+    ----------
+    state : RLSState
+        State before; it does not change.
+    features : array-like of shape (T, p)
+        Features.
+    targets : array-like of shape (T, m)
+        Targets.
+    forgetting : float
+        Forgetting factor λ in (0, 1].
+
+    Returns
+    -------
+    tuple of (ndarray of shape (T, m), RLSState)
+        Predictions, each made *before* its row is learned, and the new state.
     """
     m, p = state.weights.shape
     if not 0.0 < forgetting <= 1.0:
@@ -317,7 +331,7 @@ def rls_update(
 
 
 def recursion(state: RLSState, forgetting: float) -> Recursion:
-    """``state`` laid out for the kernels, in arrays of its own."""
+    """Return ``state`` in the layout of the kernels, in new arrays."""
     every, rows, weight = rotation(len(state.root), forgetting)
     root = np.empty(state.root.shape)
     triangle(_by_columns(state.root), root)
@@ -327,10 +341,10 @@ def recursion(state: RLSState, forgetting: float) -> Recursion:
 
 
 def _by_columns(root: FloatArray) -> FloatArray:
-    """The columns of S, one after the other; of one that is not upper triangular, those of the one that is and has the same S Sᵀ.
+    """Return the columns of S, contiguous; for an S that is not upper triangular, those of the triangular one with the same S Sᵀ.
 
-    What ``rls_update`` gave is triangular, and is not looked at: that would take as long as to learn a row. Nobody can have
-    written to it: it is read-only, and so is the whole that it is a part of.
+    The result of ``rls_update`` is triangular and is not checked, which would take as long as to learn a row. Nobody can have
+    written to it: it is read-only, and so is the array that it is a view of.
     """
     whole, same = root.base, (root.shape, root.strides, root.dtype)
     if isinstance(whole, np.ndarray) and not whole.flags.writeable and (whole.shape, whole.strides[::-1], whole.dtype) == same:
@@ -341,7 +355,7 @@ def _by_columns(root: FloatArray) -> FloatArray:
 
 
 def _frozen(values: FloatArray) -> Array:
-    """Contiguous and read-only: numba compiles once for each kind of array."""
+    """Return a contiguous read-only array: numba compiles once for each kind of array."""
     array = np.ascontiguousarray(values, np.float64).view()
     array.flags.writeable = False
     return array
@@ -349,7 +363,7 @@ def _frozen(values: FloatArray) -> Array:
 
 @jit()
 def _follow(at: Recursion, B: Array, Y: Array, forgetting: float, predictions: Array) -> bool:
-    """Learn all rows, in place; whether all is finite."""
+    """Learn all rows, in place; return whether all is finite."""
     m, p = at.weights.shape
     v, work, error = np.empty(p), np.empty((2, p)), np.empty(m)
     for t in range(len(B)):
@@ -364,24 +378,22 @@ def _follow(at: Recursion, B: Array, Y: Array, forgetting: float, predictions: A
 
 
 def start_empty(n_features: int, n_targets: int, delta: float, groups: Groups | None = None) -> tuple[Readout, RLSState]:
-    """A readout that has learnt nothing: no weights, P = ``delta`` · I, and R = I until the first row shows an error."""
-    if groups is None:
-        rls = rls_start((n_features, n_targets, delta))
-        return Readout(rls.weights, np.eye(n_targets), rls.root, 0), rls
-    _check_shared(groups)
-    rls = rls_start((groups.n_features, groups.n_outputs, delta))
+    """Return an untrained readout: zero weights, P = ``delta`` · I, and R = I until the first row has an error."""
+    _require_sharing(groups)
+    rls = rls_start((n_features, n_targets, delta) if groups is None else (groups.n_features, groups.n_outputs, delta))
     return Readout(np.zeros((n_targets, n_features)), np.eye(n_targets), rls.root, 0, groups), rls
 
 
 def start_from_batch(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:
-    """From a batch solution: with its own precision, or with the paper's P = ``delta`` · I."""
-    _check_shared(readout.groups)
+    """Start from a batch solution: with its precision, or with the paper's P = ``delta`` · I."""
+    _require_sharing(readout.groups)
     own = readout.own[0]
     m, p = own.weights.shape
     return readout, rls_start(own) if delta is None else rls_start((p, m, delta), weights=own.weights)
 
 
-def _check_shared(groups: Groups | None) -> None:
+def _require_sharing(groups: Groups | None) -> None:
+    """Raise a ValueError if groups have their own weights."""
     if groups is not None and not groups.shared:
         raise ValueError("local must have shared=True to learn row by row, got shared=False")
 
@@ -389,10 +401,10 @@ def _check_shared(groups: Groups | None) -> None:
 def update(
     readout: Readout, rls: RLSState, features: FloatArray, targets: FloatArray, forgetting: float
 ) -> tuple[FloatArray, Readout, RLSState]:
-    """Predict each row, then learn from it: predictions made *before* each update, and what was learnt.
+    """Predict each row, then learn from it; return predictions made *before* each update, the readout and the recursion.
 
-    R becomes the mean square of these predictions' errors under the same forgetting, R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), with
-    the batch's R for the rows of the batch. The errors hold the leverage of their rows too: R errs to the large side.
+    R becomes the mean square of the prediction errors under the same forgetting, R ← Σ λ^(n−k) e_k e_kᵀ / Σ λ^(n−k), with the R
+    of the batch for its rows. The errors include the leverage of their rows: R is conservative.
     """
     if readout.groups is not None:
         return _update_groups(readout, rls, features, targets, forgetting)
@@ -404,9 +416,9 @@ def update(
 def _update_groups(
     readout: Readout, rls: RLSState, features: FloatArray, targets: FloatArray, forgetting: float
 ) -> tuple[FloatArray, Readout, RLSState]:
-    """The same where groups share their weights: all of a row are predicted before any of it is learnt from.
+    """Do the same for groups that share their weights: all groups of a row are predicted before any of it is learned.
 
-    What a row forgets is shared out among its groups, λ^(1/G) each.
+    The forgetting of a row is split among its groups, λ^(1/G) each.
     """
     groups = readout.groups
     assert groups is not None
@@ -422,9 +434,9 @@ def _update_groups(
 
 
 def _residual_cov(readout: Readout, errors: FloatArray, forgetting: float) -> FloatArray:
-    """R after rows of these errors (n, m)."""
+    """Compute R after rows with these errors (n, m)."""
     n, rows = len(errors), 1.0
-    if n != 1:  # the newest row is whole
+    if n != 1:  # one row has weight 1
         fading = forgetting ** np.arange(n - 1, -1, -1, dtype=np.float64)
         errors, rows = errors * np.sqrt(fading)[:, None], fading.sum()
     before = forgetting**n * effective_rows(readout.n_samples, forgetting)
@@ -433,5 +445,5 @@ def _residual_cov(readout: Readout, errors: FloatArray, forgetting: float) -> Fl
 
 
 def effective_rows(n_samples: int, forgetting: float) -> float:
-    """Σ λ^k over k < n: what n rows, the newest whole and each older one faded once more, count for."""
+    """Compute the effective number of rows Σ λ^k over k < n: the newest row counts fully, each older one λ times as much."""
     return float(n_samples) if forgetting == 1.0 else (1.0 - forgetting**n_samples) / (1.0 - forgetting)

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import literal_unroll
 
-from pesn._support.array_table import matrix, put, unsigned, vector, whole
-from pesn._support.intrinsics import FUSED, LANES, add_packed_rows, add_sparse_row
+from pesn._support.intrinsics import FUSED, LANES, add_packed_rows, add_sparse_row, matrix, put, unsigned, vector, whole
 from pesn._support.jit import INLINE, jit
 from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
@@ -713,7 +712,7 @@ def directions_of(v: Array, new: float, found: Array) -> None:
 # ---------------------------------------------------------------- learning row by row
 #
 # A network that takes one row, predicts and learns: no checks but for NaN, and every array is made before. All functions take a
-# table of arrays (:mod:`pesn._support.array_table`), whose places have names below. FEATURES holds what the readout sees of the
+# table of arrays (:mod:`pesn._support.intrinsics`), whose places have names below. FEATURES holds what the readout sees of the
 # last row, [1, row, earlier rows, products, units]: the units live there. COUNTS are whole numbers: the clock of the recursion
 # (:func:`pesn.readout.rls.learn_row`), and those named below. NUMBERS: forgetting λ; what a row of the prior is multiplied by;
 # Σ λ^k over the rows learnt from.

@@ -26,7 +26,7 @@ from joblib.parallel import get_active_backend
 
 from pesn._support.cluster import worker_processes
 from pesn._support.progress import shown
-from pesn._support.threads import one_blas_thread_in_all
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Places, evaluate
 from pesn.forecasting.time_index import TimeIndex
@@ -160,7 +160,7 @@ def run(panel: Panel, task: Task, ahead: Array | None = None, *, n_jobs: int | N
 
 def forecast_chunk(part: Sequence[Rows], task: Task) -> list[SeriesResult]:
     """Fit and forecast some series; one that fails has the reason."""
-    with one_blas_thread_in_all():  # sums of several threads end in other digits
+    with one_blas_thread():  # sums of several threads end in other digits
         return [_forecast_series(rows, task) for rows in part]
 
 
