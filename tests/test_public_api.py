@@ -22,6 +22,16 @@ def test_all_is_what_is_there():
         assert inspect.getdoc(getattr(pesn, name)), name
 
 
+RESERVOIR = (
+    "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, bias_scaling=0.2, random_state=None, "
+    "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), layers=1, memory='leaky'"
+)
+NETWORK = (
+    f"{RESERVOIR}, feedback_scaling=0.0, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, "
+    "feedback='teacher', local=None"
+)
+
+
 @pytest.mark.parametrize(
     ("function", "signature"),
     [
@@ -37,27 +47,15 @@ def test_all_is_what_is_there():
             "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, rng=0, "
             "check=True, return_samples=False, return_layers=False",
         ),
-        (
-            "EchoStateNetwork",
-            "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
-            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
-            "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "layers=1, memory='leaky', feedback='teacher', local=None, verbose=False",
-        ),
+        ("EchoStateNetwork", f"{NETWORK}, verbose=False"),
         (
             "ProbabilisticESN",
-            "n_units=100, *, spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, feedback_scaling=0.0, "
-            "bias_scaling=0.2, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, random_state=None, "
-            "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), "
-            "layers=1, memory='leaky', feedback='teacher', local=None, covariance='auto', rank=40, "
-            "n_members=256, moments='surface', initial_state='learned', process_noise='auto', verbose=False",
+            f"{NETWORK}, covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', "
+            "process_noise='auto', verbose=False",
         ),
         (
             "ReservoirClassifier",
-            "n_units=100, *, states='both', spectral_radius=0.9, leak_rate=0.5, density=0.1, input_scaling=0.5, "
-            "bias_scaling=0.2, scale=True, ridge='auto', washout=0, random_state=None, activation='tanh', topology='random', "
-            "features=Features(lags=0, products=0, states=True), layers=1, memory='leaky', "
-            "covariance='auto', rank=40, moments='surface'",
+            f"{RESERVOIR}, states='both', scale=True, ridge='auto', washout=0, covariance='auto', rank=40, moments='surface'",
         ),
         (
             "Forecaster",

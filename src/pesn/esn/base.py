@@ -324,7 +324,24 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
     def draw(
         self, n_inputs: int, n_outputs: int, given: TrainingRows | StreamedRows | None = None, steps: Steps | None = None
     ) -> np.random.Generator:
-        """Draw a reservoir and find the washout; return the generator that it was drawn from."""
+        """Draw a reservoir and find the washout.
+
+        Parameters
+        ----------
+        n_inputs : int
+            Number of inputs.
+        n_outputs : int
+            Number of outputs.
+        given : TrainingRows or StreamedRows, optional
+            Rows on which ``washout="auto"`` is found.
+        steps : Steps, optional
+            Progress.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Generator that the reservoir was drawn from.
+        """
         rng, steps = generator(self.random_state), steps or Steps()
         self.n_outputs_, self._y_is_flat = n_outputs, given is not None and given.flat
         self.reservoir_ = draw_reservoir(self, n_inputs, n_outputs, rng, self.local)
@@ -332,7 +349,22 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         return rng
 
     def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:
-        """Draw a reservoir with an empty readout for online learning; ``given`` are the first rows."""
+        """Draw a reservoir with an empty readout for online learning.
+
+        Parameters
+        ----------
+        n_inputs : int
+            Number of inputs.
+        n_outputs : int
+            Number of outputs.
+        given : TrainingRows, optional
+            First rows, on which ``washout="auto"`` is found.
+
+        Returns
+        -------
+        Online
+            Recursion to start from.
+        """
         check_online_start(self)
         self.draw(n_inputs, n_outputs, given)
         return start_empty(self)

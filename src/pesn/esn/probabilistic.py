@@ -271,7 +271,23 @@ class ProbabilisticESN(ReservoirEstimator):
             self.start_ = start = learn_start(kept.pieces if kept else [], self.local, self.features, self.n_outputs_)
         self.process_noise_ = process_noise_scale(self, open_loop(self), start, given, steps)
 
-    def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:  # noqa: D102
+    def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:
+        """Draw a reservoir with an empty readout for online learning.
+
+        Parameters
+        ----------
+        n_inputs : int
+            Number of inputs.
+        n_outputs : int
+            Number of outputs.
+        given : TrainingRows, optional
+            First rows, on which ``washout="auto"`` is found.
+
+        Returns
+        -------
+        Online
+            Recursion to start from.
+        """
         self.start_, self.process_noise_ = None, 0.0
         return super().begin_online(n_inputs, n_outputs, given)
 
