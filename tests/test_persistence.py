@@ -120,7 +120,7 @@ def test_parameters_that_are_objects(form, tmp_path):
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
-def test_what_a_probabilistic_network_has_learnt_is_kept(covariance, tmp_path):
+def test_fitted_attributes_are_saved(covariance, tmp_path):
     options = {"feedback_scaling": 0.1, "noise": 1e-3, "covariance": covariance, "rank": 6, "washout": "auto", "random_state": 7}
     esn = ProbabilisticESN(15, **options).fit(Gaussian(X[:200], var=np.full((200, 2), 0.01)), Y[:200])
     esn.save(tmp_path / "a")
@@ -165,7 +165,7 @@ class Own(EchoStateNetwork):
     pass
 
 
-def test_what_could_not_be_read_back_is_not_written(tmp_path):
+def test_unsupported_objects_are_not_saved(tmp_path):
     with pytest.raises(TypeError, match=r"this Own cannot be saved: holds .*Own, which is not a model of pesn"):
         Own(8, density=0.5, random_state=0).fit(X, Y).save(tmp_path / "a")
     strange = EchoStateNetwork(8, density=0.5, random_state=0).fit(X, Y)
@@ -185,7 +185,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
         load(tmp_path)
 
 
-def test_cut_short_anywhere(saved, tmp_path):
+def test_truncated_files_are_refused(saved, tmp_path):
     data = saved.read_bytes()
     for size in [0, 1, 10, 100, *range(200, len(data), len(data) // 40), len(data) - 1]:
         (tmp_path / "cut").write_bytes(data[:size])
@@ -193,7 +193,7 @@ def test_cut_short_anywhere(saved, tmp_path):
             load(tmp_path / "cut")
 
 
-def test_a_flipped_bit_anywhere_is_noticed_or_harmless(saved, tmp_path):
+def test_flipped_bits_are_detected_or_harmless(saved, tmp_path):
     data, expected = saved.read_bytes(), load(saved).predict(X)
     noticed = 0
     places = np.random.default_rng(0).integers(0, len(data), 80)
@@ -256,7 +256,7 @@ def test_a_changed_number_is_noticed(saved, tmp_path):
         load(tmp_path / "changed")
 
 
-def test_a_file_larger_than_any_is_not_read(tmp_path):
+def test_too_large_files_are_not_read(tmp_path):
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(persistence.LARGEST + 1)
     with pytest.raises(OSError, match=r"it has 4,294,967,297 bytes, and 4,294,967,296 are the most: '.*sparse'"):
@@ -267,7 +267,7 @@ def test_a_file_larger_than_any_is_not_read(tmp_path):
         load(tmp_path / "sparse")
 
 
-def test_much_json_is_not_read_and_not_written(saved, tmp_path, monkeypatch):
+def test_large_json_is_neither_read_nor_written(saved, tmp_path, monkeypatch):
     model = load(saved)
     monkeypatch.setitem(persistence.MOST, "model.json", 100)
     with pytest.raises(TypeError, match=r"cannot be saved: has [\d,]+ bytes of model\.json, and 100 are the most"):
@@ -277,7 +277,7 @@ def test_much_json_is_not_read_and_not_written(saved, tmp_path, monkeypatch):
         load(saved)
 
 
-def test_a_member_that_no_part_of_the_model_is_in(saved, tmp_path):
+def test_unknown_members_of_the_archive_are_refused(saved, tmp_path):
     rewrite(saved, tmp_path / "more", lambda members: members.update({"more.npy": b"anything"}))
     with pytest.raises(ValueError, match=r"more was changed after pesn saved it: no part of its model is in more\.npy"):
         load(tmp_path / "more")
@@ -352,7 +352,7 @@ def dumped(tree):
 
 
 @pytest.mark.parametrize("place", [-1, 625, 10**9, 2**40])
-def test_a_generator_does_not_read_beyond_its_key(place, tmp_path):
+def test_invalid_random_states_are_refused(place, tmp_path):
     esn = EchoStateNetwork(8, density=0.5, random_state=np.random.RandomState(0)).fit(X, Y)
     esn.save(tmp_path / "fine")
 
@@ -474,7 +474,7 @@ IMPOSSIBLE = {
 }
 
 
-def test_a_model_with_impossible_parameters_is_not_saved_and_does_not_load(tmp_path, monkeypatch):
+def test_model_with_invalid_parameters_is_neither_saved_nor_loaded(tmp_path, monkeypatch):
     esn = ProbabilisticESN(8, density=0.5, random_state=0).fit(X, Y)
     esn.save(tmp_path / "kept")
     before = (tmp_path / "kept").read_bytes()

@@ -48,7 +48,7 @@ def same_forecast(one, other, horizon=5):
 @pytest.mark.parametrize(
     ("covariance", "feedback", "horizon"), [("full", 0.0, 5), ("full", 0.1, 5), ("low-rank", 0.1, 5), ("diagonal", 0.0, 1)]
 )
-def test_there_and_back(covariance, feedback, horizon, tmp_path):
+def test_round_trip_is_exact(covariance, feedback, horizon, tmp_path):
     model = forecaster(covariance, feedback)
     model.save(tmp_path / "new")
     assert not hasattr(load(tmp_path / "new"), "esn_")
@@ -77,7 +77,7 @@ def test_there_and_back(covariance, feedback, horizon, tmp_path):
     same_forecast(fresh.fit(frame, KNOWN[:250]), load(tmp_path / "a"), horizon)
 
 
-def test_the_plainest_forecaster(tmp_path):
+def test_minimal_forecaster_is_saved(tmp_path):
     model = Forecaster().fit(SERIES[:, 0])
     model.save(tmp_path / "a")
     again = load(tmp_path / "a")

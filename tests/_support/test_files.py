@@ -16,7 +16,7 @@ from pesn._support.files import LOCK, beside, check_writable, claim_folder, fill
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
 
-def test_the_new_file_takes_the_place_of_the_old_one_at_the_end(tmp_path):
+def test_old_file_is_replaced_at_the_end(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("old")
     with replacing(path) as part:
@@ -47,7 +47,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error, old):
     assert old is None or path.read_text() == old
 
 
-def test_a_replacement_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_replacement_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text("old")
 
@@ -63,7 +63,7 @@ def test_a_replacement_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_no_folder_no_file(tmp_path):
+def test_missing_folders_are_an_error(tmp_path):
     (tmp_path / "file").write_text("a file")
     for path in (tmp_path / "missing" / "a.csv", tmp_path / "file" / "a.csv"):
         with pytest.raises((FileNotFoundError, NotADirectoryError), match=r"[/\\]a\.csv'"), replacing(path):
@@ -83,7 +83,7 @@ def test_a_folder_is_not_replaced(tmp_path):
     assert (tmp_path / "a.csv").is_dir()
 
 
-def test_a_name_as_long_as_names_may_be(tmp_path):
+def test_longest_file_names_work(tmp_path):
     name = "a" * 251 + ".csv"
     check_writable(tmp_path / name)
     with replacing(tmp_path / name) as part:
@@ -93,7 +93,7 @@ def test_a_name_as_long_as_names_may_be(tmp_path):
         check_writable(tmp_path / f"a{name}")
 
 
-def test_what_can_be_written_is_not_touched(tmp_path, monkeypatch):
+def test_check_writable_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with replacing("new.csv") as part:  # without a folder
         part.write_text("new")
@@ -106,7 +106,7 @@ def test_what_can_be_written_is_not_touched(tmp_path, monkeypatch):
 
 
 @posix
-def test_devices_and_pipes_stay(tmp_path):
+def test_devices_and_pipes_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "null.csv").symlink_to(os.devnull)
     for name in ("pipe.csv", "null.csv"):
@@ -117,7 +117,7 @@ def test_devices_and_pipes_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["null.csv", "pipe.csv"]
 
 
-def test_a_read_only_file_stays(tmp_path, monkeypatch):
+def test_read_only_files_are_not_replaced(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("old")
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for a user who is not root
     with pytest.raises(PermissionError, match=r"it is read-only: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
@@ -126,7 +126,7 @@ def test_a_read_only_file_stays(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_two_at_once_do_not_meet(tmp_path):
+def test_concurrent_replacements_are_independent(tmp_path):
     path = tmp_path / "a.csv"
     with replacing(path) as first, replacing(path) as second:
         assert first != second
@@ -138,7 +138,7 @@ def test_two_at_once_do_not_meet(tmp_path):
 
 @posix
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
-def test_the_mode_is_kept(tmp_path, mode):
+def test_file_mode_is_kept(tmp_path, mode):
     path = tmp_path / "a.csv"
     path.write_text("old")
     path.chmod(mode)
@@ -179,7 +179,7 @@ def versions(folder):
     return {name: (folder / name).read_text() for name in sorted(os.listdir(folder))}
 
 
-def test_a_folder_is_filled_at_the_end_and_nothing_else_is_left(tmp_path):
+def test_folder_is_filled_at_the_end_without_leftovers(tmp_path):
     out = tmp_path / "deep" / "out"
     for version in ("old", "new"):
         with filling(out, "c.json") as part:
@@ -240,7 +240,7 @@ def test_old_leftovers_are_removed_but_recent_ones_stay(tmp_path):
 
 
 @posix
-def test_two_runs_put_their_files_in_place_one_after_the_other(tmp_path, monkeypatch):
+def test_concurrent_runs_move_their_files_one_after_the_other(tmp_path, monkeypatch):
     """Also if the other run begins to move its files between the first file of this run and the second."""
     replace, others = os.replace, []
 
@@ -258,7 +258,7 @@ def test_two_runs_put_their_files_in_place_one_after_the_other(tmp_path, monkeyp
 
 
 @posix
-def test_a_folder_is_held_by_one_run(tmp_path):
+def test_folder_is_locked_by_one_run(tmp_path):
     with claim_folder(tmp_path / "out"):
         assert os.listdir(tmp_path / "out") == [LOCK]
         with (
@@ -274,7 +274,7 @@ def test_a_folder_is_held_by_one_run(tmp_path):
 
 
 @posix
-def test_a_run_that_was_killed_does_not_hold_a_folder(tmp_path):
+def test_killed_runs_release_their_folder(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from pesn._support.files import claim_folder\n"
         "with claim_folder(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"

@@ -27,12 +27,12 @@ def _run(script, folder):
     return done.stderr
 
 
-def test_a_first_call_says_that_it_compiles_and_a_second_process_does_not(tmp_path):
+def test_compilation_is_logged_once_per_machine(tmp_path):
     assert _run(CALLS, tmp_path) == "-\npesn: compiling, once on this machine: a few seconds\n"
     assert _run(CALLS, tmp_path) == "-\n"
 
 
-def test_without_a_folder_for_the_cache_it_says_so(tmp_path):
+def test_missing_cache_folder_is_logged(tmp_path):
     said = _run(f"{NO_FOLDER}\n{CALLS}", tmp_path)
     assert said == "-\npesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to\n"
     assert not any(tmp_path.iterdir())

@@ -152,7 +152,7 @@ def test_each_kernel_has_the_cache_of_the_digest_and_its_globals_come_from_the_d
                 )
 
 
-def test_pesn_compiles_at_one_place():
+def test_kernels_are_compiled_by_jit_only():
     calls = [path for path in PACKAGE.rglob("*.py") if "njit" in path.read_text() and path.name != "jit.py"]
     assert calls == []
 
@@ -193,7 +193,7 @@ def test_the_folder_follows_numba(root):
     assert "in each process" in logged
 
 
-def test_an_error_on_disk_costs_the_cache_and_nothing_else(root):
+def test_disk_errors_only_disable_the_cache(root):
     run(root)
     (folder,) = folders(root)
     shutil.rmtree(folder)

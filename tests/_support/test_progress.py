@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_silence(capfd):
+def test_nothing_is_logged_by_default(capfd):
     with shown(False) as steps, steps.step("work", 3) as advance:
         advance(3)
     ProbabilisticESN(10, random_state=0).fit(SERIES[:-1], SERIES[1:])
@@ -46,7 +46,7 @@ def test_silence(capfd):
         ),
     ],
 )
-def test_a_network_says_what_it_does(model, said, capfd):
+def test_network_logs_its_steps(model, said, capfd):
     silent = clone(model).fit(SERIES[:-1], SERIES[1:])
     assert capfd.readouterr() == ("", "")
     loud = clone(model).set_params(verbose=True).fit(SERIES[:-1], SERIES[1:])
@@ -56,7 +56,7 @@ def test_a_network_says_what_it_does(model, said, capfd):
     np.testing.assert_array_equal(loud.readout_.weights, silent.readout_.weights)
 
 
-def test_a_forecaster_says_what_it_does(capfd):
+def test_forecaster_logs_its_steps(capfd):
     network = ProbabilisticESN(10, washout=20, random_state=0)
     loud = Forecaster(network, verbose=True).fit(SERIES)
     err = capfd.readouterr().err
@@ -75,13 +75,13 @@ def test_a_forecaster_says_what_it_does(capfd):
 
 
 @pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
-def test_verbose_is_yes_or_no(estimator):
+def test_verbose_must_be_a_bool(estimator):
     arguments = (SERIES,) if estimator is Forecaster else (SERIES, SERIES)
     with pytest.raises(TypeError, match="verbose must be True or False, got 2"):
         estimator(verbose=2).fit(*arguments)
 
 
-def test_a_long_step_says_how_long_it_will_take(monkeypatch):
+def test_long_steps_log_the_remaining_time(monkeypatch):
     now = iter(np.arange(0.0, 100.0, 6.0))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
     page = io.StringIO()
@@ -91,7 +91,7 @@ def test_a_long_step_says_how_long_it_will_take(monkeypatch):
     assert page.getvalue().splitlines() == ["driving: 2,000 of 4,000 rows, 12 s left", "driving: 4,000 rows, 30.0 s"]
 
 
-def test_bars_on_a_terminal_are_gone_at_the_end(monkeypatch):
+def test_bars_are_removed_at_the_end(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     page = Terminal()
     with shown(True, page) as steps:
@@ -110,7 +110,7 @@ def test_bars_on_a_terminal_are_gone_at_the_end(monkeypatch):
     assert re.fullmatch(r"work: \d+\.\d s\n", page.getvalue())
 
 
-def test_bars_among_the_callers_own(monkeypatch):
+def test_bars_coexist_with_those_of_the_caller(monkeypatch):
     """Whether rich can show both or not, nothing fails."""
     monkeypatch.setenv("TERM", "xterm-256color")
     page = Terminal()
@@ -122,7 +122,7 @@ def test_bars_among_the_callers_own(monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
-def test_an_error_passes_through_and_says_nothing_of_success(stream, monkeypatch):
+def test_errors_are_raised_and_no_success_is_logged(stream, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     page = stream()
     with pytest.raises(KeyboardInterrupt), shown(True, page) as steps, steps.step("driving", 10):

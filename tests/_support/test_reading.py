@@ -40,7 +40,7 @@ def test_pipes_devices_and_links(tmp_path):
 
 
 @POSIX
-def test_a_file_that_becomes_a_pipe_or_grows_meanwhile(tmp_path, monkeypatch):
+def test_file_that_becomes_a_pipe_or_grows_is_refused(tmp_path, monkeypatch):
     path, look = tmp_path / "a", os.stat
 
     def pipe_by_then(*arguments, **options):

@@ -21,14 +21,14 @@ def blas_threads():
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
-def test_one_thread_and_then_as_many_as_before():
+def test_blas_threads_are_restored():
     before = blas_threads()
     with one_blas_thread():
         assert set(blas_threads()) <= {1}
     assert blas_threads() == before
 
 
-def test_one_thread_until_the_last_one_is_done():
+def test_blas_threads_are_restored_by_the_last_context():
     before, first, second = blas_threads(), one_blas_thread(), one_blas_thread()
     first.__enter__()
     second.__enter__()
@@ -53,17 +53,17 @@ def count_with(**variables):
 
 
 @pytest.mark.parametrize("name", ["NUMBA_NUM_THREADS", "OMP_NUM_THREADS"])
-def test_no_more_than_the_variables_say(name):
+def test_threads_follow_environment_variables(name):
     assert count_with(**{name: "3"}) == 3
     assert count_with(**{name: ""}) == count_with() == 8
 
 
-def test_no_more_than_matrix_products():
+def test_threads_follow_the_limit_of_blas():
     with one_blas_thread():
         assert n_threads() == 1
 
 
-def test_one_in_a_thread_that_is_not_the_main_one(monkeypatch):
+def test_other_threads_use_one_thread(monkeypatch):
     monkeypatch.setattr("joblib.cpu_count", lambda: 8)
     counted = []
     worker = threading.Thread(target=lambda: counted.append(n_threads()))
@@ -72,7 +72,7 @@ def test_one_in_a_thread_that_is_not_the_main_one(monkeypatch):
     assert counted == [1]
 
 
-def test_one_in_a_worker_process():
+def test_worker_processes_use_one_thread():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(n_threads).result() == 1
 
@@ -90,7 +90,7 @@ def several(monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("size", [0, 1, 524_287, 524_288, 1_000_001, 3_000_000])
-def test_parts_are_all_elements_once(several, count, size):
+def test_parts_cover_all_elements_once(several, count, size):
     several(count)
     taken = sorted((part.start, part.stop) for part in by_parts(lambda part: part, size))
     assert taken[0][0] == 0

@@ -41,7 +41,7 @@ def fitted():
 
 
 @pytest.mark.parametrize("states", ["mean", "last", "both"])
-def test_learns_what_only_the_order_of_rows_tells(states):
+def test_classes_that_depend_on_order_are_learned(states):
     X, y = waves(120)
     classifier = ReservoirClassifier(50, states=states, random_state=0).fit(X[:60], y[:60])
     assert classifier.score(X[60:], y[60:]) > 0.9
@@ -59,7 +59,7 @@ def test_learns_spoken_digits():
     assert abs(sure - classifier.score(*test)) < 0.08
 
 
-def test_a_label_a_row_says_what_was_some_rows_ago():
+def test_labels_per_row_need_memory():
     x = np.random.default_rng(0).choice([-1.0, 1.0], 1000)[:, None]
     y = np.roll(x[:, 0], 3) > 0.0
     classifier = ReservoirClassifier(50, leak_rate=1.0, washout=10, random_state=0).fit(x[:700], y[:700])
@@ -72,7 +72,7 @@ def test_a_label_a_row_says_what_was_some_rows_ago():
     assert several.predict_proba(x[700:], lengths=[100, 200]).shape == (300, 2)
 
 
-def test_columns_of_any_size_and_place_give_the_same_probabilities():
+def test_probabilities_do_not_depend_on_scale_and_offset():
     X, y = waves()
     plain = ReservoirClassifier(30, random_state=0).fit(X, y)
     far = [1e4 * one + [1e6, -3.0] for one in X]
@@ -84,7 +84,7 @@ def test_columns_of_any_size_and_place_give_the_same_probabilities():
 
 
 @pytest.mark.parametrize("constant", [0.1, 1.0 / 3.0, 1e6 + 0.1])
-def test_a_constant_column_tells_nothing_whatever_rounding_makes_of_it(constant):
+def test_constant_columns_do_not_change_the_probabilities(constant):
     X, y = waves()
     with_zeros, with_constant, shifted = ([np.column_stack([one, np.full(len(one), c)]) for one in X]
                                           for c in (0.0, constant, constant * (1.0 + 1e-12)))  # fmt: skip
@@ -121,7 +121,7 @@ def test_parameters_of_the_reservoir_are_those_of_the_networks():
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_every_kind_of_reservoir_classifies_with_uncertainty_and_goes_into_a_file(options, tmp_path):
+def test_every_kind_of_reservoir_propagates_uncertainty_and_is_saved(options, tmp_path):
     X, y = waves(30, rows=15)
     classifier = ReservoirClassifier(20, random_state=0, **options).fit(X, y)
     assert classifier.score(X, y) > 0.8
@@ -135,7 +135,7 @@ def test_every_kind_of_reservoir_classifies_with_uncertainty_and_goes_into_a_fil
 
 
 @pytest.mark.parametrize("features", [Features(lags=2), Features(products=1), Features(lags=1, products=2, states=False)])
-def test_features_of_rows_are_read_too(features):
+def test_features_of_rows_are_pooled(features):
     X, y = waves()
     classifier = ReservoirClassifier(20, features=features, random_state=0).fit(X, y)
     assert classifier.washout_ == features.lags
@@ -147,7 +147,7 @@ def test_features_of_rows_are_read_too(features):
 # ---------------------------------------------------------------- however X holds its sequences
 
 
-def test_one_answer_for_stacked_rows_lists_cubes_frames_and_single_sequences(fitted):
+def test_every_form_of_sequences_gives_the_same_result(fitted):
     X, _ = waves(8, seed=1)
     expected = fitted.predict_proba(X)
     rows, lengths = stacked(X)
@@ -164,7 +164,7 @@ def test_one_answer_for_stacked_rows_lists_cubes_frames_and_single_sequences(fit
     np.testing.assert_array_equal(clone(fitted).fit(rows, y, lengths).readout_.weights, fitted.readout_.weights)
 
 
-def test_a_long_sequence_is_pooled_in_pieces_as_in_one(monkeypatch):
+def test_long_sequences_are_pooled_by_blocks(monkeypatch):
     X, y = waves(6, rows=50)
     classifier = ReservoirClassifier(10, washout=12, random_state=0).fit(X, y)
     whole = classifier.transform(X)
@@ -173,7 +173,7 @@ def test_a_long_sequence_is_pooled_in_pieces_as_in_one(monkeypatch):
 
 
 @pytest.mark.parametrize("labels", ["sequence", "row"])
-def test_sequences_that_move_together_leave_what_each_leaves_alone(labels, monkeypatch):
+def test_sequences_in_lockstep_match_single_sequences(labels, monkeypatch):
     X, y = waves(40, ragged=True)
     rows, lengths = stacked(X)
     y = y if labels == "sequence" else np.repeat(y, lengths)
@@ -187,7 +187,7 @@ def test_sequences_that_move_together_leave_what_each_leaves_alone(labels, monke
     np.testing.assert_allclose(classifier.predict_proba(Gaussian(rows, var=blurred), lengths), mixed, rtol=1e-9)
 
 
-def test_scikit_learn_searches_over_cubes_and_over_lists():
+def test_scikit_learn_searches_accept_cubes_and_lists():
     X, y = waves(60)
     assert cross_val_score(ReservoirClassifier(30, random_state=0), np.array(X), y).mean() > 0.8
     ragged, labels = waves(60, ragged=True)
@@ -275,7 +275,7 @@ def test_other_columns_shorter_sequences_and_changed_features_are_refused_in_pre
         ReservoirClassifier(10, washout=4).fit(np.zeros((9, 1)), list("abaabbbbb")[:4] + list("bbbbb"))
 
 
-def test_classes_of_one_sample_each_can_be_learnt():
+def test_classes_of_one_sample_can_be_learned():
     X = np.random.default_rng(0).standard_normal((4, 20, 2))
     classifier = ReservoirClassifier(10, random_state=0).fit(X, list("abcd"))
     assert np.isfinite(classifier.predict_proba(X)).all()
@@ -285,7 +285,7 @@ def test_classes_of_one_sample_each_can_be_learnt():
 
 
 @pytest.mark.parametrize("labels", [np.array(["a", "b", "c"]), np.array([7, 1, 4]), pd.Series(["x", "z", "y"], dtype=object)])
-def test_files_keep_it_whole(tmp_path, labels):
+def test_saved_classifiers_predict_the_same(tmp_path, labels):
     X, _ = waves(12)
     y = np.asarray(labels)[np.arange(12) % 3]
     classifier = ReservoirClassifier(10, states="mean", features=Features(lags=1), random_state=0).fit(X, y)
@@ -309,7 +309,7 @@ def test_files_keep_it_whole(tmp_path, labels):
         ({"labels_": 1}, "labels_ is a int"),
     ],
 )
-def test_what_does_not_fit_together_goes_into_no_file(tmp_path, damage, message):
+def test_inconsistent_classifiers_are_not_saved(tmp_path, damage, message):
     X, y = waves(6)
     classifier = ReservoirClassifier(10, random_state=0).fit(X, y)
     vars(classifier).update(damage)

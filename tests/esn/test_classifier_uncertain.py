@@ -44,7 +44,7 @@ def blurred(X, std):
         ("both", {"features": Features(products=1)}),
     ],
 )
-def test_probabilities_are_the_mean_of_those_of_samples(states, options):
+def test_probabilities_of_uncertain_inputs_match_samples(states, options):
     X, y = waves()
     classifier = ReservoirClassifier(30, states=states, random_state=0, **options).fit(X, y)
     test, _ = waves(3, seed=1)
@@ -67,7 +67,7 @@ def test_two_classes_and_a_label_a_row():
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("labels", ["sequence", "row"])
-def test_without_variance_it_is_certain(covariance, labels):
+def test_zero_variance_matches_certain_inputs(covariance, labels):
     X, y = waves(30)
     rows, lengths = np.concatenate(X), [len(one) for one in X]
     y = y if labels == "sequence" else np.repeat(y, lengths)
@@ -92,7 +92,7 @@ def test_a_huge_variance_leaves_finite_probabilities():
     assert (np.abs(found.sum(axis=1) - 1.0) < 1e-12).all()
 
 
-def test_sequences_leave_a_batch_as_they_came_alone(monkeypatch):
+def test_batches_match_single_sequences(monkeypatch):
     X, y = waves()
     classifier = ReservoirClassifier(20, random_state=0).fit(X, y)
     some = blurred(X[:7], 0.3)
@@ -108,7 +108,7 @@ def test_sequences_leave_a_batch_as_they_came_alone(monkeypatch):
     )
 
 
-def test_the_covariance_of_a_mean_over_time_knows_that_rows_err_together():
+def test_covariance_of_a_time_mean_includes_correlations():
     X, y = waves()
     classifier = ReservoirClassifier(20, states="mean", leak_rate=0.1, random_state=0).fit(X, y)
     z = X[0]
@@ -124,7 +124,7 @@ def test_the_covariance_of_a_mean_over_time_knows_that_rows_err_together():
     assert (spread["diagonal"] > 2.0 * spread["full"]).all()  # units that a readout sets against each other err together
 
 
-def test_told_of_its_noise_it_is_less_wrong():
+def test_known_noise_reduces_the_log_loss():
     train, test = spoken_digits(300, rng=0).split(0.8)
     classifier = ReservoirClassifier(30, random_state=0).fit(*train)
     std = 2.0 * train.X.std(axis=0)

@@ -27,7 +27,7 @@ def uncertain(std, n=12):
 
 
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-def test_with_small_variances_it_is_the_full_covariance(feedback):
+def test_ensemble_matches_the_full_form_for_small_variances(feedback):
     members, full = (fitted(form, feedback_scaling=feedback, initial_state="zero") for form in ("ensemble", "full"))
     X = uncertain(1e-3)
     mean, cov = members.predict(X, return_cov=True, parts=PARTS)
@@ -40,7 +40,7 @@ def test_with_small_variances_it_is_the_full_covariance(feedback):
     np.testing.assert_allclose(*both, rtol=0.05)
 
 
-def test_with_large_variances_it_is_samples_of_the_network():
+def test_ensemble_matches_samples_for_large_variances():
     """Drawn by hand: a deterministic network a sample."""
     members = fitted(initial_state="zero", feedback_scaling=0.3)
     X, rng = uncertain(0.8), np.random.default_rng(5)
@@ -56,7 +56,7 @@ def test_with_large_variances_it_is_samples_of_the_network():
         assert np.all(np.abs(np.cov(y.T) - cov[k]) < 8.0 * np.outer(std, std) * np.sqrt(1 / 4000 + 1 / 2000))
 
 
-def test_random_state_decides_the_members():
+def test_random_state_determines_the_members():
     X = uncertain(0.1)
     assert np.all(fitted(n_members=np.int64(2)).predict(X, return_std=True)[1] > 0.0)  # the fewest that have a variance
     one, same, other = (fitted(n_members=16, random_state=seed) for seed in (0, 0, 1))
@@ -66,7 +66,7 @@ def test_random_state_decides_the_members():
     assert np.abs(other.predict(X, return_std=True)[1] - first[1]).max() > 1e-6
 
 
-def test_the_members_go_on_where_a_run_stopped():
+def test_ensemble_runs_continue_from_the_returned_state():
     """After an uncertain start nothing is drawn: each member is kept, and a run may be cut anywhere."""
     esn = fitted(n_members=32, initial_state=Gaussian(np.zeros(15), var=np.full(15, 0.2)))
     X, _ = rows(20, seed=2)
@@ -85,12 +85,12 @@ def test_the_members_go_on_where_a_run_stopped():
     [(1, ValueError, "n_members must .* 2 .*got 1"), (0, ValueError, "got 0"), (2.5, TypeError, "n_members .*got 2.5"),
      ("many", TypeError, "n_members .*got 'many'"), (None, TypeError, "n_members .*got None")],
 )  # fmt: skip
-def test_a_number_of_members_that_makes_no_sense(n_members, kind, message):
+def test_invalid_numbers_of_members_are_named(n_members, kind, message):
     with pytest.raises(kind, match=message):
         fitted(n_members=n_members)
 
 
-def test_it_learns_with_noise_on_the_units_and_online_and_is_saved(tmp_path):
+def test_ensemble_learns_online_and_is_saved(tmp_path):
     X, y = rows()
     esn = fitted(n_members=64, noise=0.05).partial_fit(X[:10], y[:10])
     esn.save(tmp_path / "members.pesn")

@@ -37,7 +37,7 @@ def plain_loop(esn, inputs, targets):
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_pattern_is_produced_without_input(network):
+def test_force_learns_a_pattern_without_input(network):
     learned, alone = 50 * PERIOD, 10 * PERIOD
     esn = network(200, **CHAOTIC, random_state=0).fit(NOTHING[:learned], PATTERN[:learned])
     found = esn.predict(NOTHING[:alone], state=esn.state_)
@@ -45,7 +45,7 @@ def test_a_pattern_is_produced_without_input(network):
     np.testing.assert_allclose(esn.generate(alone), found, atol=1e-6)
 
 
-def test_teacher_forcing_does_not_hold_there():
+def test_teacher_forcing_fails_on_the_pattern():
     """Why it exists: of a network taught by true outputs no error comes back while it learns, and here it does not stay small."""
     options = {**CHAOTIC, "feedback": "teacher", "random_state": 0}
     esn = EchoStateNetwork(200, **options).fit(NOTHING[: 50 * PERIOD], PATTERN[: 50 * PERIOD])
@@ -54,7 +54,7 @@ def test_teacher_forcing_does_not_hold_there():
 
 
 @pytest.mark.parametrize("washout", [0, 13])
-def test_is_the_plain_loop(washout):
+def test_force_matches_the_plain_loop(washout):
     options = {"feedback_scaling": 0.5, "feedback": "own", "washout": washout, "ridge": 1e-3, "random_state": 0}
     esn = EchoStateNetwork(20, **options).partial_fit(X[:100], Y[:100])
     outputs, weights, h, y = plain_loop(esn, X[:100], Y[:100])
@@ -76,7 +76,7 @@ def test_fit_is_partial_fit(network, features):
     assert not hasattr(esn, "online_predictions_")
 
 
-def test_sequences_begin_at_the_start():
+def test_sequences_start_from_the_initial_state():
     """Two of them, the second as if the first had left nothing but the readout."""
     esn = EchoStateNetwork(20, **CHAOTIC, random_state=0)
     both = copy.deepcopy(esn).fit(X, Y, lengths=[120, 180])
@@ -86,7 +86,7 @@ def test_sequences_begin_at_the_start():
     np.testing.assert_allclose(both.readout_.weights, one.readout_.weights, rtol=1e-8, atol=1e-8)
 
 
-def test_a_probabilistic_network_learns_its_start_too():
+def test_probabilistic_network_learns_its_initial_state():
     esn = ProbabilisticESN(30, **CHAOTIC, random_state=0).fit(X, Y)
     plain = EchoStateNetwork(30, **CHAOTIC, random_state=0).fit(X, Y)
     np.testing.assert_allclose(esn.readout_.weights, plain.readout_.weights, rtol=1e-12)

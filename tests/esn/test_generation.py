@@ -45,7 +45,7 @@ def test_each_output_is_the_next_input(kind, features):
 
 
 @pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=2, products=1)])
-def test_a_run_cut_in_two_is_the_whole(features):
+def test_split_runs_match_the_whole_run(features):
     y = waves(401)
     esn = pesn.EchoStateNetwork(30, features=features, random_state=0).fit(y[:-1], y[1:])
     whole = esn.generate(50)
@@ -53,7 +53,7 @@ def test_a_run_cut_in_two_is_the_whole(features):
     np.testing.assert_array_equal(np.vstack([first, esn.generate(30, state)]), whole)
 
 
-def test_after_partial_fit():
+def test_generate_continues_after_partial_fit():
     y = waves(601)
     esn = pesn.EchoStateNetwork(50, random_state=0).partial_fit(y[:500], y[1:501])
     np.testing.assert_array_equal(esn.state_.output, y[500])
@@ -61,7 +61,7 @@ def test_after_partial_fit():
 
 
 @pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=1, products=1)])
-def test_inputs_that_are_no_outputs_are_given(features):
+def test_known_inputs_are_passed_to_generate(features):
     y, u = waves(401), np.random.default_rng(0).normal(size=(450, 1))
     esn = pesn.EchoStateNetwork(30, features=features, random_state=0).fit(np.hstack([y[:-1], u[:400]]), y[1:])
     found = esn.generate(50, X=u[400:])
@@ -70,7 +70,7 @@ def test_inputs_that_are_no_outputs_are_given(features):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_feedback_outputs_come_back_beside_given_inputs(kind):
+def test_feedback_works_with_known_inputs(kind):
     wave, ones = waves(701)[:, 0], np.ones((700, 1))
     certain = {"process_noise": 0.0} if kind is pesn.ProbabilisticESN else {}  # what is uncertain moves means too
     esn = kind(60, feedback_scaling=0.8, ridge=1e-6, washout=20, random_state=0, **certain).fit(ones, wave[:700])
@@ -79,7 +79,7 @@ def test_with_feedback_outputs_come_back_beside_given_inputs(kind):
     np.testing.assert_allclose(esn.generate(50), esn.predict(np.zeros((50, 1)), state=esn.state_), rtol=1e-7, atol=1e-7)
 
 
-def test_other_activations_and_flat_targets():
+def test_other_activations_run_freely():
     wave = waves(401)[:, 0]
     esn = pesn.EchoStateNetwork(20, activation="gelu", random_state=0).fit(wave[:-1, None], wave[1:])
     found = esn.generate(10)
@@ -90,7 +90,7 @@ def test_other_activations_and_flat_targets():
 @pytest.mark.parametrize(
     "features", [pesn.Features(), pesn.Features(states=False), pesn.Features(lags=1, products=2, states=False)]
 )
-def test_a_loop_that_diverges_stays_finite(features):
+def test_diverging_loop_stays_finite(features):
     y = 1.5 ** np.arange(20.0)[:, None]
     esn = pesn.EchoStateNetwork(3, density=1.0, features=features, ridge=0.0, random_state=0).fit(y[:-1], y[1:])
     outputs, state = esn.generate(5000, return_state=True)
@@ -110,7 +110,7 @@ def test_long_runs_go_block_by_block():
 
 @pytest.mark.parametrize("options", [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}])
 @pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=1, products=1)])
-def test_layers_leaks_by_unit_and_orthogonal_memories_run_free_too(features, options):
+def test_every_reservoir_runs_freely(features, options):
     y = waves(301)
     esn = pesn.EchoStateNetwork(30, features=features, random_state=0, **options).fit(y[:-1], y[1:])
     np.testing.assert_allclose(esn.generate(20), by_hand(esn, 20, esn.state_)[0], rtol=1e-8, atol=1e-8)
@@ -148,7 +148,7 @@ def test_wrong_calls_are_named(call, message):
         call()
 
 
-def test_names_of_given_inputs_are_those_of_the_fit():
+def test_names_of_known_inputs_match_the_fit():
     frame = pd.DataFrame(waves(201), columns=["level", "valve"])
     named = pesn.EchoStateNetwork(20, random_state=0).fit(frame[:-1], frame["level"].to_numpy()[1:])
     with pytest.raises(ValueError, match=r"X must have the columns \['valve'\], which are no outputs, .*, got \['level'\]"):

@@ -63,7 +63,7 @@ def simulate(r, inputs, weights=None, fed=None):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_transform_is_the_chain_of_loops(rows, kind):
+def test_transform_matches_plain_layers(rows, kind):
     esn = network(kind).fit(*rows)
     states = esn.transform(rows[0])
     assert states.shape[1] == esn.reservoir_.n_units == len(esn.get_feature_names_out())
@@ -86,7 +86,7 @@ def test_groups_are_networks_side_by_side(rows):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_uncertainty_it_is_the_deterministic_network(rows, kind, form):
+def test_certain_inputs_match_the_deterministic_network(rows, kind, form):
     X, y = rows[0][:120], rows[1][:120]
     plain = network(kind).fit(X, y)
     esn = network(kind, ProbabilisticESN, initial_state="zero", process_noise=0.0, **FORMS[form]).fit(X, y)
@@ -104,7 +104,7 @@ def test_without_uncertainty_it_is_the_deterministic_network(rows, kind, form):
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_uncertain_rows_come_out_as_samples_do(rows, kind, form):
+def test_uncertain_rows_match_samples(rows, kind, form):
     X, y = rows[0][:30], rows[1]
     options = {"initial_state": "zero", "ridge": 1e-3, "process_noise": 0.0, "covariance": form, "rank": 16}
     esn = network(kind, ProbabilisticESN, **options).fit(rows[0], y)
@@ -124,7 +124,7 @@ def test_uncertain_rows_come_out_as_samples_do(rows, kind, form):
 
 @pytest.mark.parametrize("of", [EchoStateNetwork, ProbabilisticESN])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_cut_in_two_is_the_whole(rows, kind, of):
+def test_split_runs_match_the_whole_run(rows, kind, of):
     X, y = rows
     esn = network(kind, of, feedback_scaling=0.2).fit(X, y)
     whole = esn.predict(X[:40])
@@ -133,7 +133,7 @@ def test_a_run_cut_in_two_is_the_whole(rows, kind, of):
 
 
 @pytest.mark.parametrize("kind", ["deep", "all"])
-def test_online_learning_goes_through_layers(rows, kind):
+def test_online_learning_works_with_layers(rows, kind):
     X, y = rows
     online = network(kind, forgetting=1.0).partial_fit(X[:150], y[:150]).partial_fit(X[150:], y[150:])
     states = simulate(online.reservoir_, X)

@@ -60,7 +60,7 @@ def side_by_side(esn, X, y, patches):
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("patches", [Patches(2, 1), Patches(1, 2), Patches(2, 1, periodic=False)])
 @pytest.mark.parametrize("known", [0, 1])
-def test_it_is_small_networks_side_by_side(kind, patches, known):
+def test_local_network_matches_small_networks(kind, patches, known):
     X = np.hstack([Y[:-1], np.sin(np.arange(len(Y) - 1.0))[:, None][:, :known]])
     esn = a_network(kind, patches, **({"initial_state": "zero"} if kind is pesn.ProbabilisticESN else {})).fit(X, Y[1:])
     states, outputs = side_by_side(esn, X, Y[1:], patches)
@@ -68,7 +68,7 @@ def test_it_is_small_networks_side_by_side(kind, patches, known):
     np.testing.assert_allclose(esn.predict(X), outputs, atol=1e-8)
 
 
-def test_readouts_of_their_own_are_networks_of_their_own():
+def test_separate_readouts_match_separate_networks():
     """Of a patch that owns all it sees there is nothing else in the field."""
     esn = a_network(patches=Patches(3, 0, shared=False)).fit(Y[:-1], Y[1:])
     small = esn.reservoir_
@@ -85,7 +85,7 @@ def test_readouts_of_their_own_are_networks_of_their_own():
 @pytest.mark.parametrize(
     "features", [pesn.Features(), pesn.Features(lags=1, products=2), pesn.Features(products=1, states=False)]
 )
-def test_a_field_that_is_moved_on_by_a_patch_is_predicted_moved_on(features):
+def test_predictions_shift_with_the_field(features):
     esn = a_network(pesn.ProbabilisticESN, features=features).fit(Y[:-1], Y[1:])
     mean, std = esn.predict(Y[:50], return_std=True)
     moved, moved_std = esn.predict(np.roll(Y[:50], 2, axis=1), return_std=True)
@@ -93,7 +93,7 @@ def test_a_field_that_is_moved_on_by_a_patch_is_predicted_moved_on(features):
     np.testing.assert_allclose(moved_std, np.roll(std, 2, axis=1), rtol=1e-6)
 
 
-def test_few_rows_teach_a_shared_readout_more_than_one_of_the_whole_field():
+def test_shared_readout_needs_fewer_rows():
     few, later = Y[:60], a_field(seed=1)
     local = a_network().fit(few[:-1], few[1:])
     whole = pesn.EchoStateNetwork(36, density=0.3, washout=10, random_state=0, ridge=1e-4).fit(few[:-1], few[1:])
@@ -106,7 +106,7 @@ def test_few_rows_teach_a_shared_readout_more_than_one_of_the_whole_field():
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal", "ensemble"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_what_is_certain_is_the_deterministic_network(covariance, shared):
+def test_certain_inputs_match_the_deterministic_network(covariance, shared):
     patches = Patches(2, 1, shared=shared)
     plain = a_network(patches=patches).fit(Y[:-1], Y[1:])
     esn = a_network(pesn.ProbabilisticESN, patches, covariance=covariance, initial_state="zero", rank=8).fit(Y[:-1], Y[1:])
@@ -118,7 +118,7 @@ def test_what_is_certain_is_the_deterministic_network(covariance, shared):
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank"])
-def test_deviations_are_those_of_samples(covariance):
+def test_standard_deviations_match_samples(covariance):
     """Of the state: rows with noise, many times. Of the weights: R times the leverage of each patch, by hand."""
     esn = a_network(pesn.ProbabilisticESN, covariance=covariance, rank=20, initial_state="zero").fit(Y[:-1], Y[1:])
     rng = np.random.default_rng(0)
@@ -140,7 +140,7 @@ def test_deviations_are_those_of_samples(covariance):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e3])
-def test_tiny_and_huge_variances_stay_numbers(scale):
+def test_tiny_and_huge_variances_stay_finite(scale):
     esn = a_network(pesn.ProbabilisticESN, covariance="low-rank", rank=8).fit(Y[:-1], Y[1:])
     _, std = esn.predict(pesn.Gaussian(Y[:30], var=np.full((30, P), scale)), return_std=True)
     assert np.isfinite(std).all()
@@ -150,7 +150,7 @@ def test_tiny_and_huge_variances_stay_numbers(scale):
 # ---------------------------------------------------------------- the start
 
 
-def test_the_start_of_a_patch_is_learnt_from_all_patches():
+def test_initial_state_is_learned_from_all_patches():
     esn = a_network(pesn.ProbabilisticESN).fit(Y[:-1], Y[1:])
     assert isinstance(esn.start_, LocalStart)
     later = a_field(seed=1)
@@ -163,7 +163,7 @@ def test_the_start_of_a_patch_is_learnt_from_all_patches():
     assert not (root.T @ root)[:12, 12:].any()  # what is left open in two patches is independent
 
 
-def test_a_start_of_an_uncertain_row_is_that_of_samples():
+def test_initial_state_of_an_uncertain_row_matches_samples():
     esn = a_network(pesn.ProbabilisticESN).fit(Y[:-1], Y[1:])
     start, rng = esn.start_, np.random.default_rng(0)
     root = 0.1 * rng.standard_normal((P, 3))
@@ -181,7 +181,7 @@ def test_a_start_of_an_uncertain_row_is_that_of_samples():
         np.testing.assert_allclose(slopes[:, k], (other - start.given(Y[5][None])[0]) / step, atol=1e-4)
 
 
-def test_row_and_units_together_are_as_in_the_long_run():
+def test_joint_distribution_of_row_and_units_matches_the_long_run():
     patches, rng = Patches(2, 1, periodic=False), np.random.default_rng(0)
     mixed = rng.standard_normal((P, P)) / np.sqrt(P)
     z = rng.standard_normal((5000, P)) @ mixed.T
@@ -198,7 +198,7 @@ def test_row_and_units_together_are_as_in_the_long_run():
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_it_learns_row_by_row_from_the_batch_or_from_nothing(kind):
+def test_local_network_learns_online(kind):
     later = a_field(seed=2)
     batch = a_network(kind).fit(Y[:-1], Y[1:])
     before = batch.readout_.weights.copy()
@@ -214,7 +214,7 @@ def test_it_learns_row_by_row_from_the_batch_or_from_nothing(kind):
 
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("patches", [Patches(2, 1), Patches(3, 1, periodic=False, shared=False)])
-def test_it_is_saved_and_loaded(kind, patches, tmp_path):
+def test_local_networks_are_saved_and_loaded(kind, patches, tmp_path):
     esn = a_network(kind, patches).fit(Y[:-1], Y[1:])
     esn.save(tmp_path / "field.pesn")
     again = pesn.load(tmp_path / "field.pesn")
@@ -228,7 +228,7 @@ def test_it_is_saved_and_loaded(kind, patches, tmp_path):
         esn.save(tmp_path / "field.pesn")
 
 
-def test_ridge_and_washout_are_chosen_for_all_patches():
+def test_ridge_and_washout_are_selected_for_all_patches():
     esn = a_network(pesn.ProbabilisticESN).set_params(ridge="auto", washout="auto").fit(Y[:-1], Y[1:])
     assert 1e-9 < esn.ridge_ <= 1.0
     assert 0 < esn.washout_ < 100
@@ -242,7 +242,7 @@ def test_ridge_and_washout_are_chosen_for_all_patches():
         ((2, 1), "pesn.Patches"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(patches, says):
+def test_invalid_local_parameters_are_named(patches, says):
     for kind in NETWORKS:
         esn = a_network(kind, patches)
         with pytest.raises((TypeError, ValueError), match=f"local .*{says}"):

@@ -67,7 +67,7 @@ def test_learns_narma(network):
     assert error < 0.6 * nrmse(y[2099:-1], y[2100:])
 
 
-def test_a_sine_runs_free_on_its_own_outputs():
+def test_sine_is_generated_by_feedback():
     # no input but a constant: what keeps the oscillation alive is the feedback alone
     y, X = np.sin(0.2 * np.arange(1600.0)), np.zeros((1600, 1))
     esn = EchoStateNetwork(60, feedback_scaling=1.0, noise=1e-5, washout=100, random_state=0).fit(X[:1000], y[:1000])
@@ -86,7 +86,7 @@ def test_a_sine_runs_free_on_its_own_outputs():
 
 @BOTH
 @pytest.mark.parametrize("feedback", [0.0, 0.5])
-def test_a_run_goes_on_where_it_stopped(network, feedback):
+def test_runs_continue_from_the_returned_state(network, feedback):
     X, y = series(400, m=2)
     esn = network(40, feedback_scaling=feedback, random_state=0).fit(X[:200], y[:200])
     whole, end = esn.predict(X[200:], return_state=True)
@@ -104,7 +104,7 @@ def test_a_run_goes_on_where_it_stopped(network, feedback):
 
 
 @BOTH
-def test_blocks_do_not_show(network, monkeypatch):
+def test_results_do_not_depend_on_blocks(network, monkeypatch):
     X, y = series(300)
     plain = network(20, feedback_scaling=0.2, washout=25, noise=0.001, random_state=0).fit(X, y)
     monkeypatch.setattr("pesn.reservoir.sequences.blocks.__defaults__", (16,))
@@ -129,7 +129,7 @@ def test_fitting_again_gives_the_same_weights_to_the_bit(network, noise):
     assert not np.array_equal(clone(esn).set_params(random_state=4).fit(X, y).readout_.weights, first)
 
 
-def test_noise_is_in_the_states_while_fitting_and_nowhere_else():
+def test_noise_is_added_in_fit_only():
     X, y = series()
     noisy, quiet = (EchoStateNetwork(30, noise=noise, random_state=0).fit(X, y) for noise in (0.1, 0.0))
     assert not np.allclose(noisy.readout_.weights, quiet.readout_.weights)
@@ -138,7 +138,7 @@ def test_noise_is_in_the_states_while_fitting_and_nowhere_else():
 
 @pytest.mark.parametrize("covariance", ["auto", "full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-def test_without_variance_and_noise_it_is_the_deterministic_network(feedback, covariance):
+def test_zero_variance_matches_the_deterministic_network(feedback, covariance):
     X, y = series(300, m=2)
     options = {"n_units": 50, "feedback_scaling": feedback, "ridge": 1e-4, "washout": 10, "random_state": 2}
     own = {"covariance": covariance, "rank": 20, "initial_state": "zero", "process_noise": 0}
@@ -154,7 +154,7 @@ def test_without_variance_and_noise_it_is_the_deterministic_network(feedback, co
 
 @pytest.mark.parametrize("feedback", [0.0, 0.2])
 @BOTH
-def test_every_method_knows_lengths(network, feedback):
+def test_every_method_accepts_lengths(network, feedback):
     X, y = series(300, m=2)
     lengths, cuts = [100, 50, 150], [slice(0, 100), slice(100, 150), slice(150, 300)]
     esn = network(30, feedback_scaling=feedback, random_state=0)
@@ -176,7 +176,7 @@ def test_every_method_knows_lengths(network, feedback):
     assert not np.array_equal(one.readout_.weights, esn.readout_.weights)
 
 
-def test_washed_out_rows_are_not_learnt_from():
+def test_washout_is_not_learned_from():
     X, y = series()
     spoiled = y.copy()
     spoiled[[3, 103]] = 1e6
@@ -188,7 +188,7 @@ def test_washed_out_rows_are_not_learnt_from():
 
 
 @BOTH
-def test_washout_auto_is_as_long_as_the_reservoir_remembers(network):
+def test_washout_auto_matches_the_memory_of_the_reservoir(network):
     X, y = series(1500)
     quick, slow = (network(50, leak_rate=leak, washout="auto", random_state=0).fit(X, y) for leak in (0.5, 0.05))
     assert 0 < quick.washout_ < slow.washout_ <= 750
@@ -250,7 +250,7 @@ def test_online_predictions_come_before_the_update(network):
 @BOTH
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("flat", [True, False])
-def test_plain_arrays_are_what_lists_and_frames_are(network, dtype, flat, monkeypatch):
+def test_plain_arrays_give_the_same_results(network, dtype, flat, monkeypatch):
     """Plain arrays skip scikit-learn's checks: the same numbers to the bit as what goes through them."""
     X, y = (part.astype(dtype) for part in series(120))
     y = y[:, 0] if flat else y
@@ -267,7 +267,7 @@ def test_plain_arrays_are_what_lists_and_frames_are(network, dtype, flat, monkey
     np.testing.assert_array_equal(*found)
 
 
-def test_plain_arrays_are_refused_as_everything_else_is(monkeypatch):
+def test_plain_arrays_have_the_same_errors(monkeypatch):
     X, y = series(120, m=2)
     esn = EchoStateNetwork(20, random_state=0).fit(X, y).partial_fit(X[:1], y[:1])
     nan, large = np.full_like(X[:1], np.nan), np.full_like(y[:1], -1e150)
@@ -365,7 +365,7 @@ def test_frames_keep_their_names(network):
 # ---------------------------------------------------------------- memory
 
 
-def test_a_long_series_does_not_need_the_memory_of_its_states():
+def test_memory_does_not_grow_with_the_series():
     pytest.importorskip("resource")
     script = """
 import resource, sys, numpy as np
@@ -565,7 +565,7 @@ def test_parameters_out_of_range(network, name, value, message):
 
 
 @BOTH
-def test_masks_and_gaussians_are_not_dropped_in_silence(network):
+def test_masked_and_uncertain_targets_are_refused(network):
     X, y = series(50)
     esn = network(10, random_state=0)
     for inputs, targets, message in (
@@ -582,7 +582,7 @@ def test_masks_and_gaussians_are_not_dropped_in_silence(network):
 
 @BOTH
 @pytest.mark.parametrize(("name", "value"), [("noise", 1e100), ("ridge", 1e100), ("ridge", 1e-100), ("rls_delta", 1e-100)])
-def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
+def test_limits_of_parameter_ranges_work(network, name, value):
     X, y = series(50)
     esn = network(10, random_state=0, **{name: value})
     assert np.isfinite(esn.fit(X, y).partial_fit(X, y).predict(X)).all()
@@ -590,7 +590,7 @@ def test_the_ends_of_the_ranges_work_or_say_why(network, name, value):
 
 
 @BOTH
-def test_parameters_that_are_set_after_fit_wait_for_the_next_one(network):
+def test_parameters_set_after_fit_apply_to_the_next_fit(network):
     X = np.sin(0.3 * np.arange(200.0))[:, None]
     esn = network(20, washout=10, random_state=0).fit(X[:-1], X[1:])
     before = esn.predict(X)

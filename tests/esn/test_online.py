@@ -76,7 +76,7 @@ def twin(esn, begun, inputs, targets):
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("after", ["fit", "nothing"])
-def test_a_stepper_is_partial_fit(network, kind, after):
+def test_stepper_matches_partial_fit(network, kind, after):
     esn = made(network, kind)
     if after == "fit":
         esn.fit(X[:120], Y[:120])
@@ -93,7 +93,7 @@ def test_a_stepper_is_partial_fit(network, kind, after):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own outputs"])
-def test_partial_fit_is_the_plain_loop(kind):
+def test_partial_fit_matches_the_plain_loop(kind):
     esn = made(EchoStateNetwork, kind).fit(X[:120], Y[:120])
     predictions, learned = twin(esn, esn.resume_online(), X[120:], Y[120:])
     esn.partial_fit(X[120:], Y[120:])
@@ -104,7 +104,7 @@ def test_partial_fit_is_the_plain_loop(kind):
 
 
 @pytest.mark.parametrize("kind", RESERVOIRS)
-def test_every_reservoir(kind):
+def test_stepper_supports_every_reservoir(kind):
     esn = EchoStateNetwork(25, feedback_scaling=0.3, random_state=0).fit(X[:120], Y[:120])
     esn.reservoir_ = RESERVOIRS[kind](esn.reservoir_)
     expected, learned = twin(esn, esn.resume_online(), X[120:], Y[120:])
@@ -114,7 +114,7 @@ def test_every_reservoir(kind):
     assert_same(stepper.finish(), other)
 
 
-def test_a_probabilistic_network_of_certain_rows_learns_as_the_plain_one():
+def test_certain_rows_are_learned_as_by_the_deterministic_network():
     """By the compiled loop, and by the Gaussian one where something is uncertain, however little."""
     esn = ProbabilisticESN(25, random_state=0).fit(X[:120], Y[:120])
     almost = copy.deepcopy(esn).partial_fit(pesn.Gaussian(X[120:], var=np.full((140, 2), 1e-20)), Y[120:])
@@ -124,7 +124,7 @@ def test_a_probabilistic_network_of_certain_rows_learns_as_the_plain_one():
     assert almost.state_.var is not None
 
 
-def test_rows_need_not_be_learnt_from():
+def test_steps_without_learning_match_predict():
     """Without ``learn`` the network runs as in ``predict``, its own outputs fed back."""
     esn = EchoStateNetwork(25, feedback_scaling=0.5, random_state=0).fit(X[:120], Y[:120])
     expected, state = esn.predict(X[120:], state=esn.state_, return_state=True)
@@ -137,7 +137,7 @@ def test_rows_need_not_be_learnt_from():
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_deviations_are_those_of_predict(network):
+def test_standard_deviations_match_predict(network):
     """Of residuals and weights, while the state is certain."""
     esn = made(network, "plain").fit(X[:120], Y[:120])
     stepper = esn.online()
@@ -153,7 +153,7 @@ def test_deviations_are_those_of_predict(network):
 # ---------------------------------------------------------------- whose arrays
 
 
-def test_the_network_is_what_it_was_until_it_is_finished(tmp_path):
+def test_network_does_not_change_before_finish(tmp_path):
     esn = EchoStateNetwork(25, washout=5, random_state=0)
     stepper = esn.online(2, 2)
     walked(stepper, X[:50], Y[:50])
@@ -170,7 +170,7 @@ def test_the_network_is_what_it_was_until_it_is_finished(tmp_path):
     assert_same(again.partial_fit(X[100:], Y[100:]), clone(esn).partial_fit(X, Y))
 
 
-def test_what_the_network_learns_meanwhile_is_not_undone():
+def test_finish_does_not_undo_other_updates():
     esn = EchoStateNetwork(25, random_state=0).fit(X[:120], Y[:120])
     stepper = esn.online()
     walked(stepper, X[120:], Y[120:])
@@ -182,13 +182,13 @@ def test_what_the_network_learns_meanwhile_is_not_undone():
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_stepper_is_not_copied(copied):
+def test_steppers_cannot_be_copied(copied):
     stepper = EchoStateNetwork(10, random_state=0).fit(X, Y).online()
     with pytest.raises(TypeError, match="a stepper can be neither copied nor pickled"):
         copied(stepper)
 
 
-def test_predictions_are_made_before_learning_in_one_array():
+def test_predictions_are_made_before_learning():
     stepper = EchoStateNetwork(25, random_state=0).fit(X, Y).online()
     first = stepper.step(X[0])
     kept = first.copy()
@@ -201,7 +201,7 @@ def test_predictions_are_made_before_learning_in_one_array():
 
 
 @pytest.mark.parametrize("row", [[0.3, 1], (0.3, 1.0), np.array([0.3, 1.0], np.float32), np.array([[0.3, 9.0, 1.0]])[0, ::2]])
-def test_rows_of_every_kind(row):
+def test_rows_of_every_type_are_accepted(row):
     esn = EchoStateNetwork(25, random_state=0).fit(X, Y)
     expected = esn.online().step(np.asarray(row, float)).copy()
     np.testing.assert_array_equal(esn.online().step(row), expected)
@@ -221,7 +221,7 @@ def test_one_output_takes_numbers():
 
 @pytest.mark.parametrize("kind", ["feedback", "products", "relu"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
-def test_a_row_that_is_refused_changes_nothing(kind, bad):
+def test_refused_rows_change_nothing(kind, bad):
     esn = made(EchoStateNetwork, kind).fit(X[:120], Y[:120])
     spoiled, clean = esn.online(), esn.online()
     for k in range(120, 140):
@@ -254,7 +254,7 @@ def test_wrong_shapes_and_orders():
         stepper.learn(Y[0])
 
 
-def test_what_leaves_the_range_is_said():
+def test_overflow_is_an_error():
     stepper = EchoStateNetwork(10, rls_delta=1e100, forgetting=1e-300, random_state=0).online(1, 1)
     stepper.step([9e99])
     with pytest.raises(ValueError, match="learn left the range of float64 numbers"):
@@ -275,6 +275,6 @@ def test_what_leaves_the_range_is_said():
     ],
 )
 @pytest.mark.parametrize("network", NETWORKS)
-def test_what_online_refuses(network, call, message):
+def test_wrong_calls_of_online_are_named(network, call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(network)

@@ -94,7 +94,7 @@ def test_uncertain_inputs_against_samples(std, feedback):
 
 
 @pytest.mark.parametrize("feedback", [0.0, 0.2])
-def test_low_rank_with_as_many_columns_as_units_is_full(feedback):
+def test_low_rank_form_of_full_rank_is_the_full_form(feedback):
     X, y = series(200)
     blurred = Gaussian(X, var=np.full_like(X, 0.01))
     esn = ProbabilisticESN(20, feedback_scaling=feedback, covariance="full", random_state=0).fit(X, y)
@@ -107,7 +107,7 @@ def test_low_rank_with_as_many_columns_as_units_is_full(feedback):
 # ---------------------------------------------------------------- parts of the variance
 
 
-def test_std_is_the_root_of_the_diagonal_of_cov_and_grows_with_the_input():
+def test_std_matches_cov_and_grows_with_the_input_variance():
     X, y = series(300, m=2)
     esn = ProbabilisticESN(40, noise=0.001, random_state=0).fit(X, y)
     mean, std = esn.predict(X, return_std=True)
@@ -122,7 +122,7 @@ def test_std_is_the_root_of_the_diagonal_of_cov_and_grows_with_the_input():
 
 
 @FORMS
-def test_parts_add_up_and_that_of_the_state_is_the_papers_own(covariance):
+def test_parts_of_the_variance_match_their_formulas(covariance):
     """W Σ_b Wᵀ, with Σ_b of [1, z, h] by hand: one uncertain row after a certain start, Cov(z, h) by Stein."""
     X, y = series(200, m=2)
     options = {"feedback_scaling": 0.3, "noise": 0.02, "process_noise": 0, "initial_state": "zero", "random_state": 0}
@@ -167,7 +167,7 @@ def test_initial_state_as_a_gaussian(covariance):
         clone(esn).set_params(n_units=30).fit(X, y)
 
 
-def test_a_gaussian_start_is_that_of_samples_in_whatever_form_it_is_given():
+def test_gaussian_initial_state_matches_samples_in_every_form():
     X, y = series()
     rng = np.random.default_rng(0)
     factor, own = 0.3 * rng.standard_normal((20, 2)), np.full(20, 0.01)
@@ -194,7 +194,7 @@ def first_rows(esn, X, y, n=12):
 
 
 @pytest.mark.parametrize("leak_rate", [0.5, 0.1])
-def test_a_learned_start_is_close_and_says_how_close(leak_rate):
+def test_learned_initial_state_is_accurate_and_calibrated(leak_rate):
     x, other = lorenz(3001), lorenz(1501, seed=1)
     errors, ratios = {}, {}
     for start in ("learned", "stationary", "zero"):
@@ -212,7 +212,7 @@ def test_a_learned_start_is_close_and_says_how_close(leak_rate):
 @FORMS
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
 @pytest.mark.parametrize(("start", "noise"), [("learned", 0.0), ("stationary", 0.0), ("zero", 0.0), ("zero", 0.01)])
-def test_a_run_may_be_cut_anywhere(start, noise, feedback, covariance):
+def test_runs_can_be_split_anywhere(start, noise, feedback, covariance):
     X, y = series(500, m=2)
     esn = ProbabilisticESN(25, feedback_scaling=feedback, covariance=covariance, rank=10, initial_state=start, random_state=0)
     esn.set_params(process_noise=0, ridge=1e-3, noise=noise).fit(X[:400], y[:400])
@@ -231,7 +231,7 @@ def test_a_run_may_be_cut_anywhere(start, noise, feedback, covariance):
             np.testing.assert_allclose(np.concatenate([part[i] for part in parts]), whole[i], rtol=1e-10, atol=1e-13)
 
 
-def test_a_run_may_be_cut_where_its_state_becomes_certain():
+def test_runs_can_be_split_where_the_state_becomes_certain():
     X, y = series(500)
     esn = ProbabilisticESN(25, ridge=1e-2, random_state=0).fit(X[:300], y[:300])
     state, known = None, []
@@ -249,7 +249,7 @@ def test_a_run_may_be_cut_where_its_state_becomes_certain():
             np.testing.assert_allclose(np.concatenate([first[i], second[i]]), whole[i], rtol=1e-9, atol=1e-12)
 
 
-def test_a_state_may_be_taken_over_by_another_form():
+def test_states_can_be_used_by_another_covariance_form():
     X, y = series(300)
     blurred = Gaussian(X, var=np.full_like(X, 0.01))
     esn = ProbabilisticESN(20, covariance="full", random_state=0).fit(X, y)
@@ -267,7 +267,7 @@ def test_a_state_may_be_taken_over_by_another_form():
             esn.predict(X, state=full._replace(**{name: part}))
 
 
-def test_without_fit_there_is_no_start_to_learn():
+def test_partial_fit_alone_has_no_learned_initial_state():
     X, y = series()
     esn = ProbabilisticESN(20, random_state=0).partial_fit(X, y)
     assert esn.start_ is None
@@ -297,7 +297,7 @@ def test_fit_on_uncertain_rows(covariance):
 
 
 @pytest.mark.parametrize("lengths", [None, [10] * 3000])
-def test_what_is_kept_for_the_start_does_not_grow_with_the_series(lengths, monkeypatch):
+def test_sample_for_the_initial_state_has_a_fixed_size(lengths, monkeypatch):
     sizes = []
 
     def learn(pieces, *_):
@@ -317,7 +317,7 @@ def test_what_is_kept_for_the_start_does_not_grow_with_the_series(lengths, monke
 
 
 @FORMS
-def test_process_noise_widens(covariance):
+def test_process_noise_increases_the_std(covariance):
     X, y = series(300)
     stds = [
         ProbabilisticESN(20, covariance=covariance, rank=10, process_noise=share, random_state=0).fit(X, y).predict(X, True)[1]
@@ -327,7 +327,7 @@ def test_process_noise_widens(covariance):
     assert (stds[1][50:] < stds[2][50:]).all()
 
 
-def test_process_noise_is_chosen_where_errors_are_carried_on():
+def test_process_noise_is_selected_with_feedback():
     x = lorenz(2600)
     X, rows = np.zeros((2600, 1)), slice(2000, 2600)
     scores, ratios = {}, {}
@@ -351,7 +351,7 @@ def test_process_noise_is_chosen_where_errors_are_carried_on():
 
 
 @pytest.mark.parametrize("method", ["exact", "mixture", "spline", ("spline", Mesh(-10, 10, 401))])
-def test_rival_moments_agree(method):
+def test_other_moment_methods_agree(method):
     X, y = series(60)
     uncertain = Gaussian(X, var=np.full_like(X, 0.1))
     esn = ProbabilisticESN(15, noise=0.1, random_state=0).fit(X, y)
@@ -361,7 +361,7 @@ def test_rival_moments_agree(method):
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full", "low-rank"])
 @pytest.mark.parametrize("feedback", [0.0, 0.2])
-def test_ever_so_little_process_noise_changes_no_covariance(covariance, feedback):
+def test_tiny_process_noise_does_not_change_the_covariance(covariance, feedback):
     """Without it the diagonal form is a compiled loop, with it step by step: one way is the other, between outputs too."""
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.normal(size=(300, 1)), axis=0) % 3.0 - 1.5
@@ -378,7 +378,7 @@ def test_ever_so_little_process_noise_changes_no_covariance(covariance, feedback
     assert np.abs(found[0][:, 0, 1] / np.prod(std)).max() > 0.01  # outputs of the same units are not independent
 
 
-def test_without_evidence_there_is_no_certainty():
+def test_few_rows_give_a_large_std():
     X, y = series(400)
     nothing = ProbabilisticESN(50, washout=50, random_state=0).partial_fit(X[:20], y[:20])
     assert np.all(nothing.predict(X, return_std=True)[1] >= 1.0)

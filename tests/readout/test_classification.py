@@ -27,7 +27,7 @@ def test_the_logits_are_those_of_a_ridge_regression_on_indicators_scaled_and_shi
     assert gain[0] > 1.0
 
 
-def test_what_is_left_out_is_predicted_by_the_others_alone():
+def test_validation_scores_use_the_other_folds_only():
     b, labels = blobs(60)
     targets, folds = np.eye(3)[labels], _folds(labels, 3)
     found = _cross_validate(b, targets, folds, np.array([0.1, 1.0]))
@@ -38,7 +38,7 @@ def test_what_is_left_out_is_predicted_by_the_others_alone():
             np.testing.assert_allclose(found[k, out], rival.predict(b[out]), atol=1e-9)
 
 
-def test_folds_hold_neighbors_of_each_class_and_never_all_samples():
+def test_folds_are_contiguous_within_classes():
     labels = np.repeat([0, 1], 50)
     folds = _folds(labels, 2)
     assert np.bincount(folds).tolist() == [10] * 10
@@ -55,7 +55,7 @@ def test_probabilities_are_calibrated_where_classes_overlap():
         assert abs(right[within].mean() - sure[within].mean()) < 0.06
 
 
-def test_neither_units_nor_constant_columns_nor_a_single_sample_matter():
+def test_logits_do_not_depend_on_units_and_constant_columns():
     b, labels = blobs(100)
     plain = fit_logits(b, labels, 3)
     moved = np.column_stack([1e6 * b[:, 0] + 1e7, 1e-6 * b[:, 1:], np.full(100, 5.0)])
@@ -66,7 +66,7 @@ def test_neither_units_nor_constant_columns_nor_a_single_sample_matter():
     assert np.isfinite(few.weights).all()
 
 
-def test_a_ridge_is_found_where_features_are_many_and_mostly_noise():
+def test_ridge_is_selected_for_many_noisy_features():
     rng = np.random.default_rng(0)
     b, labels = blobs(400, spread=0.7)
     noisy = np.hstack([b, rng.standard_normal((400, 150))])
@@ -79,7 +79,7 @@ def test_a_ridge_is_found_where_features_are_many_and_mostly_noise():
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 4.0])
-def test_the_mean_of_a_softmax_is_that_of_samples(n_classes, size):
+def test_softmax_expectation_matches_samples(n_classes, size):
     rng = np.random.default_rng(n_classes)
     mean = 2.0 * rng.standard_normal((4, n_classes))
     root = size * rng.standard_normal((4, n_classes, n_classes)) / np.sqrt(n_classes)

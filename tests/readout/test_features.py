@@ -50,7 +50,7 @@ def a_loop(features, form="full", d=2, N=12, m=2, scale=0.1, seed=0, **options):
 
 
 @pytest.mark.parametrize("features", MAPS, ids=str)
-def test_on_rows_it_is_its_definition_block_by_block(features):
+def test_features_match_their_definition(features):
     rng = np.random.default_rng(0)
     rows, states = rng.normal(size=(11, 2)), rng.normal(size=(11, 5 if features.states else 0))
     b = features(rows, states)
@@ -68,7 +68,7 @@ def test_on_rows_it_is_its_definition_block_by_block(features):
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "ensemble"])
 @pytest.mark.parametrize("features", MAPS, ids=str)
-def test_at_zero_variance_the_moves_are_the_map_on_rows(features, form):
+def test_moves_without_variance_match_the_features_of_rows(features, form):
     loop = a_loop(features, "full" if form == "ensemble" else form)
     z = np.random.default_rng(1).normal(size=(9, 2))
     rows, states, outputs, _ = read(features, loop.reservoir, z, readout=loop.weights)
@@ -138,7 +138,7 @@ def test_moments_against_samples(features, form):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
-def test_squares_and_units_covary_beyond_what_is_linear(form):
+def test_covariance_of_squares_and_units_has_the_quadratic_term(form):
     """Cov(z², tanh a) = 2 m c E[tanh′] + c² E[tanh″]: at m = 0 the second term is all there is."""
     loop = a_loop(Features(products=1), form, d=1, N=1, m=1)
     a, bias = 0.9, 0.6
@@ -155,7 +155,7 @@ def test_squares_and_units_covary_beyond_what_is_linear(form):
 
 
 @pytest.mark.parametrize("features", [Features(2, 2), Features(1, 1, False)], ids=str)
-def test_the_diagonal_form_compiled_is_the_diagonal_form_step_by_step(features):
+def test_compiled_diagonal_form_matches_single_steps(features):
     loop = a_loop(features, "diagonal")
     rng = np.random.default_rng(4)
     z, var = rng.normal(size=(8, 2)), rng.uniform(0.0, 0.2, size=(8, 2))
@@ -168,7 +168,7 @@ def test_the_diagonal_form_compiled_is_the_diagonal_form_step_by_step(features):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_a_run_cut_in_two_is_the_whole_run(form):
+def test_split_runs_match_the_whole_run(form):
     loop = a_loop(Features(2, 2), form)
     rng = np.random.default_rng(5)
     z, var = rng.normal(size=(7, 2)), rng.uniform(0.0, 0.1, size=(7, 2))
@@ -215,7 +215,7 @@ def test_reservoirpy_has_the_same_features_up_to_their_order(rows):
 
 @pytest.mark.parametrize("kind", [pesn.EchoStateNetwork, pesn.ProbabilisticESN])
 @pytest.mark.parametrize("features", [Features(2, 2), Features(1, 1, False)], ids=str)
-def test_predictions_go_on_where_they_stopped(kind, features):
+def test_predictions_continue_from_the_returned_state(kind, features):
     rng = np.random.default_rng(8)
     X = rng.normal(size=(200, 2))
     y = X[:, :1] * X[:, 1:] + 0.1 * rng.normal(size=(200, 1))
@@ -241,7 +241,7 @@ def quadratic(rows):
     return pesn.Forecaster(esn).fit(rows[:900])
 
 
-def test_lags_and_products_forecast_what_units_alone_do_not(rows, quadratic):
+def test_lags_and_products_improve_the_forecast(rows, quadratic):
     plain = pesn.Forecaster(pesn.ProbabilisticESN(30, washout=20, random_state=0)).fit(rows[:900])
     starts = (930, 980, 1050)
     wrong = [
@@ -251,14 +251,14 @@ def test_lags_and_products_forecast_what_units_alone_do_not(rows, quadratic):
     assert wrong[1] < 0.1 * wrong[0]
 
 
-def test_a_forecast_from_one_row_knows_that_it_has_no_past(rows, quadratic):
+def test_forecast_from_one_row_has_a_larger_std(rows, quadratic):
     one, more = quadratic.forecast(5, rows[950:951]), quadratic.forecast(5, rows[900:951])
     assert np.isfinite(one.mean).all()
     assert np.all(one.std[0] > 1.5 * more.std[0])
     assert np.abs((one.mean - rows[951:956]) / one.std).max() < 6.0
 
 
-def test_gaps_and_new_rows(rows, quadratic):
+def test_missing_values_and_updates(rows, quadratic):
     context = rows[900:950].copy()
     context[-3, 1] = np.nan
     forecast, whole = quadratic.forecast(5, context), quadratic.forecast(5, rows[900:950])
@@ -269,7 +269,7 @@ def test_gaps_and_new_rows(rows, quadratic):
     assert np.abs(online.forecast(5).mean - rows[260:265]).max() < 5.0
 
 
-def test_a_small_ridge_cancels_nothing(rows):
+def test_small_ridge_keeps_accurate_variances(rows):
     """Weights of a tiny ridge are large, and W Σ Wᵀ loses ε |W|² Σ: both forms still have the deviations of samples."""
     esn = pesn.ProbabilisticESN(40, features=Features(1, 2), ridge=1e-12, washout=20, process_noise=0.0, random_state=0)
     model = pesn.Forecaster(esn, calibrate=False).fit(rows[:900])
@@ -293,7 +293,7 @@ def test_a_small_ridge_cancels_nothing(rows):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_a_loop_that_diverges_stays_numbers(form):
+def test_diverging_loop_stays_finite(form):
     loop = a_loop(Features(1, 2), form, scale=100.0)
     state = loop.init(np.zeros(14), np.eye(14))
     for _ in range(8):  # what is read out comes back as the next row
@@ -322,7 +322,7 @@ def test_wrong_arguments_are_named(arguments, error, message):
         Features(**arguments)
 
 
-def test_what_is_no_features_and_too_few_rows_are_refused():
+def test_invalid_features_and_too_few_rows_are_named():
     X, y = np.zeros((5, 1)), np.zeros(5)
     for kind in (pesn.EchoStateNetwork, pesn.ProbabilisticESN):
         with pytest.raises(TypeError, match=r"features must be a pesn.Features, got 'lags'"):

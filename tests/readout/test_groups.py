@@ -33,7 +33,7 @@ def by_hand(b, y, ridge):
 
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("ridge", [1e-3, 1e-10])
-def test_a_shared_readout_is_a_regression_on_the_pooled_rows(periodic, ridge):
+def test_shared_readout_is_a_regression_on_pooled_rows(periodic, ridge):
     groups, b, y = a_field(periodic=periodic)
     readout = solve(least_squares(b.shape[1], P, ridge, groups).add(b[:30], y[:30]).add(b[30:], y[30:]), ridge)
     pooled = np.concatenate([np.where(c >= 0, b[:, c], 0.0) for c in groups.columns])
@@ -47,7 +47,7 @@ def test_a_shared_readout_is_a_regression_on_the_pooled_rows(periodic, ridge):
         np.testing.assert_allclose((b @ readout.weights.T)[:, groups.outputs[g]], alone, rtol=1e-9, atol=1e-12)
 
 
-def test_readouts_of_their_own_are_one_regression_a_group():
+def test_separate_readouts_are_one_regression_per_group():
     groups, b, y = a_field(shared=False)
     readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
     for g, own in enumerate(readout.own):
@@ -57,7 +57,7 @@ def test_readouts_of_their_own_are_one_regression_a_group():
     assert not readout.residual_cov[:2, 2:].any()
 
 
-def test_penalties_of_features_are_those_of_every_group():
+def test_groups_have_the_penalties_of_the_features():
     groups, b, y = a_field(periodic=False)
     penalty = Features().penalty((1e-2, 1e-5), P, N)
     readout = solve(least_squares(b.shape[1], P, penalty, groups).add(b, y), penalty)
@@ -67,7 +67,7 @@ def test_penalties_of_features_are_those_of_every_group():
     np.testing.assert_allclose(parameters_used(readout, penalty), parameters_used(alone, local), rtol=1e-9)
 
 
-def test_the_leverage_of_an_output_is_that_of_its_group():
+def test_outputs_have_the_leverage_of_their_group():
     groups, b, y = a_field()
     readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
     (own,) = readout.own
@@ -78,7 +78,7 @@ def test_the_leverage_of_an_output_is_that_of_its_group():
 
 @pytest.mark.parametrize("features", [Features(), Features(lags=1), Features(lags=1, products=2), Features(products=1)])
 @pytest.mark.parametrize("periodic", [True, False])
-def test_what_a_patch_sees_are_the_features_of_its_window(features, periodic):
+def test_patches_see_the_features_of_their_window(features, periodic):
     rng = np.random.default_rng(1)
     z, h, patches = rng.standard_normal((7, P + 1)), rng.standard_normal((7, N)), Patches(2, 1, periodic)
     groups = patches.groups(features, P + 1, P, N)  # with one known input beside the field
@@ -88,7 +88,7 @@ def test_what_a_patch_sees_are_the_features_of_its_window(features, periodic):
         np.testing.assert_allclose(seen[:, g], features(local, h[:, 3 * g : 3 * g + 3]), rtol=1e-12)
 
 
-def test_the_ridge_is_chosen_as_on_the_pooled_rows():
+def test_ridge_selection_matches_pooled_rows():
     groups, b, y = a_field()
     folds = [least_squares(b.shape[1], P, 0.0, groups).add(b[k::4], y[k::4]) for k in range(4)]
     pooled = [least_squares(8, 2, 0.0).add(*groups.rows(b[k::4], y[k::4])[0]) for k in range(4)]
@@ -96,7 +96,7 @@ def test_the_ridge_is_chosen_as_on_the_pooled_rows():
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
-def test_row_by_row_it_is_the_pooled_recursion(forgetting):
+def test_online_groups_match_the_pooled_recursion(forgetting):
     """All patches of a row are predicted before any of it is learned from; a row forgets as much as it does without groups."""
     groups, b, y = a_field()
     readout, rls = start_empty(b.shape[1], P, 1e4, groups)
@@ -115,7 +115,7 @@ def test_row_by_row_it_is_the_pooled_recursion(forgetting):
         np.testing.assert_allclose(readout.weights, batch.weights, atol=1e-4)
 
 
-def test_groups_that_share_nothing_do_not_learn_row_by_row():
+def test_groups_without_sharing_do_not_learn_online():
     groups, b, y = a_field(shared=False)
     with pytest.raises(ValueError, match="shared=True"):
         start_empty(b.shape[1], P, 1.0, groups)
@@ -154,12 +154,12 @@ def test_windows_wrap_around_or_end_at_the_border():
         (Patches(2, 1), (4, 6), "first columns of X, 6 as y has, got 4"),
     ],
 )
-def test_patches_that_do_not_fit_are_refused_by_name(patches, sizes, says):
+def test_patches_that_do_not_fit_the_field_are_named(patches, sizes, says):
     with pytest.raises(ValueError, match=says):
         patches.check_field(*sizes)
 
 
-def test_patches_of_other_things_than_numbers_are_refused_by_name():
+def test_invalid_patches_are_named():
     for name, options in (("size", {"size": 0}), ("overlap", {"overlap": -1}), ("size", {"size": 1.5})):
         with pytest.raises((TypeError, ValueError), match=name):
             Patches(**{"size": 2, "overlap": 1, **options})
@@ -168,6 +168,6 @@ def test_patches_of_other_things_than_numbers_are_refused_by_name():
     assert isinstance(Patches(np.int64(2), np.int64(1)).size, int)
 
 
-def test_groups_are_named_places():
+def test_group_weights_are_restored_from_expanded_ones():
     groups = Groups(np.array([[0], [1]]), np.array([[0, 1], [0, -1]]), True)
     np.testing.assert_array_equal(groups.own_weights(groups.expand(np.array([[5.0, 7.0]]), 2)), [[5.0, 7.0]])

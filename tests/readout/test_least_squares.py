@@ -34,21 +34,21 @@ def _path(factor, *ridges):
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1e-9, 1e-14, 1e-17])
-def test_blocks_are_all_rows_at_once(rows, ridge):
+def test_blocks_match_all_rows_at_once(rows, ridge):
     b, y = rows
     expected = _all_rows(b, y, ridge)
     for weights in (solve(_by_blocks(b, y), ridge).weights, _path(_by_blocks(b, y), 1.0, ridge)[1]):
         assert np.abs((weights - expected) @ b.T).max() < 1e-11
 
 
-def test_the_factor_keeps_digits_that_a_gram_matrix_loses(rows):
+def test_factor_is_more_accurate_than_a_gram_matrix(rows):
     b, y = rows
     gram = Gram(13, 2).add(b, y)
     errors = [np.abs(solve(sums, 1e-17).weights @ b.T - y.T).max() for sums in (gram, _by_blocks(b, y))]
     assert errors[1] < 0.1 * errors[0]
 
 
-def test_a_gram_matrix_and_a_factor_agree_where_the_ridge_is_large(rows):
+def test_gram_matrix_and_factor_agree_for_a_large_ridge(rows):
     b, y = rows
     one, other = solve(Gram(13, 2).add(b, y), 1e-6), solve(_by_blocks(b, y), 1e-6)
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-8)
@@ -77,7 +77,7 @@ def test_parts_of_the_rows_and_of_the_features(rows):
 
 
 @pytest.mark.parametrize("held", [[3], [0, 3], [4, 1, 2], [0, 1, 2, 3, 4]])
-def test_folds_left_out_leave_the_rows_of_all_others(rows, held):
+def test_held_out_folds_leave_the_other_rows(rows, held):
     b, y = rows
     folds = [_by_blocks(b[k : k + 120], y[k : k + 120]) for k in range(0, 600, 120)]
     folds[2] = Factor(13, 2)  # which no row fell into
@@ -100,7 +100,7 @@ def test_merging_loses_no_digits(rows):
     np.testing.assert_allclose(merged.triangle().T @ merged.triangle(), np.hstack([b, y]).T @ np.hstack([b, y]), atol=1e-9)
 
 
-def test_features_that_repeat_each_other_and_fewer_rows_than_features():
+def test_dependent_features_and_few_rows():
     rng = np.random.default_rng(0)
     b = np.column_stack([np.ones(50), rng.normal(size=(50, 3))])
     b, y = np.column_stack([b, b[:, 1], np.zeros(50)]), rng.normal(size=(50, 1))
@@ -112,14 +112,14 @@ def test_features_that_repeat_each_other_and_fewer_rows_than_features():
     assert few.residual_cov[0, 0] > 0.0
 
 
-def test_recursive_least_squares_goes_on_from_a_factor(rows):
+def test_recursion_continues_from_a_factor(rows):
     b, y = rows
     start = solve(_by_blocks(b[:500], y[:500]), 1e-12)
     _, readout, _ = update(*start_from_batch(start, None), b[500:], y[500:], 1.0)
     assert np.abs((readout.weights - _all_rows(b, y, 1e-12 * 500 / 700)) @ b.T).max() < 1e-8
 
 
-def test_the_chosen_ridge_is_the_best_of_the_grid_on_rows_left_out():
+def test_selected_ridge_minimizes_the_validation_error():
     rng = np.random.default_rng(1)
     b = np.column_stack([np.ones(300), rng.normal(size=(300, 60))])
     for noise, least, most in ((1e-10, 0.0, 1e-9), (3.0, 1e-3, 1.0)):
@@ -130,12 +130,12 @@ def test_the_chosen_ridge_is_the_best_of_the_grid_on_rows_left_out():
         assert least <= chosen <= most
 
 
-def test_what_rows_are_added_to_depends_on_the_ridge():
+def test_kind_of_sum_depends_on_the_ridge():
     assert isinstance(least_squares(2, 1, 1e-6), Gram)
     assert isinstance(least_squares(2, 1, np.array([1e-6, 1e-12])), Factor)
 
 
-def test_refused_rows_leave_the_factor_as_it_was(rows):
+def test_refused_rows_do_not_change_the_factor(rows):
     b, y = rows
     factor = _by_blocks(b, y)
     before = factor.triangle()

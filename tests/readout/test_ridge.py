@@ -50,7 +50,7 @@ def test_is_scikit_learns_ridge_with_alpha_ridge_n(n, p, m, ridge):
 
 
 @pytest.mark.parametrize("block", [1, 7, 60, 333])
-def test_blocks_are_the_whole(block):
+def test_blocks_match_the_whole(block):
     b, y, _ = data(1000, 30, 2)
     whole, parts = fit(b, y, 1e-6), fit(b, y, 1e-6, block)
     for a, c in zip(whole[:4], parts[:4], strict=True):
@@ -58,7 +58,7 @@ def test_blocks_are_the_whole(block):
 
 
 @pytest.mark.parametrize("cuts", [(10, 20), (10, 700), (700, 710), (300, 700)])
-def test_merged_is_the_whole(cuts):
+def test_merged_sums_match_the_whole(cuts):
     b, y, _ = data(1000, 30, 2)
     grams = [Gram(30, 2).add(*part) for part in zip(np.split(b, cuts), np.split(y, cuts), strict=True)]
     seen = grams[1].n_samples
@@ -82,7 +82,7 @@ def test_solving_does_not_change_the_gram():
     np.testing.assert_array_equal(solve(gram.add(b[20:], y[20:]), 1e-3).weights, fit(b, y, 1e-3).weights)
 
 
-def test_single_precision_is_summed_in_double():
+def test_float32_is_summed_in_float64():
     b, y, _ = data(1000, 10)
     b, y = b.astype(np.float32), y.astype(np.float32)
     np.testing.assert_allclose(fit(b, y).weights, fit(b.astype(float), y.astype(float)).weights, rtol=1e-12)
@@ -120,7 +120,7 @@ def test_fewer_rows_than_features(n, ridge):
         assert relative(readout.weights, np.linalg.solve(b.T @ b + penalty, b.T @ y).T) < 1e-8
 
 
-def test_a_feature_that_is_always_zero():
+def test_zero_features_get_zero_weights():
     b, y, _ = data(100, 5)
     b[:, 2] = 0.0
     readout = fit(b, y)
@@ -130,7 +130,7 @@ def test_a_feature_that_is_always_zero():
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-60, 1e-140])
-def test_a_feature_that_is_all_but_zero_at_first_has_no_huge_weight(size):
+def test_nearly_zero_features_get_no_huge_weight(size):
     b, y, _ = data(300, 5)
     ridge, n_small = 1e-2, 20
     b[:n_small, 2] *= size  # a unit of ReLU that wakes later, or never
@@ -140,7 +140,7 @@ def test_a_feature_that_is_all_but_zero_at_first_has_no_huge_weight(size):
         np.testing.assert_allclose(fit(b[:rows], y[:rows], ridge, 10).weights, expected, rtol=1e-8, atol=1e-5 * (rows == n_small))
 
 
-def test_units_do_not_matter():
+def test_weights_scale_with_the_units_of_features():
     b, y, _ = data(500, 6)
     units = np.array([1.0, 1e-9, 1e9, 1e-3, 1e5, 1.0])
     np.testing.assert_allclose(fit(b * units, y).weights * units, fit(b, y).weights, rtol=1e-9)
@@ -150,7 +150,7 @@ def test_units_do_not_matter():
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-7, 1e-10])
-def test_residual_covariance_is_that_of_the_residuals(noise):
+def test_residual_covariance_matches_the_residuals(noise):
     """Down to errors whose squares are far below the rounding of Σ y yᵀ."""
     b, y, _ = data(2000, 20, 3, noise)
     readout = fit(b, y, block=300)
@@ -171,14 +171,14 @@ def test_effective_degrees_of_freedom():
 
 
 @pytest.mark.parametrize("ridge", [1e6, 1e20, 1e50, 1e100])
-def test_an_enormous_ridge_leaves_the_variance_of_the_targets(ridge):
+def test_huge_ridge_gives_the_variance_of_the_targets(ridge):
     b, y, _ = data(500, 20)
     np.testing.assert_allclose(fit(b, y, ridge).residual_cov, np.cov(y.T), rtol=0.01)
 
 
 @pytest.mark.parametrize("ridge", [1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 30])
-def test_a_fit_through_its_data_does_not_claim_certainty(n, ridge):
+def test_interpolating_fit_has_a_predictive_variance(n, ridge):
     b, y, _ = data(n + 500, 50, noise=0.01)
     readout = fit(b[:n], y[:n], ridge)
     error = np.sqrt(np.mean((predict(readout, b[n:]) - y[n:]) ** 2))
@@ -187,7 +187,7 @@ def test_a_fit_through_its_data_does_not_claim_certainty(n, ridge):
     assert np.all(variance(fit(b[:n], y[:n], 0.0), b[n:]) > error**2)  # without a ridge: errs wide
 
 
-def test_noiseless_data_leave_no_variance():
+def test_noiseless_data_have_no_variance():
     b, y, weights = data(500, 10, 2, noise=0.0)
     readout = fit(b, y)
     np.testing.assert_allclose(readout.weights, weights, rtol=1e-8)
@@ -195,7 +195,7 @@ def test_noiseless_data_leave_no_variance():
     assert readout.residual_cov.max() < 1e-25 * np.var(y)
 
 
-def test_the_leverage_is_the_textbooks():
+def test_leverage_matches_its_definition():
     b, y, _ = data(80, 7, 3)
     readout, new = fit(b, y, 1e-2), np.random.default_rng(1).normal(size=(4, 7))
     inverse = np.linalg.inv(b.T @ b + np.diag([0.0] + [80 * 1e-2] * 6))
@@ -204,7 +204,7 @@ def test_the_leverage_is_the_textbooks():
     np.testing.assert_allclose(readout.leverage(new), np.stack([expected] * 3, axis=1), rtol=1e-9)
 
 
-def test_is_the_textbooks_interval_for_a_new_observation():
+def test_predictive_variance_matches_linear_regression():
     """s² (1 + bᵀ(BᵀB)⁻¹b), from scikit-learn's residuals."""
     b, y, _ = data(40, 5)
     twin = LinearRegression().fit(b[:, 1:], y)
@@ -265,7 +265,7 @@ def test_bad_input_is_refused_and_changes_nothing(wrong, message):
     ("n", "p", "ridge"), [(2000, 500, 1e-6), (300, 500, 1e-12), (40, 500, 0.0), (600, 385, 1e-9), (50, 3, 0.0)]
 )
 @pytest.mark.parametrize("rows", [1, 31, 32, 100])
-def test_a_leverage_by_blocks_of_a_root_is_that_of_the_whole(n, p, ridge, rows):
+def test_leverage_by_blocks_matches_the_definition(n, p, ridge, rows):
     b, y, _ = data(n, p)
     root = fit(b, y, ridge).covariance_root
     rng = np.random.default_rng(1)

@@ -71,7 +71,7 @@ def resting(n, p, seed=0):
 
 @pytest.mark.parametrize("p", [1, 3, 12, 17])
 @pytest.mark.parametrize("lam", [0.3, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0])
-def test_is_the_weighted_batch_solution(lam, p):
+def test_recursion_matches_the_weighted_batch_solution(lam, p):
     b, y, _ = data(301, p)
     state = rls_start((p, 2, 10.0), weights=np.ones((2, p))) if p < 12 else rls_start(fit(b[:100], y[:100], 1e-3))
     predictions, after = rls_update(state, b, y, lam)
@@ -81,7 +81,7 @@ def test_is_the_weighted_batch_solution(lam, p):
     np.testing.assert_allclose(after.root @ after.root.T, np.linalg.inv(A), rtol=1e-8, atol=1e-10)
 
 
-def test_nothing_forgotten_is_the_batch_solution_of_all_data():
+def test_recursion_without_forgetting_matches_the_batch():
     """With the penalty of the first part, ridge·n, which the recursion carries on."""
     b, y, _ = data(1000, 20)
     ridge = 1e-2
@@ -108,7 +108,7 @@ def test_follows_weights_that_change():
 
 @pytest.mark.parametrize("lam", [0.95, 0.99, 0.999, 1.0])
 @pytest.mark.parametrize("start", ["delta", "batch"])
-def test_holds_for_100_000_steps_and_after_rest(lam, start):
+def test_recursion_is_stable_over_100_000_steps_and_after_rest(lam, start):
     n, p = 100_000, 12
     b, y = resting(n, p)
     state = rls_start((p, 2, 100.0) if start == "delta" else fit(b[:1000], y[:1000], 1e-6))
@@ -129,7 +129,7 @@ def test_holds_for_100_000_steps_and_after_rest(lam, start):
 
 
 @pytest.mark.parametrize("lam", [0.95, 0.99, 0.999])
-def test_without_excitation_the_covariance_tends_to_the_prior(lam):
+def test_covariance_tends_to_the_prior_without_excitation(lam):
     b, y, _ = data(500, 12)
     readout = fit(b, y, 1e-6)
     still = np.zeros((40_000, 12))
@@ -143,7 +143,7 @@ def test_without_excitation_the_covariance_tends_to_the_prior(lam):
 
 @pytest.mark.parametrize("p", [1, 12, 502, 5000])
 @pytest.mark.parametrize("lam", [0.2, 0.5, 0.95, 0.99, 0.999, 0.999999])
-def test_rotation_keeps_what_it_promises(lam, p):
+def test_rotation_bounds_the_precision(lam, p):
     every, rows, weight = rotation(p, lam)
     cycle = p * every / rows
     assert lam**cycle >= 0.0999
@@ -153,7 +153,7 @@ def test_rotation_keeps_what_it_promises(lam, p):
 
 
 @pytest.mark.parametrize("lam", [0.95, 0.99])
-def test_the_textbook_does_not_hold(lam):
+def test_textbook_recursion_loses_positive_definiteness(lam):
     """Why the root is carried: on the data that ours bears, P itself turns indefinite, and not by rounding only."""
     b, y = resting(10_000, 12)
     assert textbook(b, lam, 100.0) < -1e-6
@@ -167,7 +167,7 @@ def test_the_textbook_does_not_hold(lam):
 
 @pytest.mark.parametrize("lam", [0.5, 0.95, 0.999, 1.0])
 @pytest.mark.parametrize("cut", [1, 2, 77, 150, 299])
-def test_two_halves_are_the_whole(lam, cut):
+def test_split_updates_match_one_update(lam, cut):
     b, y, _ = data(300, 12)
     state = rls_start((12, 2, 10.0))
     whole, after = rls_update(state, b, y, lam)
@@ -178,7 +178,7 @@ def test_two_halves_are_the_whole(lam, cut):
         np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
 
 
-def test_predicts_before_it_learns():
+def test_recursion_predicts_before_it_learns():
     b, y, _ = data(300, 12)
     readout = fit(b[:100], y[:100], 1e-6)
     predictions, _ = rls_update(rls_start(readout), b[100:], y[100:], 0.99)
@@ -190,7 +190,7 @@ def test_predicts_before_it_learns():
     assert np.all(changed[51] != predictions[51])
 
 
-def test_the_old_state_stays():
+def test_update_does_not_change_the_old_state():
     b, y, _ = data(50, 12)
     state = rls_start((12, 2, 10.0))
     before = RLSState(*(np.copy(part) for part in state))
@@ -201,7 +201,7 @@ def test_the_old_state_stays():
 
 
 @pytest.mark.parametrize("p", [1, 3, 16, 17])
-def test_a_row_a_call(p):
+def test_one_row_per_call_matches_all_rows(p):
     """All at once but for rounding; states that were kept on the way stay, and go on to the bit wherever their root lies."""
     b, y, _ = data(60, p)
     start = rls_start((p, 2, 10.0))
@@ -224,7 +224,7 @@ def test_a_row_a_call(p):
 
 
 @pytest.mark.parametrize("p", [3, 8, 17])
-def test_any_root_of_the_same_covariance_goes_on_alike(p):
+def test_every_root_of_the_covariance_gives_the_same_recursion(p):
     """Files of earlier versions hold roots that are not triangular."""
     b, y, _ = data(80, p)
     _, state = rls_update(rls_start((p, 2, 10.0)), b[:40], y[:40], 0.99)
@@ -237,7 +237,7 @@ def test_any_root_of_the_same_covariance_goes_on_alike(p):
 
 
 @pytest.mark.parametrize(("size", "target"), [(1e200, 1.0), (1e-3, 1.7e308)])
-def test_a_row_that_leaves_the_range_leaves_the_state(size, target):
+def test_overflow_does_not_change_the_state(size, target):
     """The root's range, and the weights' alone."""
     state = rls_update(rls_start((12, 2, 1e6)), np.zeros((1, 12)), np.zeros((1, 2)), 0.9)[1]
     before = RLSState(*(np.copy(part) for part in state))
