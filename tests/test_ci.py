@@ -1,4 +1,4 @@
-"""What CI runs gets itself a browser where it can, and says so where it cannot."""
+"""CI installs a browser if it can, and reports if it cannot."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ APT = 'echo "apt-get $*" >> "$LOG"; case "$*" in *install*) {} ;; esac'
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that runs .ci/run with nothing on its PATH but stubs, and gives the commands called and the process."""
+    """Return a function that runs .ci/run with stubs on its PATH, and returns the commands and the process."""
 
     def run(user=0, apt="exit 100", browser=None):
         stub("id", f"echo {user}")

@@ -1,4 +1,4 @@
-"""The pages keep what they promise: no page's examples go untested, errata and claims are whole, names of others exist."""
+"""Examples of all pages are tested, errata and claims are complete, and names of other libraries exist."""
 
 import importlib
 import importlib.util
@@ -39,7 +39,7 @@ def test_every_page_with_examples_is_run():
 
 
 def test_blocks_with_prompts_end_before_their_fence():
-    """A doctest takes all lines up to a blank one for its output: a fence would be among them."""
+    """A doctest takes all lines up to a blank one as output, so that a fence would be part of it."""
     for path in pages():
         for block in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL):
             assert not block.startswith(">>>") or block.endswith("\n\n"), f"{path.name}: {block[-80:]!r}"
@@ -67,7 +67,7 @@ def test_examples_of_the_gallery_have_a_title_and_a_picture():
 
 
 def test_names_of_the_other_library():
-    """What the table says of ReservoirPy is there, with the defaults that are quoted."""
+    """The names of ReservoirPy in the table exist, with the quoted defaults."""
     nodes = pytest.importorskip("reservoirpy.nodes")
     reservoirpy = pytest.importorskip("reservoirpy")
     text = (DOCS / "coming-from-reservoirpy.md").read_text()

@@ -1,4 +1,4 @@
-"""Claim: the examples run, leave pictures, and do what they say: a pole is swung up and held, a drone keeps to its path."""
+"""The examples run, write figures, and reach their goals."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.fixture(autouse=True)
 def beside_each_other(monkeypatch):
-    """As when a script is run: what lies beside it can be imported."""
+    """Make the modules of the examples importable, as when a script runs."""
     monkeypatch.syspath_prepend(EXAMPLES)
     yield
     for name in ("swing_up", "figure_eight", "drawing"):

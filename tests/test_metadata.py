@@ -1,4 +1,4 @@
-"""What a package index shows holds: versions that are tested, one author, one address, a README whose links lead somewhere."""
+"""Metadata of the package: tested versions, author, address, and links of the README."""
 
 import re
 import tomllib

@@ -1,5 +1,7 @@
-"""Claim: a saved file that was changed and signed again is refused with one line that names it, or gives finite predictions. No
-such file crashes the interpreter, hangs, exhausts memory or runs code. `scripts/mutate_files.py` tries 5,000."""
+"""A saved file that was changed and signed again is refused with one line that names it, or gives finite predictions.
+
+No such file crashes the interpreter, hangs, exhausts memory or runs code. `scripts/mutate_files.py` tries 5,000.
+"""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
-"""Files.
+"""Files of networks.
 
-Claims: a saved network predicts the same numbers to the bit, also after online learning, with its parameters and names; a file is
-the old one or the new one, whatever happens while it is written; no code of a file runs when it is read; a file that is cut
-short, foreign, changed or in another format is one ValueError, and never a crash in a kernel.
+A saved network predicts the same numbers to the bit, also after online learning, with its parameters and names; writing is
+atomic; no code of a file runs when it is read; a truncated, foreign, changed or unknown file is a ValueError, never a crash in a
+kernel.
 """
 
 import copy
@@ -48,7 +48,7 @@ def probable(tmp_path_factory):
 
 
 def rewrite(path, target, change, resign=True):
-    """The archive with its members changed by ``change(dict of name to bytes)``, and its digest made right again."""
+    """Write the archive with its members changed by ``change(dict of name to bytes)``, and with a valid digest."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -64,7 +64,7 @@ def rewrite(path, target, change, resign=True):
 
 
 def attempt(path):
-    """The model and nothing, or nothing and the ValueError."""
+    """Return (model, None) or (None, ValueError)."""
     try:
         return load(path), None
     except ValueError as error:
@@ -327,7 +327,7 @@ FORGED = {
 @pytest.mark.parametrize("what", FORGED)
 @pytest.mark.parametrize("place", ["root", "attribute"])
 def test_forged_types_are_refused_and_nothing_runs(what, place, saved, tmp_path):
-    """The digest is right here: who forges a file can compute it."""
+    """With a valid digest, which anybody can compute."""
 
     def forge(members):
         tree = json.loads(members["model.json"])
@@ -347,7 +347,7 @@ def test_forged_types_are_refused_and_nothing_runs(what, place, saved, tmp_path)
 
 
 def dumped(tree):
-    """As JSON, also where Python's own writer gives up."""
+    """Return JSON, also beyond the recursion limit of Python's writer."""
     return '{"tuple": [' * 5000 + "1" + "]}" * 5000 if tree is FORGED["a tower"] else json.dumps(tree)
 
 
@@ -368,7 +368,7 @@ def test_invalid_random_states_are_refused(place, tmp_path):
 
 @pytest.mark.parametrize("kind", ["saved", "probable"])
 def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp_path):
-    """Every array of the file in turn: shorter, of another type, or with an index beyond the end."""
+    """Each array in turn: shorter, of another type, or with an index beyond the end."""
     path = request.getfixturevalue(kind)
     with zipfile.ZipFile(path) as archive:
         arrays = [name for name in archive.namelist() if name.endswith(".npy")]
@@ -393,7 +393,7 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp
 
 
 def write_unchecked(model, path, monkeypatch):
-    """As ``save`` does, without its look at the model: what somebody else has changed, digest and all."""
+    """Save a model without its check, as somebody who changes a file does."""
     with monkeypatch.context() as patched:
         patched.setattr(persistence, "check_model", lambda model: None)
         model.save(path)
@@ -492,7 +492,7 @@ def test_model_with_invalid_parameters_is_neither_saved_nor_loaded(tmp_path, mon
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit to the address space")
 def test_memory_is_reserved_for_the_size_of_the_file(saved):
-    """As under `ulimit -v 4000000`, with a file of some kilobytes."""
+    """With `ulimit -v 4000000` and a file of a few kilobytes."""
     code = "import resource as r; r.setrlimit(r.RLIMIT_AS, (4_096_000_000,) * 2); import sys, pesn; print(pesn.load(sys.argv[1]))"
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code, saved], capture_output=True, text=True, env=environment, check=False)

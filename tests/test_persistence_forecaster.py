@@ -1,7 +1,7 @@
 """Files of forecasters.
 
-Claims: a forecaster that was saved, pickled or copied forecasts the same numbers to the bit and learns on as the original does;
-a file in which anything is missing, foreign or does not fit is one ValueError.
+A saved, pickled or copied forecaster forecasts the same numbers to the bit and continues to learn as the original; a file with
+missing, foreign or inconsistent parts is a ValueError.
 """
 
 import copy
@@ -104,7 +104,7 @@ def saved(tmp_path_factory):
 
 
 def attempt(path):
-    """The model and nothing, or nothing and the ValueError."""
+    """Return (model, None) or (None, ValueError)."""
     try:
         return load(path), None
     except ValueError as error:
@@ -112,7 +112,7 @@ def attempt(path):
 
 
 def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
-    """Every array of the file in turn: shorter, of another type, or with an index beyond the end."""
+    """Each array in turn: shorter, of another type, or with an index beyond the end."""
     with zipfile.ZipFile(saved) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     arrays = [name for name in members if name.endswith(".npy")]
@@ -137,7 +137,7 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(saved, tmp_path):
 
 
 def changed(**parts):
-    """Fields of the model that are replaced; a function makes a field from the old one."""
+    """Return a function that replaces fields of the model; a callable computes a field from the old one."""
 
     def change(forecaster):
         model = forecaster.model_
@@ -156,7 +156,7 @@ def state(**parts):
 
 
 def network(**parts):
-    """Something in place of what the network inside has learned."""
+    """Return a function that replaces fitted attributes of the network inside."""
     return lambda model: [setattr(model.esn_, name, part) for name, part in parts.items()]
 
 

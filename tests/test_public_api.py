@@ -1,4 +1,4 @@
-"""What users see is what `__all__` says; the command line speaks where it should; every signature is the contract's."""
+"""Public names, signatures and the command line are those of the contract."""
 
 import inspect
 import subprocess

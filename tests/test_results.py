@@ -1,4 +1,4 @@
-"""Claim: every result is a distribution of each number, with one protocol: moments, quantiles, draws and scores agree."""
+"""Every result is a distribution with one protocol, whose moments, quantiles, draws and scores agree."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_draws_have_the_mean_and_the_standard_deviation(result):
 
 
 def test_the_score_is_smallest_near_the_truth(result):
-    """The CRPS is proper: in the mean over draws of the result none of its shifts scores better than the median."""
+    """The CRPS is proper: on average over draws of the result, no shift scores better than the median."""
     center, std = result.median, result.std
     here, near, far = (result.crps(center + k * std) for k in (0.0, 1.0, 5.0))
     assert (here > 0.0).all()

@@ -1,5 +1,4 @@
-"""Claim: a strict checker reads calls as users write them without a complaint, sees what they give, and refuses mistakes; the
-types are in the package that is built."""
+"""Strict type checkers accept user code, infer its types and reject mistakes; the built package has its types."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Claim: a file or folder that is being replaced is the old one or the new one, whatever happens; its mode and its links stay."""
+"""Replacement of files and folders is atomic; modes and links are kept."""
 
 import os
 import signal
@@ -241,7 +241,7 @@ def test_old_leftovers_are_removed_but_recent_ones_stay(tmp_path):
 
 @posix
 def test_concurrent_runs_move_their_files_one_after_the_other(tmp_path, monkeypatch):
-    """Also if the other run begins to move its files between the first file of this run and the second."""
+    """Also if the other run starts to move its files after the first file of this run."""
     replace, others = os.replace, []
 
     def replace_late(*paths):

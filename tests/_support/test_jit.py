@@ -1,4 +1,4 @@
-"""Compilation is told of where it takes place: once in a process, on standard error, and not where the cache serves."""
+"""Compilation is logged once in a process, on standard error, unless the code comes from the cache."""
 
 import os
 import subprocess

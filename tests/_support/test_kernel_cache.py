@@ -1,4 +1,4 @@
-"""Compiled code from the cache is that of the current sources: of a kernel, of its helpers, and of the constants in both."""
+"""The cache returns the code of the current sources: of a kernel, of its helpers, and of their constants."""
 
 import ast
 import importlib
@@ -39,7 +39,7 @@ CALL = "from pesn.outer import outer; print(outer(1.0), len(outer.stats.cache_hi
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder with the small package, which has pesn's name and its way to compile."""
+    """Create a folder with a small package that is named pesn and compiles as pesn does."""
     for name, text in TREE.items():
         path = tmp_path / "pesn" / name
         path.parent.mkdir(exist_ok=True)

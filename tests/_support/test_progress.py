@@ -1,5 +1,4 @@
-"""Claim: nothing is said unless it is asked for; then every step is named, how far it is and how long it takes, on standard
-error, and the numbers are the same to the bit."""
+"""Progress is shown on standard error on request only, with names, amounts and times, and does not change results."""
 
 import io
 import re
@@ -111,7 +110,7 @@ def test_bars_are_removed_at_the_end(monkeypatch):
 
 
 def test_bars_coexist_with_those_of_the_caller(monkeypatch):
-    """Whether rich can show both or not, nothing fails."""
+    """No error, whether rich can show both or not."""
     monkeypatch.setenv("TERM", "xterm-256color")
     page = Terminal()
     with Progress(console=Console(file=page)), shown(True, page) as steps, steps.step("work", 3) as advance:

@@ -1,5 +1,4 @@
-"""Claim: what is not a regular file is not opened, what is larger than stated is not read, and an archive unpacks to no more than
-the file has."""
+"""Only regular files of limited size are read, and archives do not unpack to more than their size."""
 
 import io
 import os
@@ -74,7 +73,7 @@ TWO = write_archive([("a", b"1" * 150), ("b", b"2" * 150)])
 
 
 def overlap():
-    """Let both names stand for the same bytes, as zip bombs do."""
+    """Let both names refer to the same bytes, as zip bombs do."""
     data = bytearray(TWO)
     first = data.index(b"PK\1\2")
     second = data.index(b"PK\1\2", first + 1)

@@ -1,4 +1,4 @@
-"""Claim: small products take one thread where that is asked; long arrays take as many as they may, with the same result."""
+"""BLAS is limited to one thread on request; long arrays use the available threads, with the same result."""
 
 import itertools
 import multiprocessing
@@ -42,7 +42,7 @@ def test_blas_threads_are_restored_by_the_last_context():
 
 
 def count_with(**variables):
-    """What a new process counts, with eight processors and these variables."""
+    """Return the count of a new process with eight processors and these variables."""
     code = (
         "import joblib, types; from pesn._support import threads; joblib.cpu_count = lambda: 8; "
         "threads._controller = lambda: types.SimpleNamespace(info=lambda: []); print(threads.n_threads())"

@@ -1,6 +1,4 @@
-"""Claims: it learns labels of sequences and of rows; a sequence gives what it would by itself, however X holds it; nothing is
-guessed from a shape; bad input is refused by name, and leaves the classifier as it was; files keep it whole.
-"""
+"""The classifier learns labels of sequences and of rows, in every form of X; bad input is named; files keep it."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from pesn.systems.digits import spoken_digits
 
 
 def waves(n=60, rows=30, seed=0, ragged=False):
-    """Sequences of two columns whose class is the order in which they rise: no mean, no single row tells."""
+    """Return sequences of two columns whose class is their order: neither the mean nor a single row determines it."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
     sequences = []

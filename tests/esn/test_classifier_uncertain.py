@@ -1,6 +1,4 @@
-"""Claims: probabilities of an uncertain input are the mean of those of inputs drawn from it; without variance they are those of a
-certain one; rows that err together are not taken for many; told of its noise, the classifier is less wrong.
-"""
+"""Class probabilities of uncertain inputs match those of samples, and without variance those of certain inputs."""
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from pesn.systems.digits import spoken_digits
 
 
 def waves(n=60, seed=0, rows=(12, 25)):
-    """Ragged sequences of two columns; the class is by how much the second one leads."""
+    """Return ragged sequences of two columns, whose class is their phase shift."""
     rng = np.random.default_rng(seed)
     y, sequences = np.arange(n) % 3, []
     for k in y:
@@ -22,7 +20,7 @@ def waves(n=60, seed=0, rows=(12, 25)):
 
 
 def sampled(classifier, X, std, n=2000, seed=0):
-    """The mean of the probabilities of inputs drawn around X, by the certain classifier."""
+    """Return the mean probabilities of samples around X, by the classifier of certain inputs."""
     rng = np.random.default_rng(seed)
     each = [one + rng.normal(0.0, std, one.shape) for _ in range(n) for one in X]
     return classifier.predict_proba(each).reshape(n, len(X), -1).mean(axis=0)

@@ -1,5 +1,4 @@
-"""Claim: ``covariance="ensemble"`` is the Monte Carlo twin of the closed forms: where variances are small it agrees with them,
-where they are large with samples drawn by hand; ``random_state`` decides. Without uncertainty: test_layers."""
+"""The ensemble matches the full form for small variances, and samples for large ones."""
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ def test_ensemble_matches_the_full_form_for_small_variances(feedback):
 
 
 def test_ensemble_matches_samples_for_large_variances():
-    """Drawn by hand: a deterministic network a sample."""
+    """With one deterministic network per sample."""
     members = fitted(initial_state="zero", feedback_scaling=0.3)
     X, rng = uncertain(0.8), np.random.default_rng(5)
     mean, cov = members.predict(X, return_cov=True, parts=PARTS)
@@ -67,7 +66,7 @@ def test_random_state_determines_the_members():
 
 
 def test_ensemble_runs_continue_from_the_returned_state():
-    """After an uncertain start nothing is drawn: each member is kept, and a run may be cut anywhere."""
+    """After an uncertain initial state nothing is drawn: the members are kept, and runs can be split anywhere."""
     esn = fitted(n_members=32, initial_state=Gaussian(np.zeros(15), var=np.full(15, 0.2)))
     X, _ = rows(20, seed=2)
     whole = esn.predict(X, return_std=True)

@@ -1,5 +1,4 @@
-"""Claim: with its own outputs fed back while it learns (FORCE), a chaotic reservoir learns to produce a pattern by itself; each
-output is made with the weights so far, and then the weights move, as in a plain loop over the equations."""
+"""FORCE learning produces a pattern without input, and matches a plain loop over its equations."""
 
 import copy
 
@@ -21,7 +20,7 @@ Y = np.column_stack([np.sin(0.3 * np.arange(300.0)), np.cos(0.2 * np.arange(300.
 
 
 def plain_loop(esn, inputs, targets):
-    """The network and recursive least squares, as they are written: outputs, readout, last state."""
+    """Return outputs, readout and last state of the network with recursive least squares, in plain NumPy."""
     r, m = esn.reservoir_, targets.shape[1]
     h, y, W = np.zeros(r.n_units), np.zeros(m), r.W.toarray()
     state, outputs = rls_start((1 + r.n_inputs + r.n_units, m, 1.0 / esn.ridge)), []
@@ -46,7 +45,7 @@ def test_force_learns_a_pattern_without_input(network):
 
 
 def test_teacher_forcing_fails_on_the_pattern():
-    """Why it exists: of a network taught by true outputs no error comes back while it learns, and here it does not stay small."""
+    """Teacher forcing never sees the errors of its own outputs, which grow here."""
     options = {**CHAOTIC, "feedback": "teacher", "random_state": 0}
     esn = EchoStateNetwork(200, **options).fit(NOTHING[: 50 * PERIOD], PATTERN[: 50 * PERIOD])
     found = esn.predict(NOTHING[: 10 * PERIOD], state=esn.state_)
@@ -77,7 +76,7 @@ def test_fit_is_partial_fit(network, features):
 
 
 def test_sequences_start_from_the_initial_state():
-    """Two of them, the second as if the first had left nothing but the readout."""
+    """The second sequence inherits the readout of the first only."""
     esn = EchoStateNetwork(20, **CHAOTIC, random_state=0)
     both = copy.deepcopy(esn).fit(X, Y, lengths=[120, 180])
     one = esn.partial_fit(X[:120], Y[:120])

@@ -1,4 +1,4 @@
-"""Free running is predict, row by row, on its own last output: for every readout, with feedback, with known inputs."""
+"""``generate`` matches ``predict`` on the last output, row by row: for every readout, with feedback and known inputs."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ def waves(n: int) -> np.ndarray:
 
 
 def by_hand(esn, n, state, known=None):
-    """The obvious loop: what was put out last is the next row."""
+    """Run the plain loop: the last output is the next row."""
     last, outputs = np.atleast_2d(state.output), []
     for k in range(n):
         row = last if known is None else np.hstack([last, known[k : k + 1]])

@@ -1,10 +1,10 @@
-"""Claims about networks of layers and groups, with leak rates by unit and with an orthogonal memory (ES²N):
+"""Networks of layers and groups, with leak rates by unit and with an orthogonal memory (ES²N).
 
-1. A deep network is a chain of loops, and groups are networks side by side; ``transform`` gives all units.
-2. Without uncertainty the probabilistic network is the deterministic one, in every form of its covariance.
-3. Uncertain rows come out as samples of them do: means within a few standard errors, deviations within 3 %.
-4. A run cut in two is the whole; online learning and feedback go through layers.
-5. scikit-learn's tools and files know the parameters; what is wrong is refused by name, and the network stays as it was.
+1. Layers match a plain loop, groups match separate networks; ``transform`` returns all units.
+2. Without uncertainty the probabilistic network is the deterministic one, in every covariance form.
+3. Uncertain rows match samples: means within a few standard errors, standard deviations within 3 %.
+4. Split runs match whole runs; online learning and feedback work with layers.
+5. scikit-learn's tools and files support the parameters; wrong ones are named and change nothing.
 """
 
 from itertools import pairwise
@@ -44,7 +44,7 @@ def network(kind, of=EchoStateNetwork, **more):
 
 
 def simulate(r, inputs, weights=None, fed=None):
-    """States (T, …, N) of hand-written layers over inputs (T, …, d), one after the other; any number of samples at once."""
+    """Return states (T, …, N) of layers over inputs (T, …, d) in plain NumPy; any number of samples at once."""
     W, L = r.W.toarray(), np.broadcast_to(r.leak_rate, r.n_units)
     O = np.eye(r.n_units) if r.rotation is None else r.rotation  # noqa: E741
     ends = np.cumsum([0, *(r.layers or (r.n_units,))])

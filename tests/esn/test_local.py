@@ -1,4 +1,4 @@
-"""A local network is as many small networks as there are patches, driven side by side, with the weights of one."""
+"""A local network matches small networks side by side, one per patch, with the same weights."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NETWORKS = [pesn.EchoStateNetwork, pesn.ProbabilisticESN]
 
 
 def a_field(rows=300, seed=0, columns=P):
-    """Waves that run around a ring, noisy: the same law everywhere."""
+    """Return noisy waves on a ring, with the same law everywhere."""
     rng = np.random.default_rng(seed)
     y = np.empty((rows, columns))
     y[0] = rng.standard_normal(columns)
@@ -36,7 +36,7 @@ Y = a_field()
 
 
 def side_by_side(esn, X, y, patches):
-    """States and the pooled regression of as many small networks as patches, in NumPy alone."""
+    """Return states and outputs of one small network per patch with a pooled regression, in plain NumPy."""
     G, n, w = P // patches.size, 12, patches.size + 2 * patches.overlap + X.shape[1] - P
     windows = patches.windows(P, X.shape[1])
     r = esn.reservoir_
@@ -69,7 +69,7 @@ def test_local_network_matches_small_networks(kind, patches, known):
 
 
 def test_separate_readouts_match_separate_networks():
-    """Of a patch that owns all it sees there is nothing else in the field."""
+    """For patches that see their own columns only."""
     esn = a_network(patches=Patches(3, 0, shared=False)).fit(Y[:-1], Y[1:])
     small = esn.reservoir_
     for g in range(2):
@@ -119,7 +119,7 @@ def test_certain_inputs_match_the_deterministic_network(covariance, shared):
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank"])
 def test_standard_deviations_match_samples(covariance):
-    """Of the state: rows with noise, many times. Of the weights: R times the leverage of each patch, by hand."""
+    """Of the state: against noisy rows. Of the weights: against R times the leverage of each patch."""
     esn = a_network(pesn.ProbabilisticESN, covariance=covariance, rank=20, initial_state="zero").fit(Y[:-1], Y[1:])
     rng = np.random.default_rng(0)
     rows = Y[:8] + 0.2 * rng.standard_normal((4000, 8, P))

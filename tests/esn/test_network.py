@@ -1,10 +1,9 @@
 """Both networks as estimators.
 
-Claims: they pass scikit-learn's own checks, but for the two that shuffle rows, which are time; they learn; a run goes on where
-it stopped, to the bit, with feedback too; fitting again gives the same weights to the bit; online predictions come before the
-update; without variance and noise the probabilistic network is the deterministic one; memory does not grow with the series.
-Bad input is said by name, row and column, parameters out of range with their range; a call that fails, at whatever moment, leaves
-the estimator exactly as it was.
+They pass scikit-learn's checks, except for the two that shuffle rows, which are time steps; they learn; runs continue from a
+returned state to the bit, with feedback too; fits are reproducible; online predictions are made before the update; without
+variance and noise the probabilistic network is the deterministic one; memory does not grow with the series. Errors name the
+argument, row, column or range, and leave the estimator as it was.
 """
 
 import copy
@@ -43,7 +42,7 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def series(n=300, d=2, m=1, seed=0):
-    """Smooth inputs, and targets that need memory."""
+    """Return smooth inputs, and targets that need memory."""
     rng = np.random.default_rng(seed)
     X = np.sin(np.arange(n)[:, None] * rng.uniform(0.05, 0.4, d)) + 0.1 * rng.standard_normal((n, d))
     y = np.stack([np.roll(X[:, 0], 1 + j) * X[:, -1] for j in range(m)], axis=1)
@@ -251,7 +250,7 @@ def test_online_predictions_come_before_the_update(network):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("flat", [True, False])
 def test_plain_arrays_give_the_same_results(network, dtype, flat, monkeypatch):
-    """Plain arrays skip scikit-learn's checks: the same numbers to the bit as what goes through them."""
+    """Plain arrays skip scikit-learn's checks, with the same numbers to the bit."""
     X, y = (part.astype(dtype) for part in series(120))
     y = y[:, 0] if flat else y
     esn = network(20, feedback_scaling=0.2, washout=3, random_state=0).fit(X[:60], y[:60])

@@ -1,5 +1,4 @@
-"""Claim: a stepper does with a row what ``partial_fit`` does, on every kind of network, and what a plain loop over the equations
-does; the network stays what it was until it is finished, and a row that is refused changes nothing."""
+"""A stepper matches ``partial_fit`` and a plain loop on every kind of network; refused rows change nothing."""
 
 import copy
 import pickle
@@ -41,7 +40,7 @@ def made(network, kind, **more):
 
 
 def walked(stepper, inputs, targets):
-    """What was predicted for each row."""
+    """Return the prediction for each row."""
     predictions = []
     for x, y in zip(inputs, targets, strict=True):
         predictions.append(stepper.step(x).copy())
@@ -50,7 +49,7 @@ def walked(stepper, inputs, targets):
 
 
 def assert_same(one, other, rtol=1e-8):
-    """Two networks have learned alike."""
+    """Check that two networks have learned the same."""
     for name in ("weights", "residual_cov"):
         np.testing.assert_allclose(getattr(one.readout_, name), getattr(other.readout_, name), rtol=rtol, atol=rtol)
     covariances = (esn.readout_.covariance_root @ esn.readout_.covariance_root.T for esn in (one, other))
@@ -65,7 +64,7 @@ def assert_same(one, other, rtol=1e-8):
 
 
 def twin(esn, begun, inputs, targets):
-    """The reservoir over all rows, then recursive least squares over all features: neither knows the compiled step."""
+    """Run the reservoir over all rows, then recursive least squares over all features, without the compiled step."""
     given = training_rows(esn, inputs, targets, first=False, least=1)
     return learn_online(certain_drive(esn.reservoir_, esn.features), given, begun, esn.forgetting)
 
@@ -115,7 +114,7 @@ def test_stepper_supports_every_reservoir(kind):
 
 
 def test_certain_rows_are_learned_as_by_the_deterministic_network():
-    """By the compiled loop, and by the Gaussian one where something is uncertain, however little."""
+    """Compare the compiled loop with the Gaussian one at tiny variances."""
     esn = ProbabilisticESN(25, random_state=0).fit(X[:120], Y[:120])
     almost = copy.deepcopy(esn).partial_fit(pesn.Gaussian(X[120:], var=np.full((140, 2), 1e-20)), Y[120:])
     plain = copy.deepcopy(esn).partial_fit(X[120:], Y[120:])
@@ -125,7 +124,7 @@ def test_certain_rows_are_learned_as_by_the_deterministic_network():
 
 
 def test_steps_without_learning_match_predict():
-    """Without ``learn`` the network runs as in ``predict``, its own outputs fed back."""
+    """Without ``learn`` the predicted outputs are fed back."""
     esn = EchoStateNetwork(25, feedback_scaling=0.5, random_state=0).fit(X[:120], Y[:120])
     expected, state = esn.predict(X[120:], state=esn.state_, return_state=True)
     stepper = esn.online()
@@ -138,7 +137,7 @@ def test_steps_without_learning_match_predict():
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_standard_deviations_match_predict(network):
-    """Of residuals and weights, while the state is certain."""
+    """Of residuals and weights, for a certain state."""
     esn = made(network, "plain").fit(X[:120], Y[:120])
     stepper = esn.online()
     walked(stepper, X[120:180], Y[120:180])

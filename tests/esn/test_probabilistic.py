@@ -1,9 +1,8 @@
-"""What the probabilistic network adds.
+"""The probabilistic network.
 
-Claims: with every covariance kept its outputs spread as samples do, where the paper's diagonal form does not; the variance grows
-with the input's, holds residuals and weights, goes on where a run stopped, however it was cut, and follows the errors online; a
-learned start is where the units are, as closely as it says; an uncertain start fades; process noise makes free runs honest;
-rival moments agree; what is kept for the start does not grow with the series.
+With the full covariance its outputs match samples, unlike the paper's diagonal form; the variance grows with that of the inputs,
+includes residuals and weights, does not depend on how a run is split, and follows the errors online; learned initial states are
+accurate and calibrated; process noise improves free runs; other moment methods agree; memory does not grow with the series.
 """
 
 from itertools import pairwise
@@ -24,7 +23,7 @@ from pesn.systems import chaotic
 
 
 def series(n=300, d=2, m=1, seed=0):
-    """Smooth inputs, and targets that need memory."""
+    """Return smooth inputs, and targets that need memory."""
     rng = np.random.default_rng(seed)
     X = np.sin(np.arange(n)[:, None] * rng.uniform(0.05, 0.4, d)) + 0.1 * rng.standard_normal((n, d))
     y = np.stack([np.roll(X[:, 0], 1 + j) * X[:, -1] for j in range(m)], axis=1)
@@ -32,7 +31,7 @@ def series(n=300, d=2, m=1, seed=0):
 
 
 def lorenz(n, seed=0):
-    """x of the Lorenz system, on the attractor."""
+    """Return x of the Lorenz system, on the attractor."""
     return chaotic.lorenz(steps=n, rng=seed).states[:, :1] / 8.0
 
 
@@ -56,7 +55,7 @@ def test_the_residual_covariance_follows_the_errors():
 
 
 def sampled(esn, X, std, n, seed=0):
-    """Means and deviations (T, m) of the outputs over ``n`` draws of the inputs: the deterministic recursion as it is written."""
+    """Return means and standard deviations (T, m) of the outputs over ``n`` samples of the inputs, in plain NumPy."""
     r, rng, W = esn.reservoir_, np.random.default_rng(seed), esn.readout_.weights
     recurrent, h, y, found = r.W.toarray().T, np.zeros((n, r.n_units)), np.zeros((n, r.n_outputs)), []
     for row in X:
@@ -68,7 +67,7 @@ def sampled(esn, X, std, n, seed=0):
 
 
 def propagated(esn, X, std):
-    """The same in closed form, from the states row by row: their outputs' variance is what the inputs have caused."""
+    """Return the same in closed form, from the variance of the outputs in the states."""
     state, means, stds = None, [], []
     for row in X:
         mean, state = esn.predict(Gaussian(row[None], var=np.full((1, len(row)), std**2)), state=state, return_state=True)
@@ -123,7 +122,7 @@ def test_std_matches_cov_and_grows_with_the_input_variance():
 
 @FORMS
 def test_parts_of_the_variance_match_their_formulas(covariance):
-    """W Σ_b Wᵀ, with Σ_b of [1, z, h] by hand: one uncertain row after a certain start, Cov(z, h) by Stein."""
+    """W Σ_b Wᵀ with Σ_b of [1, z, h] for one uncertain row after a certain state, Cov(z, h) by Stein."""
     X, y = series(200, m=2)
     options = {"feedback_scaling": 0.3, "noise": 0.02, "process_noise": 0, "initial_state": "zero", "random_state": 0}
     esn = ProbabilisticESN(20, covariance=covariance, rank=40, **options).fit(X, y)
@@ -184,7 +183,7 @@ def test_gaussian_initial_state_matches_samples_in_every_form():
 
 
 def first_rows(esn, X, y, n=12):
-    """Errors and standardized errors (origins, n) of runs that start in the middle of a series."""
+    """Return errors and standardized errors (origins, n) of runs that start within a series."""
     errors, ratios = [], []
     for k in range(0, len(X) - n, 29):
         mean, std = esn.predict(X[k : k + n], return_std=True)
@@ -362,7 +361,7 @@ def test_other_moment_methods_agree(method):
 @pytest.mark.parametrize("covariance", ["diagonal", "full", "low-rank"])
 @pytest.mark.parametrize("feedback", [0.0, 0.2])
 def test_tiny_process_noise_does_not_change_the_covariance(covariance, feedback):
-    """Without it the diagonal form is a compiled loop, with it step by step: one way is the other, between outputs too."""
+    """Without it the diagonal form is a compiled loop, with it single steps: both agree, between outputs too."""
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.normal(size=(300, 1)), axis=0) % 3.0 - 1.5
     Y = np.column_stack([np.roll(X[:, 0], 1), np.roll(X[:, 0], 2) ** 2])

@@ -1,6 +1,4 @@
-"""Claims: the readout of classes is the ridge regression that it says, scaled as samples left out ask for, whatever the units of
-the features; the mean of a softmax is that of samples, and without variance the softmax itself.
-"""
+"""The readout of classes is a calibrated ridge regression; the expected softmax matches samples."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
-"""Claim: a feature map on rows and the same map as moves of a Gaussian are one, and exact where its parts are.
+"""The features of rows and the moves of a Gaussian state agree.
 
-At zero variance the moves give the rows' features in every form; uncertain, mean and covariance are those of samples; products by
-themselves those of Isserlis' formulas. Without units it is the autoregression by least squares that it should be.
+Without variance the moves match the features of rows in every form; with variance, mean and covariance match samples, and
+products match Isserlis' formulas. Without units the model is an autoregression by least squares.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ TANH = ActivationMoments(get("tanh"))
 
 
 def slow(features, rows, states):
-    """The definition, entry by entry; before the first row, the first row."""
+    """Compute the definition entry by entry; the first row replaces those before it."""
     result = []
     for k in range(len(rows)):
         recent = [rows[max(k - lag, 0)] for lag in range(features.lags + 1)]
@@ -119,7 +119,7 @@ def test_products_have_the_moments_of_isserlis():
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("features", [Features(2, 2), Features(2, 2, False), Features(0, 1)], ids=str)
 def test_moments_against_samples(features, form):
-    """Readouts of products and units together, after three uncertain rows: within the error of as many samples."""
+    """Readouts of products and units, after three uncertain rows, within the sampling error."""
     loop, n = a_loop(features, form, N=30, scale=0.5), 40_000
     rng = np.random.default_rng(3)
     z, std, E = rng.normal(size=(3, 2)), 0.3, features.n_earlier(2)
@@ -139,7 +139,7 @@ def test_moments_against_samples(features, form):
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 def test_covariance_of_squares_and_units_has_the_quadratic_term(form):
-    """Cov(z², tanh a) = 2 m c E[tanh′] + c² E[tanh″]: at m = 0 the second term is all there is."""
+    """Cov(z², tanh a) = 2 m c E[tanh′] + c² E[tanh″]: at m = 0 only the second term is left."""
     loop = a_loop(Features(products=1), form, d=1, N=1, m=1)
     a, bias = 0.9, 0.6
     sharp = loop.reservoir._replace(W_in=np.array([[a]]), bias=np.array([bias]), W_fb=np.zeros((1, 1)))
@@ -200,7 +200,7 @@ def test_an_arx_model_is_least_squares_on_lagged_rows():
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_reservoirpy_has_the_same_features_up_to_their_order(rows):
-    """Its NVAR(delay, order=2) multiplies all that it looks back on; the readouts then predict the same."""
+    """NVAR(delay, order=2) multiplies all its lags; the readouts then predict the same."""
     nodes = pytest.importorskip("reservoirpy.nodes")
     X, features = lorenz(runs=1, steps=300, rng=1).states / 20.0, Features(lags=rows - 1, products=rows, states=False)
     theirs = nodes.NVAR(delay=rows, order=2, strides=1).run(X)[rows - 1 :]
@@ -270,7 +270,7 @@ def test_missing_values_and_updates(rows, quadratic):
 
 
 def test_small_ridge_keeps_accurate_variances(rows):
-    """Weights of a tiny ridge are large, and W Σ Wᵀ loses ε |W|² Σ: both forms still have the deviations of samples."""
+    """A tiny ridge gives large weights, and W Σ Wᵀ loses ε |W|² Σ: both forms still match samples."""
     esn = pesn.ProbabilisticESN(40, features=Features(1, 2), ridge=1e-12, washout=20, process_noise=0.0, random_state=0)
     model = pesn.Forecaster(esn, calibrate=False).fit(rows[:900])
     context, y = model.model_.context_filter(), model.scaled(rows[900:930], np.zeros((30, 0)))[0]

@@ -1,4 +1,4 @@
-"""Grouped outputs are ordinary regressions on the features that each group sees, pooled where they share their weights."""
+"""Grouped outputs are regressions on the features of each group, pooled if they share their weights."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ P, N = 6, 9  # columns of the field, units
 
 
 def a_field(shared=True, periodic=True, features=Features(), rows=80):
-    """Patches of 2 columns that see one more on each side, with features and targets that patches explain in part."""
+    """Return groups, features and targets of patches of 2 columns with an overlap of 1."""
     rng = np.random.default_rng(0)
     groups = Patches(2, 1, periodic, shared).groups(features, P, P, N)
     b = features(rng.standard_normal((rows, P)), rng.standard_normal((rows, N)))
@@ -24,7 +24,7 @@ def a_field(shared=True, periodic=True, features=Features(), rows=80):
 
 
 def by_hand(b, y, ridge):
-    """Ridge regression with a free intercept, by the normal equations."""
+    """Solve the ridge regression with a free intercept by the normal equations."""
     penalty = np.full(b.shape[1], ridge * len(b))
     penalty[0] = 0.0
     A = b.T @ b + np.diag(penalty)
@@ -97,7 +97,7 @@ def test_ridge_selection_matches_pooled_rows():
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
 def test_online_groups_match_the_pooled_recursion(forgetting):
-    """All patches of a row are predicted before any of it is learned from; a row forgets as much as it does without groups."""
+    """All patches of a row are predicted before it is learned; a row is forgotten as without groups."""
     groups, b, y = a_field()
     readout, rls = start_empty(b.shape[1], P, 1e4, groups)
     one, own = start_empty(8, 2, 1e4)

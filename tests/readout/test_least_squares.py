@@ -1,4 +1,4 @@
-"""A triangular factor is least squares on all rows at once, at the precision of the rows."""
+"""A triangular factor solves least squares on all rows, at the precision of the rows."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def rows(rng=None):
 
 
 def _all_rows(b, y, ridge):
-    """The slow, obvious way: one least-squares problem with the penalty as rows of its own."""
+    """Solve one least-squares problem with the penalty as additional rows."""
     penalty = np.sqrt(len(b) * np.broadcast_to(ridge, b.shape[1]).astype(float))
     penalty[0] = 0.0
     return np.linalg.lstsq(np.vstack([b, np.diag(penalty)]), np.vstack([y, np.zeros((b.shape[1], y.shape[1]))]), rcond=None)[0].T

@@ -1,5 +1,4 @@
-"""Claim: the readout is ridge regression (one pass, blocks, any conditioning), and its variances are those of Bayesian
-linear regression: right by the textbook, right in coverage, never negative."""
+"""The readout is ridge regression, in one pass and at any conditioning, with the variances of Bayesian linear regression."""
 
 import tracemalloc
 
@@ -11,7 +10,7 @@ from pesn.readout.ridge import Gram, leverages, predict, solve
 
 
 def data(n, p, m=1, noise=0.1, seed=0, correlation=0.5):
-    """[1, features], targets and the weights behind them; the features share a common part and differ in size."""
+    """Return [1, features], targets and their true weights; the features are correlated and differ in size."""
     rng = np.random.default_rng(seed)
     h = rng.normal(size=(n, p - 1)) + correlation * rng.normal(size=(n, 1))
     features = np.column_stack([np.ones(n), h * np.geomspace(0.1, 10.0, p - 1) + 0.3])
@@ -28,7 +27,7 @@ def fit(features, targets, ridge=0.0, block=None):
 
 
 def variance(readout, features):
-    """Predictive variance (n, m): of the noise and of the weights."""
+    """Return the predictive variance (n, m), of the noise and of the weights."""
     return np.diagonal(readout.residual_cov) * (1.0 + readout.leverage(features))
 
 
@@ -151,7 +150,7 @@ def test_weights_scale_with_the_units_of_features():
 
 @pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-7, 1e-10])
 def test_residual_covariance_matches_the_residuals(noise):
-    """Down to errors whose squares are far below the rounding of Σ y yᵀ."""
+    """Down to errors whose squares are far below the rounding error of Σ y yᵀ."""
     b, y, _ = data(2000, 20, 3, noise)
     readout = fit(b, y, block=300)
     r = y - predict(readout, b)

@@ -1,5 +1,7 @@
-"""Claim: recursive least squares is the exponentially weighted batch solution, predicts before it learns, and holds where the
-textbook's recursion breaks: for ever, and after the input has come to rest."""
+"""Recursive least squares is the exponentially weighted batch solution.
+
+It predicts before it learns. Unlike the textbook's recursion it is stable over many steps and without excitation.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ def same(state, other):
 
 
 def weighted_batch(state, b, y, lam):
-    """The naive twin: precision and right-hand side summed up, solved afresh at every step."""
+    """Sum precision and right-hand side, and solve at every step."""
     p = b.shape[1]
     every, rows, weight = rotation(p, lam)
     A = np.linalg.inv(state.root @ state.root.T)
@@ -44,7 +46,7 @@ def weighted_batch(state, b, y, lam):
 
 
 def textbook(b, lam, delta):
-    """P-form, as printed: the twin that fails. The smallest eigenvalue of P over the largest, where first it is negative."""
+    """Run the recursion of P as printed; return the smallest eigenvalue relative to the largest, once it is negative."""
     P = np.eye(b.shape[1]) * delta
     for t in range(len(b)):
         Pb = P @ b[t]
@@ -57,7 +59,7 @@ def textbook(b, lam, delta):
 
 
 def resting(n, p, seed=0):
-    """Excited, at rest (a constant input) for the middle half, excited again; the weights change in the middle."""
+    """Return rows that are constant in the middle half, with a change of the weights in the middle."""
     b, _, weights = data(n, p, seed=seed)
     b[n // 4 : 3 * n // 4] = b[0]
     rng = np.random.default_rng(seed + 1)
@@ -82,7 +84,7 @@ def test_recursion_matches_the_weighted_batch_solution(lam, p):
 
 
 def test_recursion_without_forgetting_matches_the_batch():
-    """With the penalty of the first part, ridge·n, which the recursion carries on."""
+    """With the penalty of the first part, ridge·n, which the recursion keeps."""
     b, y, _ = data(1000, 20)
     ridge = 1e-2
     _, after = rls_update(rls_start(fit(b[:400], y[:400], ridge)), b[400:], y[400:], 1.0)
@@ -154,7 +156,7 @@ def test_rotation_bounds_the_precision(lam, p):
 
 @pytest.mark.parametrize("lam", [0.95, 0.99])
 def test_textbook_recursion_loses_positive_definiteness(lam):
-    """Why the root is carried: on the data that ours bears, P itself turns indefinite, and not by rounding only."""
+    """The reason for the root: on the same data P itself becomes indefinite, not only by rounding."""
     b, y = resting(10_000, 12)
     assert textbook(b, lam, 100.0) < -1e-6
     _, state = rls_update(rls_start((12, 2, 100.0)), b, y, lam)
@@ -202,7 +204,7 @@ def test_update_does_not_change_the_old_state():
 
 @pytest.mark.parametrize("p", [1, 3, 16, 17])
 def test_one_row_per_call_matches_all_rows(p):
-    """All at once but for rounding; states that were kept on the way stay, and go on to the bit wherever their root lies."""
+    """Up to rounding; earlier states do not change, and continue to the bit from any memory layout."""
     b, y, _ = data(60, p)
     start = rls_start((p, 2, 10.0))
     predictions, whole = rls_update(start, b, y, 0.99)
@@ -225,7 +227,7 @@ def test_one_row_per_call_matches_all_rows(p):
 
 @pytest.mark.parametrize("p", [3, 8, 17])
 def test_every_root_of_the_covariance_gives_the_same_recursion(p):
-    """Files of earlier versions hold roots that are not triangular."""
+    """Roots of singular batch solutions are not triangular."""
     b, y, _ = data(80, p)
     _, state = rls_update(rls_start((p, 2, 10.0)), b[:40], y[:40], 0.99)
     assert not np.tril(state.root, -1).any()
@@ -238,7 +240,7 @@ def test_every_root_of_the_covariance_gives_the_same_recursion(p):
 
 @pytest.mark.parametrize(("size", "target"), [(1e200, 1.0), (1e-3, 1.7e308)])
 def test_overflow_does_not_change_the_state(size, target):
-    """The root's range, and the weights' alone."""
+    """Of the root, and of the weights."""
     state = rls_update(rls_start((12, 2, 1e6)), np.zeros((1, 12)), np.zeros((1, 2)), 0.9)[1]
     before = RLSState(*(np.copy(part) for part in state))
     with pytest.raises(ValueError, match="left the range of float64"):
