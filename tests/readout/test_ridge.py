@@ -261,9 +261,9 @@ def test_bad_input_is_refused_and_changes_nothing(wrong, message):
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "ridge"), [(2000, 500, 1e-6), (300, 500, 1e-12), (40, 500, 0.0), (600, 385, 1e-9), (50, 3, 0.0)]
+    ("n", "p", "ridge"), [(400, 250, 1e-6), (150, 250, 1e-12), (30, 250, 0.0), (300, 193, 1e-9), (50, 3, 0.0)]
 )
-@pytest.mark.parametrize("rows", [1, 31, 32, 100])
+@pytest.mark.parametrize("rows", [31, 32])
 def test_leverage_by_blocks_matches_the_definition(n, p, ridge, rows):
     b, y, _ = data(n, p)
     root = fit(b, y, ridge).covariance_root
