@@ -112,7 +112,7 @@ def uncertainty(weights: Doubles) -> None:
     mesh = pesn.choose_mesh("tanh", 1e-3, (-1.0, 1.0), (0.1, 1.0))
     assert_type(pesn.propagate(network, x, method="exact"), Propagated)
     assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), Propagated)
-    assert_type(pesn.propagate(network, x, return_layers=True), list[pesn.Gaussian])
+    assert_type(pesn.propagate(network, x, return_layers=True).layers, list[pesn.Gaussian] | None)
     assert_type(pesn.propagate("model.onnx", x), Propagated)
     assert_type(pesn.propagate(lambda rows: rows, x), Propagated)
     assert_type(pesn.moments("tanh", mean=0.3, var=0.5), pesn.Moments[Floats, None, None])

@@ -152,7 +152,7 @@ def test_a_folded_scaler_keeps_the_diagonal_method_whole(data):
     X, y = data
     whitened = fitted(make_pipeline(PCA(4, whiten=True), small()), X, y)
     x = pesn.Gaussian(X[0], var=0.01)
-    first = propagate(whitened, x, covariance="diagonal", return_layers=True)[0]
+    first = propagate(whitened, x, covariance="diagonal", return_layers=True).layers[0]
     A = as_layers(whitened)[0]
     z = x.affine(A.W, A.b)
     np.testing.assert_allclose(first.var, pesn.moments("tanh", z.mean, z.var).var, rtol=1e-12)
@@ -260,7 +260,7 @@ def test_methods_layers_and_float32(data):
     X, y = data
     model = fitted(make_pipeline(StandardScaler(), small()), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
-    layers = propagate(model, x, return_layers=True, method="exact")
+    layers = propagate(model, x, return_layers=True, method="exact").layers
     assert [g.dim for g in layers] == [12, 8, 2]
     np.testing.assert_allclose(layers[-1].cov, propagate(model, x).cov, rtol=1e-6)
     bare = MLPRegressor(hidden_layer_sizes=8, solver="adam", max_iter=5, random_state=0)  # L-BFGS would give float64 weights

@@ -59,8 +59,8 @@ def gaussian(d=4, scale=0.5, seed=0):
 @pytest.mark.parametrize("scale", [1e-4, 0.5, 3.0])
 def test_the_tensor_way_is_the_numpy_way(activation, scale):
     net, x = network(activation), gaussian(scale=scale)
-    ours = propagate(net, x, return_layers=True)
-    theirs = propagate(net, x.numpy(), return_layers=True, method="exact")
+    ours = [propagate(net[:k].eval(), x) for k in (2, 4, 5)]
+    theirs = propagate(net, x.numpy(), return_layers=True, method="exact").layers
     assert len(ours) == len(theirs) == 3
     first = True
     for a, b in zip(ours, theirs, strict=True):
@@ -316,7 +316,7 @@ def test_nested_networks_and_modules_used_twice():
     nested = nn.Sequential(nn.Sequential(a, nn.Sequential(tanh, nn.Identity()), b), tanh, nn.Flatten(), c).eval()
     x = pesn.Gaussian(torch.ones(3), var=0.2)
     assert torch.equal(propagate(flat, x).cov, propagate(nested, x).cov)
-    assert len(propagate(nested, x, return_layers=True)) == 3
+    assert len(propagate(nested, x.numpy(), return_layers=True).layers) == 3
 
 
 class Named(nn.Sequential):

@@ -213,7 +213,7 @@ def test_return_layers(covariance):
     rng = np.random.default_rng(9)
     layers = random_network([3, 5, 4, 2], "sigmoid", rng)
     x = Gaussian(rng.normal(size=3), var=0.3)
-    states = propagate(layers, x, covariance=covariance, return_layers=True)
+    states = propagate(layers, x, covariance=covariance, return_layers=True).layers
     assert [s.dim for s in states] == [5, 4, 2]
     for n, state in enumerate(states, 1):
         out = propagate(layers[:n], x, covariance=covariance)
@@ -258,7 +258,7 @@ def test_covariance_is_symmetric_and_semi_definite(seed, name, widths, scale, st
     layers = random_network(widths, name, rng, scale)
     for state in propagate(
         layers, Gaussian(rng.normal(size=widths[0]), factor=std * rng.normal(size=(widths[0], rank))), return_layers=True
-    ):
+    ).layers:
         np.testing.assert_array_equal(state.cov, state.cov.T)
         assert np.isfinite(state.mean).all()
         assert np.linalg.eigvalsh(state.cov).min() >= -1e-9 * state.var.max()

@@ -97,7 +97,7 @@ def test_a_batch_is_its_rows():
 def test_layers_and_single_precision():
     layers = network([6, 80, 80, 2])
     x = Gaussian(np.zeros(6, np.float32), var=np.float32(0.2))
-    states = propagate(layers, x, covariance="low-rank", return_layers=True)
+    states = propagate(layers, x, covariance="low-rank", return_layers=True).layers
     assert [state.factor.shape[0] for state in states] == [80, 80, 2]
     assert states[-1].mean.dtype == np.float32
     np.testing.assert_allclose(states[1].std, through_layers(layers, x, "surface", "full")[1].std, rtol=0.05)

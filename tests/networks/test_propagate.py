@@ -112,7 +112,7 @@ def test_auto_takes_the_cheapest_that_is_trusted():
     assert propagate(SMALL, Gaussian(np.zeros(4))).closure == "gaussian"
     assert propagate(SMALL, small, covariance="diagonal").closure == "gaussian"
     assert propagate(SMALL, small, method="exact").closure == "gaussian"
-    assert len(propagate(SMALL, small, return_layers=True)) == 3
+    assert len(propagate(SMALL, small, return_layers=True).layers) == 3
 
 
 def test_what_is_not_to_be_trusted_is_warned_of(caplog):

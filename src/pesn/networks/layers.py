@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ from pesn._support.arguments import as_real
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, custom, get
 from pesn.gaussian import Gaussian
+
+Shape: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = tuple[Shape, ...]  # of one row, one for each input
 
 LARGEST = 8192  # numbers before and after a layer of a network that was read: a covariance of them has 512 MB
 _LARGEST_MAP = 2**26  # numbers of an affine map as a matrix: 512 MB
@@ -237,12 +241,12 @@ def _is_copy(layer: Dense) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class AffineRows:
-    """A tensor that is affine in the units of some stages, by its values.
+    """A tensor that is affine in the units of some stages.
 
     Parameters
     ----------
     values : array of shape (1 + units, ...)
-        The tensor where all units are 0, and where one of them is 1 after the other.
+        The tensor where all units are 0, and below it its derivative by each of them.
     blocks : tuple of int
         The stages, ascending; 0 is the input.
     """
@@ -252,10 +256,7 @@ class AffineRows:
 
 
 class Tape:
-    """Record the stages of a network while its operations are applied to :class:`AffineRows`.
-
-    An operation that is affine and acts on each row of a batch by itself acts on the values of an affine tensor as on any
-    batch. An activation adds a stage, and its output is a new tensor of units.
+    """Record the stages of a network: an activation of an affine tensor adds one, and gives a new tensor of units.
 
     Parameters
     ----------
@@ -290,7 +291,7 @@ class Tape:
         self._check_layer(before + size if activation is None else max(before, size) + size)
         weights, start = {}, 1
         for block in tensor.blocks:
-            weights[block] = (flat[start : start + self.sizes[block]] - flat[0]).T
+            weights[block] = flat[start : start + self.sizes[block]].T
             start += self.sizes[block]
         self.stages.append(Stage({k: W for k, W in weights.items() if W.any()}, flat[0], activation))
         self.sizes.append(size)
@@ -325,15 +326,14 @@ class Tape:
     def _spread(self, tensor: AffineRows, blocks: tuple[int, ...]) -> Array:
         if tensor.blocks == blocks:
             return tensor.values
-        first = tensor.values[:1]
-        parts, start = [first], 1
+        parts, start = [tensor.values[:1]], 1
         for block in blocks:
             size = self.sizes[block]
             if block in tensor.blocks:
                 parts.append(tensor.values[start : start + size])
                 start += size
             else:
-                parts.append(np.repeat(first, size, axis=0))
+                parts.append(np.zeros((size, *tensor.values.shape[1:])))
         return np.concatenate(parts)
 
     @staticmethod

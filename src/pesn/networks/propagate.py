@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,6 @@ from pesn.networks.program import (
     Shapes,
     TorchDistribution,
     joined,
-    register,
-    registered,
 )
 from pesn.networks.third_order import third_order
 
@@ -65,17 +63,27 @@ class Propagated(Gaussian):
         standard error by independent scrambles. NaN where it was not asked for.
     samples : array or None
         Outputs (n_samples, m), or (n, n_samples, m) of a batch, that mean and covariance are of; None where there are none.
+    layers : list of Gaussian or None
+        The Gaussian after each layer, with ``return_layers=True``.
     """
 
     closure: str
     reliability: FloatArray
     samples: FloatArray | None
+    layers: list[Gaussian] | None
 
     @classmethod
-    def by(cls, found: Gaussian, closure: str, reliability: FloatArray, samples: FloatArray | None = None) -> Propagated:
+    def by(
+        cls,
+        found: Gaussian,
+        closure: str,
+        reliability: FloatArray,
+        samples: FloatArray | None = None,
+        layers: list[Gaussian] | None = None,
+    ) -> Propagated:
         """Return ``found`` as the result of a closure."""
         result = object.__new__(cls)
-        result.__dict__.update(found.__dict__, closure=closure, reliability=reliability, samples=samples)
+        result.__dict__.update(found.__dict__, closure=closure, reliability=reliability, samples=samples, layers=layers)
         return result
 
     @classmethod
@@ -84,40 +92,6 @@ class Propagated(Gaussian):
 
     def __getnewargs__(self) -> tuple[AnyArray]:
         return (self._mean,)
-
-
-@overload
-def propagate(
-    network: Network,
-    x: Gaussian | TorchDistribution | Sequence[Gaussian],
-    *,
-    shape: Shape | Sequence[Shape] | None = None,
-    closure: Closure = "auto",
-    method: UnitMethod = "surface",
-    covariance: NetworkCovariance = "full",
-    rank: int = 40,
-    n_samples: int | None = None,
-    rng: Rng = 0,
-    check: bool = True,
-    return_samples: bool = False,
-    return_layers: Literal[False] = False,
-) -> Propagated: ...
-@overload
-def propagate(
-    network: Network,
-    x: Gaussian | TorchDistribution | Sequence[Gaussian],
-    *,
-    shape: Shape | Sequence[Shape] | None = None,
-    closure: Closure = "auto",
-    method: UnitMethod = "surface",
-    covariance: NetworkCovariance = "full",
-    rank: int = 40,
-    n_samples: int | None = None,
-    rng: Rng = 0,
-    check: bool = True,
-    return_samples: bool = False,
-    return_layers: Literal[True],
-) -> list[Gaussian]: ...
 
 
 def propagate(
@@ -134,7 +108,7 @@ def propagate(
     check: bool = True,
     return_samples: bool = False,
     return_layers: bool = False,
-) -> Gaussian | list[Gaussian]:
+) -> Propagated:
     """Compute the Gaussian of a network's output for a Gaussian input.
 
     Parameters
@@ -173,14 +147,13 @@ def propagate(
     return_samples
         Keep the outputs of all points in ``samples``.
     return_layers
-        Return the list of every layer's Gaussian, the output last, by the Gaussian closure.
+        Keep the Gaussian after each layer in ``layers``, by the Gaussian closure.
 
     Returns
     -------
     Propagated
         The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``reliability``, the largest relative error
-        to expect in a deviation: beyond 0.02 a warning goes to the log ``pesn.networks``. With ``return_layers`` a list with
-        one for each layer; of tensors, a Gaussian of tensors.
+        to expect in a deviation: beyond 0.02 a warning goes to the log ``pesn.networks``. Of tensors, a Gaussian of tensors.
 
     Examples
     --------
@@ -195,8 +168,6 @@ def propagate(
     options.validate()
     if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
         x = Gaussian(x)  # type: ignore[arg-type]  # a TensorGaussian
-    maker = registered(network)
-    network = network if maker is None else maker(network)
     adapter = _find_adapter(network)
     if adapter == "torch" and _has_tensors(x):
         joined(x, shape)  # whose numbers it must hold; a chain takes them as rows
@@ -214,7 +185,7 @@ def propagate(
     if chosen == "third-order":
         return _warn_unreliable(_propagate_third_order(program, layers, given, options))
     states = _gaussian_states(program, layers, given, options)
-    return states if return_layers else _warn_unreliable(_check_gaussian(program, given, states[-1], options))
+    return _warn_unreliable(_check_gaussian(program, given, states, options))
 
 
 @dataclass(frozen=True)
@@ -354,15 +325,17 @@ def _has_tensors(x: object) -> bool:
     return isinstance(x, Gaussian) and hasattr(x, "numpy")
 
 
-def _propagate_tensors(network: object, x: object, options: _Options) -> Gaussian | list[Gaussian]:
+def _propagate_tensors(network: object, x: object, options: _Options) -> Propagated:
     """Propagate tensors through a chain of torch layers, differentiable by autograd."""
     if options.closure in ("third-order", "sobol") or options.points_only:
         got = options.closure
         raise ValueError(f"closure must be 'gaussian' for tensors, got {got!r}; for points and the others give x.numpy()")
     if options.covariance == "low-rank":
         raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
-    states: list[Gaussian] = import_module("pesn.adapters.torch").propagate(network, x, options.method, options.covariance)
-    return states if options.return_layers else states[-1]
+    if options.return_layers:
+        raise ValueError("return_layers must be False for tensors, got True; propagate network[:k], or give x.numpy()")
+    found: Propagated = import_module("pesn.adapters.torch").propagate(network, x, options.method, options.covariance)
+    return found
 
 
 def _propagate_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
@@ -398,9 +371,9 @@ def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
     return x if x.mean.dtype == dtype else unchecked(x.mean.astype(dtype), x.cov.astype(dtype))
 
 
-def _check_gaussian(program: Program, x: Gaussian, found: Gaussian, options: _Options) -> Propagated:
+def _check_gaussian(program: Program, x: Gaussian, states: list[Gaussian], options: _Options) -> Propagated:
     """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
-    reliability: FloatArray = np.full(x.batch_shape, np.nan)
+    found, reliability = states[-1], np.full(x.batch_shape, np.nan)
     full = options.covariance == "full"
     if full and program.is_exact(x) and (options.check or not program.is_chain):
         reliability = np.zeros(x.batch_shape)
@@ -410,7 +383,7 @@ def _check_gaussian(program: Program, x: Gaussian, found: Gaussian, options: _Op
         else:
             points = _propagate_points(program, x, _POINTS_OF_CHECK, options.rng, keep=False)
             reliability = _relative_difference(found, points)
-    return Propagated.by(found, "gaussian", reliability)
+    return Propagated.by(found, "gaussian", reliability, layers=states if options.return_layers else None)
 
 
 def _propagate_third_order(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> Propagated:
@@ -444,6 +417,3 @@ def _warn_unreliable(result: Propagated) -> Propagated:
     if worst > _TRUSTED:
         _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
     return result
-
-
-propagate.register = register  # type: ignore[attr-defined]  # as functools.singledispatch has it

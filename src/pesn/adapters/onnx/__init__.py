@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
 from google.protobuf.message import DecodeError
 
 from pesn._support.types import FloatArray
-from pesn.adapters.onnx.operators import layers_of
+from pesn.adapters.onnx.operators import read_layers
 from pesn.gaussian import Gaussian
 from pesn.networks.layers import Dense, forward
 from pesn.networks.points import mixes_rows
@@ -104,7 +104,7 @@ def _layers(source: _Source, shapes: Shapes) -> list[Dense] | Exception:
         if any(one.bare for one in source.inputs):
             raise ValueError("network takes one input without an axis of rows: no closed form; use closure='sobol'")
         names = [one.name for one in source.inputs]
-        layers = layers_of(source.model, dict(zip(names, shapes, strict=True)), source.batch)
+        layers = read_layers(source.model, dict(zip(names, shapes, strict=True)), source.batch)
         _check(layers, partial(source.run, shapes=shapes))
     except (TypeError, ValueError) as error:
         return error

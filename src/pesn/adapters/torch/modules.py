@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +21,21 @@ from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
 from pesn.adapters.torch.tensor_moments import units, working_dtype
-from pesn.adapters.torch.trace import ACTIVATIONS, OutputError, tensors_of, trace_layers
+from pesn.adapters.torch.trace import OutputError, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
-from pesn.networks.gaussian_closure import through_layers
 from pesn.networks.layers import Dense, forward
-from pesn.networks.program import Closure, Program, Shapes, parts_of, snapshot
+from pesn.networks.program import Closure, Program, Shapes, parts_of
+from pesn.networks.reader import recognize
 
 _PASS: tuple[type[nn.Module], ...] = (
     nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
-_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *ACTIVATIONS, *_PASS)
+_ACTIVATIONS: tuple[type[nn.Module], ...] = (
+    nn.Tanh, nn.Sigmoid, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.LogSigmoid,
+    nn.Softsign, nn.Hardsigmoid, nn.Hardswish, nn.Softshrink, nn.RReLU, nn.ReLU6, nn.Hardtanh,
+)  # fmt: skip
+_KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *_ACTIVATIONS, *_PASS)
 
 
 @dataclass(frozen=True)
@@ -52,18 +55,13 @@ class _Layer:
 
 
 def propagate(
-    network: nn.Module, x: Gaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
-) -> list[Gaussian]:
-    """The Gaussian after each layer, for :func:`pesn.propagate`.
+    network: nn.Module, x: TensorGaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
+) -> TensorGaussian:
+    """Propagate a Gaussian of tensors, for :func:`pesn.propagate`.
 
     A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
-    :class:`pesn.Dense` is. An array Gaussian goes the array way, a tensor Gaussian stays on tensors, whose moments are
-    nearly exact by themselves: ``method`` is then "surface" or "exact", which are the same.
+    :class:`pesn.Dense` is. Moments are nearly exact: ``method`` is "surface" or "exact", which are the same.
     """
-    if not isinstance(x, Gaussian):
-        raise TypeError(f"x must be a pesn.Gaussian, got {type(x).__name__}; for a certain input use pesn.Gaussian(mean)")
-    if not isinstance(x, TensorGaussian):
-        return through_layers(as_layers(network, x.dim), x, method, covariance) or [x]
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
     network = unwrapped(network)
@@ -74,13 +72,12 @@ def propagate(
     dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
     state, full = x._cast(work), covariance == "full"
-    states: list[Gaussian] = []
     for layer in layers:
-        name = layer.active or layer.affine
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
-        state = _finite(_activate(layer, z, full), name)
-        states.append(state if dtype == work else _finite(state._cast(dtype), name))
-    return states or [x]
+        state = _finite(_activate(layer, z, full), layer.active or layer.affine)
+    if dtype == work or not layers:
+        return state if layers else x
+    return _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
 
 
 def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
@@ -153,9 +150,9 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
         bare = bool(layers) and layers[-1].function is None  # nothing stands behind its affine map yet
         if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
             raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
-        if kind in ACTIVATIONS:
+        if kind in _ACTIVATIONS:
             before = layers.pop() if bare else _Layer(size=size)
-            layers.append(replace(before, function=_activation(place, kind, module), active=_name(place, module)[:-1]))
+            layers.append(replace(before, function=_activation(place, module), active=_name(place, module)[:-1]))
         elif kind not in _PASS:
             takes = module.in_features if kind is nn.Linear else module.num_features
             if takes != size:
@@ -167,11 +164,24 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     return layers
 
 
-def _activation(place: str, kind: type[nn.Module], module: nn.Module) -> Activation:
-    try:
-        return ACTIVATIONS[kind](module)
-    except ValueError as error:
-        raise ValueError(f"{_name(place, module)}: {error}") from error
+def _activation(place: str, module: nn.Module) -> Activation:
+    parameters = tuple(getattr(module, name) for name in getattr(module, "__constants__", ()))
+    found = _recognize_module(type(module), parameters, module)
+    if found is None:
+        raise ValueError(f"{_name(place, module)} has no closed form with the parameters {module.extra_repr()}")
+    return found
+
+
+_recognized: dict[tuple[type[nn.Module], tuple[Any, ...]], Activation | None] = {}
+
+
+def _recognize_module(kind: type[nn.Module], parameters: tuple[Any, ...], module: nn.Module) -> Activation | None:
+    """Return the record of an activation module; it is found once for its class and parameters."""
+    if (kind, parameters) not in _recognized:
+        with torch.no_grad():
+            found = recognize(lambda z: module(torch.from_numpy(z.copy())).numpy())
+        _recognized[kind, parameters] = None if found is None or found[1] != 1.0 else found[0]
+    return _recognized[kind, parameters]
 
 
 def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
@@ -273,7 +283,6 @@ def _scaled(layer: _Layer, after: _Layer) -> _Layer:
 _log = logging.getLogger("pesn.networks")
 
 _SEEN = 0.01  # of a deviation: a rounding error as large changes it by some hundredths of a percent
-_MANY = 1_000_000  # parameters of a network whose layers, with a copy of them, are not kept
 
 
 def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
@@ -340,63 +349,19 @@ def _run_probe(
     return out
 
 
-class _Reading(NamedTuple):
-    """What was read of a module in some state: its layers and how far they were off, or that it is not exact."""
-
-    state: object
-    layers: list[Dense] | None
-    difference: float
-
-
-_readings: WeakKeyDictionary[nn.Module, _Reading] = WeakKeyDictionary()
-
-
 def _traced_layers(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray, only_exact: bool) -> list[Dense]:
-    """Trace the layers of a module, which give ``out`` of ``rows``; they are kept as long as nothing is seen to have changed."""
-    own, state = network.layer if isinstance(network, _Sequences) else network, _state(network, shapes)
-    size = np.abs(out).max(initial=0.0) + 1e-6
-
-    def difference(layers: list[Dense]) -> float:
-        found = forward(layers, rows.astype(float))
-        return float(np.abs(found - out).max(initial=0.0) / size) if found.shape == out.shape else math.inf
-
-    before = _readings.get(own) if state is not None else None
-    if before is not None and before.state == state:
-        if before.layers is None and only_exact:
-            raise TypeError("network has more than one nonlinear layer, or one that is not known; its closed form is not exact")
-        if before.layers is not None and difference(before.layers) <= 10.0 * before.difference + 1e-7:
-            return before.layers
-    try:
-        with _eager(network):
-            layers = trace_layers(network, shapes, only_exact)
-    except Exception:
-        if state is not None and only_exact:
-            _readings[own] = _Reading(state, None, 0.0)
-        raise
-    _check_traced(forward(layers, rows.astype(float)), out, network)
-    if state is not None:
-        _readings[own] = _Reading(state, layers, difference(layers))
-    return layers
-
-
-def _check_traced(found: FloatArray, out: FloatArray, network: nn.Module) -> None:
-    """Raise an error where layers do not give what the network gives."""
+    """Trace the layers of a module, and check that they give ``out`` of ``rows``."""
+    with _eager(network):
+        layers = trace_layers(network, shapes, only_exact)
+    found = forward(layers, rows.astype(float))
     if _agree(found, out, network):
-        return
+        return layers
     if not np.isfinite(out).all():
         raise ValueError(f"network must give finite numbers for x, got {out[~np.isfinite(out)][0]}")
     raise TypeError(
         "network does other things than were traced, with other numbers: it leaves torch, as by .numpy(), or has a branch; "
-        "register what it does (pesn.propagate.register), or use closure='sobol'"
+        "use closure='sobol'"
     )
-
-
-def _state(network: nn.Module, shapes: Shapes) -> object:
-    """What changes with its numbers, as far as torch counts that; None where it does not, or where they are many."""
-    tensors = [*network.parameters(), *network.buffers()]
-    if sum(tensor.numel() for tensor in tensors) > _MANY or any(tensor.is_inference() for tensor in tensors):
-        return None
-    return shapes, snapshot(), [(id(tensor), tensor.data_ptr(), tensor._version) for tensor in tensors]
 
 
 def _clearer(chain: Exception | None, trace: Exception) -> Exception:
@@ -449,7 +414,7 @@ def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], Float
     def function(rows: FloatArray) -> FloatArray:
         given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
         with torch.no_grad():  # a copy: a network may change its input in place
-            out = tensors_of(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
+            out = list_tensors(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
         if not any(tensor.numel() for tensor in out):
             raise OutputError("network must give a tensor with numbers in it, got none")
         return np.concatenate([_as_rows(tensor, len(rows)) for tensor in out], axis=1)
