@@ -129,7 +129,7 @@ def batches(rounds: int = 5, count: int = 1000, size: int = 20) -> list[str]:
     x = pesn.Gaussian(rng.normal(size=(count, 5)), var=0.1)
     ones = [pesn.Gaussian(m, var=0.1) for m in x.mean]
     for closure, options in (("gaussian", {"check": False}), ("third-order", {"check": False}), ("sobol", {"n_samples": 256})):
-        run = partial(pesn.propagate, chain, closure=closure, **options)
+        run: Any = partial(pesn.propagate, chain, closure=closure, **options)  # type: ignore[arg-type]
         calls = {"batch": partial(run, x), "loop": lambda run=run: [run(one) for one in ones]}  # type: ignore[misc]
         name = f"propagate, {closure}" + (", 256 points" if closure == "sobol" else "")
         rows.append([name, str(ratio(time_in_turns(calls, rounds), "loop", "batch"))])

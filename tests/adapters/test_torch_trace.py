@@ -11,10 +11,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-import pesn  # noqa: E402
 from pesn import Gaussian, propagate  # noqa: E402
 from pesn.adapters.torch.trace import trace_layers  # noqa: E402
-from pesn.networks.gaussian_closure import through_layers  # noqa: E402
 from pesn.networks.layers import forward, nonlinear_depth  # noqa: E402
 
 
@@ -104,7 +102,7 @@ def made(make, seed=0):
     return make().eval()
 
 
-def samples(network, x, shape, n=2**15):
+def samples(network, x, shape, n=2**14):
     """Mean and deviations of the network itself, of many of Sobol's points."""
     y = propagate(network, x, shape=shape, closure="sobol", n_samples=n)
     return y.mean, y.std
@@ -119,18 +117,30 @@ CLOSED = {
     "rnn": (lambda: Last(nn.RNN(4, 24, 2, batch_first=True), 24), (8, 4)),
 }
 BY_POINTS = {
-    "gru": (lambda: nn.GRU(4, 6, batch_first=True), (5, 4), "GRU: no closed form is known for mul of two tensors that depend"),
-    "lstm": (lambda: nn.LSTM(4, 6, batch_first=True, bidirectional=True), (5, 4), "LSTM: no closed form is known for"),
-    "gated": (lambda: nn.Sequential(nn.Linear(20, 8), nn.GLU()), (20,), "GLU: no closed form is known for glu"),
-    "layer-norm": (lambda: nn.Sequential(nn.Linear(20, 8), nn.LayerNorm(8)), (20,), "1 LayerNorm: no closed form is known for"),
-    "softmax": (lambda: nn.Sequential(Residual(), nn.Softmax(dim=-1)), (20,), "1 Softmax: no closed form is known for _softmax"),
+    "gru": (lambda: nn.GRU(4, 6, batch_first=True), (5, 4), "no closed form is known for mul"),
+    "lstm": (lambda: nn.LSTM(4, 6, batch_first=True, bidirectional=True), (5, 4), "no closed form is known for"),
+    "gated": (lambda: nn.Sequential(nn.Linear(20, 8), nn.GLU()), (20,), "Sequential.1: no closed form is known for glu"),
+    "layer-norm": (
+        lambda: nn.Sequential(nn.Linear(20, 8), nn.LayerNorm(8)),
+        (20,),
+        "Sequential.1: no closed form is known for native_layer_norm",
+    ),
+    "softmax": (
+        lambda: nn.Sequential(Residual(), nn.Softmax(dim=-1)),
+        (20,),
+        "Sequential.1: no closed form is known for _softmax",
+    ),
     "attention": (lambda: nn.TransformerEncoderLayer(16, 2, 24, batch_first=True), (4, 16), "TransformerEncoderLayer: no closed"),
-    "max-pool": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2)), (1, 8, 8), "MaxPool2d: no closed form is known for"),
+    "max-pool": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2)),
+        (1, 8, 8),
+        "Sequential.1: no closed form is known for max_pool2d",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_a_model_is_near_samples(name):
+def test_a_model_is_near_samples_and_its_layers_compute_the_same(name):
     make, shape = CLOSED[name]
     network, d = made(make), math.prod(shape)
     x = Gaussian(np.random.default_rng(1).normal(size=d), var=0.04)
@@ -144,16 +154,10 @@ def test_a_model_is_near_samples(name):
     assert np.linalg.eigvalsh(y.cov).min() > -1e-9 * y.var.max()
     third = propagate(network, x, shape=shape, closure="third-order")
     np.testing.assert_allclose(third.std, std, rtol=0.01)
-
-
-@pytest.mark.parametrize("name", CLOSED)
-def test_the_layers_are_the_network(name):
-    make, shape = CLOSED[name]
-    network = made(make).double()
-    rows = np.random.default_rng(2).normal(size=(4, math.prod(shape)))
+    rows = np.random.default_rng(2).normal(size=(4, d))
     with torch.no_grad():
-        out = network(torch.from_numpy(rows).reshape(4, *shape)).reshape(4, -1).numpy()
-    np.testing.assert_allclose(forward(trace_layers(network, (shape,)), rows), out, atol=1e-10)
+        out = network.double()(torch.from_numpy(rows).reshape(4, *shape)).reshape(4, -1).numpy()
+    np.testing.assert_allclose(forward(trace_layers(network, (shape,)), rows), out, atol=1e-10)  # the layers are the network
 
 
 @pytest.mark.parametrize("name", BY_POINTS)
@@ -179,8 +183,7 @@ def test_other_models_go_by_points(name):
 ACTIVATIONS = [
     nn.Tanh(), nn.Sigmoid(), nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.2), nn.ELU(0.7), nn.SELU(), nn.CELU(0.6), nn.GELU(),
     nn.GELU("tanh"), nn.SiLU(), nn.Mish(), nn.Softplus(2.0), nn.LogSigmoid(), nn.Softsign(), nn.Tanhshrink(), nn.Softshrink(0.3),
-    nn.Hardshrink(0.3), nn.Hardtanh(-0.5, 2.0), nn.Hardsigmoid(), nn.Hardswish(), nn.Threshold(0.2, -1.0), nn.RReLU(), nn.PReLU(),
-    nn.PReLU(5),
+    nn.Hardtanh(-0.5, 2.0), nn.Hardsigmoid(), nn.Hardswish(), nn.RReLU(), nn.PReLU(),
 ]  # fmt: skip
 
 
@@ -227,55 +230,25 @@ def put(self, x):
     return h
 
 
-def put_behind(self, x):
-    """Up to the end, of which torch says 2⁶³ − 1."""
-    h = self.a(x)
-    h[:, 1:] = torch.tanh(h[:, 1:])
-    h[:, ::2].mul_(3.0)
-    return h
-
-
 OPERATIONS = {
     "filled": filled,
-    "put-behind": put_behind,
     "filled-like": filled_like,
     "put": put,
     "scattered": lambda self, x: torch.zeros(len(x), 6).scatter_add(1, torch.tensor([[0, 1, 5, 0]]).expand(len(x), 4), x),
-    "copied": lambda self, x: torch.empty_like(x).copy_(torch.tanh(x)).mul_(2.0),
     "scalars": lambda self, x: 1.0 - (2.0 * x / 3.0 + 1.0) * 0.5,
     "square": lambda self, x: x**2,
     "product": lambda self, x: self.a(x) * self.b(x),
-    "cube": lambda self, x: x**3,
-    "abs": lambda self, x: x.abs(),
-    "sin-cos": lambda self, x: torch.cat([x.sin(), x.cos()], 1)[:, :4],
-    "exp": lambda self, x: (0.5 * x).exp(),
-    "erf": lambda self, x: torch.erf(x),
     "clamp": lambda self, x: x.clamp(-0.2, 0.7),
-    "clamp-min": lambda self, x: x.clamp(min=0.1),
     "quick-gelu": lambda self, x: x * torch.sigmoid(1.702 * x),
     "by-hand-gelu": lambda self, x: 0.5 * x * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3))),
     "softsign": lambda self, x: x / (1.0 + x.abs()),
-    "snake": lambda self, x: x + torch.sin(x) ** 2,
-    "hyperbola": lambda self, x: torch.sqrt(1.0 + x**2),
-    "softplus-by-hand": lambda self, x: torch.log1p(torch.exp(x)),
     "logistic": lambda self, x: 1.0 / (1.0 + torch.exp(-x)),
-    "atan": lambda self, x: torch.atan(x),
     "buffer": lambda self, x: x * self.c + self.c,
-    "constant": lambda self, x: x + torch.ones(4) - torch.arange(4),
     "einsum": lambda self, x: torch.einsum("bi,ij->bj", x, self.a.weight),
-    "matmul": lambda self, x: x @ self.a.weight @ self.b.weight,
-    "chunks": lambda self, x: torch.stack([*x.chunk(2, 1)], 1).flatten(1),
-    "split": lambda self, x: torch.cat(x.split([1, 3], dim=1)[::-1], 1),
     "means": lambda self, x: x - x.mean(dim=1, keepdim=True) + x.sum(1)[:, None],
     "index": lambda self, x: x[:, [2, 0, 1, 2]],
     "where": lambda self, x: torch.where(self.c > 1.0, x, -x),
-    "masked": lambda self, x: x.masked_fill(self.c > 1.0, 3.0),
     "padded": lambda self, x: functional.pad(x, (1, 2)),
-    "roll": lambda self, x: x.roll(1, 1) + x.flip(1),
-    "cumsum": lambda self, x: x.cumsum(1),
-    "lerp": lambda self, x: torch.lerp(x, 2.0 * x, self.c),
-    "addcmul": lambda self, x: torch.addcmul(x, x, self.c),
-    "interpolate": lambda self, x: functional.interpolate(x[:, None], scale_factor=2, mode="linear")[:, 0],
     "no-op": lambda self, x: functional.dropout(x, 0.5, training=self.training).contiguous().to(torch.float32),
 }
 NEARLY = {  # more than one operation that is not affine
@@ -295,13 +268,13 @@ def test_an_operation(name):
     exact = name in OPERATIONS
     np.testing.assert_allclose(y.mean, mean, atol=(0.005 if exact else 0.02) * std.max() + 1e-5)
     np.testing.assert_allclose(y.std, std, rtol=0.005 if exact else 0.05, atol=1e-6)
-    if exact and name not in ("sin-cos", "cube"):
+    if exact:
         assert y.reliability == 0.0
         assert propagate(module, x).closure == "gaussian"
 
 
 def test_one_function_of_each_number_is_one_layer():
-    for name in ("quick-gelu", "by-hand-gelu", "softsign", "snake"):
+    for name in ("quick-gelu", "by-hand-gelu", "softsign"):
         layers = trace_layers(made(lambda name=name: Function(OPERATIONS[name])), ((4,),))
         assert (len(layers), nonlinear_depth(layers)) == (1, 1), name
 
@@ -427,36 +400,6 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch
             propagate(forms[name], tensors)
 
 
-def changed_in_place(network):
-    with torch.no_grad():
-        network.leave.weight.mul_(2.0)
-
-
-def changed_as_data(network):
-    network.leave.weight.data.mul_(1.001)
-
-
-def replaced(network):
-    network.leave = nn.Linear(64, 3)
-
-
-def hooked(network):
-    network.leave.register_forward_hook(lambda module, args, out: 3.0 * out)
-
-
-@pytest.mark.parametrize("change", [changed_in_place, changed_as_data, replaced, hooked])
-def test_what_was_read_before_is_read_again_where_it_has_changed(change):
-    network, x = made(lambda: Residual(20)), Gaussian(np.random.default_rng(0).normal(size=20), var=0.04)
-    first = propagate(network, x, closure="gaussian", check=False)
-    np.testing.assert_array_equal(propagate(network, x, closure="gaussian", check=False).cov, first.cov)
-    change(network.eval())
-    after = propagate(network.eval(), x, closure="gaussian", check=False)
-    np.testing.assert_allclose(
-        after.cov, through_layers(trace_layers(network, ((20,),)), x, "surface", "full")[-1].cov, rtol=1e-9
-    )
-    assert not np.allclose(after.cov, first.cov, rtol=1e-4)
-
-
 def test_the_network_stays_as_it_was():
     network = made(lambda: Convolutional())
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -479,16 +422,25 @@ def branch(self, x):
     return self.a(x) if x.sum() > 0 else self.b(x)
 
 
+def write_behind(self, x):
+    h = self.a(x)
+    h[:, 1:] = torch.tanh(h[:, 1:])
+    return h
+
+
 REFUSED = {
     "branch": (branch, "depends on the numbers themselves"),
     "sort": (lambda self, x: x.sort(dim=1).values, "no closed form is known for sort"),
     "compare": (lambda self, x: torch.where(x > 0.3, x, self.a(x)), "no closed form is known for"),
-    "root": (lambda self, x: torch.sqrt(x.abs() + 1.0) * self.a(x).sqrt().nan_to_num(), "no closed form is known for nan_to_num"),
+    "root": (lambda self, x: torch.sqrt(x.abs() + 1.0) * self.a(x).sqrt().nan_to_num(), "no closed form is known for sqrt"),
     "quotient": (lambda self, x: self.a(x) / (9.0 + self.b(x)), "no closed form is known for div"),
-    "logarithm": (lambda self, x: torch.log(x + 3.0), "no closed form is known for log of numbers for which it is not finite"),
+    "logarithm": (lambda self, x: torch.log(x + 3.0), "no closed form is known for log"),
     "pole": (lambda self, x: 1.0 / (9.0 + x), "no closed form is known for reciprocal"),
+    "cube": (lambda self, x: x**3, "no closed form is known for pow"),
+    "written behind": (write_behind, "no closed form is known for slice_scatter"),
+    "slopes": (lambda self, x: functional.prelu(x, self.c), "no closed form is known for _prelu_kernel"),
     "largest": (lambda self, x: self.a(x).max(dim=1), "no closed form is known for max"),
-    "matrix": (lambda self, x: x.view(-1, 2, 2) @ self.a(x).view(-1, 2, 2), "for bmm of two tensors that depend on the input"),
+    "matrix": (lambda self, x: x.view(-1, 2, 2) @ self.a(x).view(-1, 2, 2), "for bmm"),
     "half-numpy": (lambda self, x: x * torch.from_numpy(np.tanh(x.detach().numpy())), "leaves torch, as by .numpy"),
     "numpy": (lambda self, x: torch.from_numpy(np.sort(x.detach().numpy())), "cannot be followed from its inputs to its outputs"),
 }
@@ -541,7 +493,7 @@ def infinite():
         (lambda: Function(lambda self, x: x / x.max()), {}, "got numbers that change with the other rows"),
         (lambda: Function(lambda self, x: x / -x.min()), {}, "got numbers that change with the other rows"),
         (lambda: nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False)), {}, "must have running statistics; without them"),
-        (lambda: Function(lambda self, x: self.a(x).exp() * 1e39), {"closure": "gaussian"}, "finite numbers for x, got inf"),
+        (lambda: Function(lambda self, x: self.a(x) * 1e39), {"closure": "gaussian"}, "finite numbers for x, got -?inf"),
         (lambda: Last(nn.GRU(2, 4), 4), {"shape": (2, 2)}, r"Is the first axis the batch \(batch_first=True"),
         (embedding, {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
         (lambda: nn.Conv2d(1, 2, 3), {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
@@ -625,61 +577,6 @@ def test_what_is_too_large_for_a_covariance_is_sampled():
     with pytest.raises(ValueError, match=r"would bring \d+ numbers into one covariance"):
         propagate(network, x, shape=(1, 24, 24), closure="gaussian")
     assert propagate(network, x, shape=(1, 24, 24), n_samples=8).closure == "sobol"
-
-
-# ---------------------------------------------------------------- a user's own
-
-
-class Distance(nn.Module):
-    def forward(self, x):
-        return torch.from_numpy(np.abs(x.numpy() - x.numpy()[:, ::-1]))
-
-
-class Bump(nn.Module):
-    def forward(self, x):
-        return torch.from_numpy(np.exp(-np.square(x.numpy())))
-
-
-@pytest.fixture
-def registry():
-    from pesn.networks import program as registry
-
-    before = dict(registry._MAKERS)
-    yield propagate.register
-    registry._MAKERS.clear()
-    registry._MAKERS.update(before)
-
-
-def test_a_module_of_ones_own_is_registered(registry):
-    network = made(lambda: nn.Sequential(nn.Linear(4, 4), Distance(), nn.Linear(4, 4), Bump(), nn.Linear(4, 2)))
-    with pytest.raises(TypeError):
-        propagate(network, X4, closure="gaussian")
-    registry(Distance)(lambda module: lambda x: (x - x.flip(1)).abs())
-    bump = pesn.activations.custom(lambda z: np.exp(-(z**2)), left=0.0, right=0.0, name="bump")
-    registry(Bump)(lambda module: bump)
-    y = propagate(network, X4, closure="gaussian")
-    np.testing.assert_allclose(y.std, samples(network, X4, None)[1], rtol=0.05)
-    assert "forward" not in vars(network[1])
-    assert any(layer.activation is bump for layer in trace_layers(network, ((4,),)))
-
-
-def test_a_network_of_ones_own_is_registered(registry):
-    class Mine:
-        scale = 2.0
-
-    with pytest.raises(TypeError, match="got Mine"):
-        propagate(Mine(), X4)
-    registry(Mine)(lambda mine: [pesn.Dense(mine.scale * np.eye(4), activation="tanh")])
-    assert propagate(Mine(), X4).closure == "gaussian"
-    with pytest.raises(TypeError, match="kind must be a type, got"):
-        registry(Mine())
-    with pytest.raises(TypeError, match="must be a function of such an object, got 3"):
-        registry(Mine)(3)
-    registry(Distance)(lambda module: 3)
-    with pytest.raises(
-        TypeError, match="what is registered for Distance must give a module, a function of tensors or an Activation"
-    ):
-        propagate(nn.Sequential(nn.Linear(4, 4), Distance()).eval(), X4, closure="gaussian")
 
 
 def test_an_affine_map_of_an_image_is_exact():

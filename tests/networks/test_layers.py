@@ -61,10 +61,13 @@ def test_stages_that_nothing_needs_are_left_out_and_linear_ones_folded():
     np.testing.assert_array_equal(layer.b, [3.0, 4.0])
 
 
+ONES = np.eye(5, 1)  # of an offset and four columns
+
+
 def test_affine_branches_are_exact():
     tape = Tape(4)
     x = tape.input()
-    s = tape.add_stage(AffineRows(np.hstack([x.values[:, :2] + 2.0 * x.values[:, 2:], x.values[:, :2] - 1.0]), (0,)), None)
+    s = tape.add_stage(AffineRows(np.hstack([x.values[:, :2] + 2.0 * x.values[:, 2:], x.values[:, :2] - ONES]), (0,)), None)
     (a, b), blocks = tape.align([x, s])
     layers = tape.layers([AffineRows(3.0 * a[:, :2].sum(axis=1, keepdims=True) + b, blocks)])
     A = np.array([[4.0, 3.0, 2.0, 0.0], [3.0, 4.0, 0.0, 2.0], [4.0, 3.0, 0.0, 0.0], [3.0, 4.0, 0.0, 0.0]])
@@ -76,7 +79,7 @@ def test_affine_branches_are_exact():
 def test_a_product_is_exact_and_correlated_with_what_it_is_made_of():
     tape = Tape(4)
     x = tape.input()
-    product = tape.multiply(AffineRows(x.values[:, :2], (0,)), AffineRows(x.values[:, 2:] + 0.5, (0,)))
+    product = tape.multiply(AffineRows(x.values[:, :2], (0,)), AffineRows(x.values[:, 2:] + 0.5 * ONES, (0,)))
     (p, a), blocks = tape.align([product, x])
     y = propagate(tape.layers([AffineRows(np.hstack([p, a]), blocks)]), X)
     rows = X.sample(2_000_000, rng=0)

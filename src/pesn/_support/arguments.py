@@ -187,15 +187,19 @@ def result_dtype(mean: FloatArray, var: FloatArray) -> np.dtype[np.floating]:
     return np.result_type(mean.dtype, var.dtype)
 
 
-def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return ``cov``, checked and symmetric to the last bit; ``shape`` is (d,), or () if there can be none."""
+def as_covariance(argument: str, cov: npt.ArrayLike, shape: tuple[int, ...], tolerance: float = 0.0) -> FloatArray:
+    """Return ``cov``, checked and symmetric to the last bit; ``shape`` is (d,), or () if there can be none.
+
+    ``tolerance`` of correlations, if it is larger than rounding.
+    """
     c = as_real(argument, cov)
     if not shape or c.shape[-2:] != (*shape, *shape):
         expected = f"shape {(*shape, *shape)}" if shape else "no axes, as mean has none"
         raise ValueError(f"{argument} must have {expected}, got shape {c.shape}")
     variances = np.diagonal(c, axis1=-2, axis2=-1)
-    tolerance = np.finfo(c.dtype).eps ** (2 / 3)  # 4e-11: rounding, not a mistake
-    if (variances < -tolerance * np.max(np.abs(c), axis=(-2, -1), initial=0.0)[..., None]).any():
+    rounding = float(np.finfo(c.dtype).eps) ** (2 / 3)  # 4e-11: rounding, not a mistake
+    tolerance = max(tolerance, rounding)
+    if (variances < -rounding * np.max(np.abs(c), axis=(-2, -1), initial=0.0)[..., None]).any():
         raise ValueError(f"{argument} must be positive semi-definite, got a variance of {variances.min()} on its diagonal")
     # Compare as correlations: one large variance must not hide an error among small ones.
     std = np.sqrt(np.maximum(variances, 0.0))

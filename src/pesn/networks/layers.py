@@ -187,9 +187,9 @@ def stack_stages(stages: Sequence[Stage], inputs: int) -> list[Dense]:
     -------
     list of Dense
         A chain of plain layers where each stage needs the one before alone. Stages that nothing needs are left out, linear
-        ones that one stage needs are multiplied into it.
+        ones that one stage needs are multiplied into it, units of one kind and depth are one layer.
     """
-    kept = _fold_linear(stages)
+    kept = _merge_parallel(_fold_linear(stages), inputs)
     sizes = {0: inputs, **{number: len(stage.b) for number, stage in kept.items()}}
     last_use = {k: number for number, stage in kept.items() for k in stage.weights}
     layers: list[Dense] = []
@@ -222,6 +222,28 @@ def _fold_linear(stages: Sequence[Stage]) -> dict[int, Stage]:
                 weights[j] = weights[j] + W @ V if j in weights else W @ V
         kept[number] = Stage(weights, b, stage.activation)
     return kept
+
+
+def _merge_parallel(stages: Mapping[int, Stage], inputs: int) -> dict[int, Stage]:
+    """Return stages of which no two have the same activation and depth, numbered anew."""
+    depth, groups = {0: 0}, dict[tuple[int, object], list[int]]()
+    for number, stage in stages.items():
+        depth[number] = 1 + max((depth[k] for k in stage.weights), default=0)
+        groups.setdefault((depth[number], stage.activation or number), []).append(number)
+    places, sizes, merged = {0: (0, slice(0, inputs))}, {0: inputs}, dict[int, Stage]()
+    for new, key in enumerate(sorted(groups, key=lambda key: (key[0], groups[key][0])), 1):
+        parts = [stages[number] for number in groups[key]]
+        ends = np.cumsum([0, *(len(part.b) for part in parts)])
+        sizes[new] = int(ends[-1])
+        weights: dict[int, AnyArray] = {}
+        for number, part, start, end in zip(groups[key], parts, ends[:-1], ends[1:], strict=True):
+            places[number] = new, slice(start, end)
+            for k, W in part.weights.items():
+                source, columns = places[k]
+                whole = weights.setdefault(source, np.zeros((sizes[new], sizes[source]), W.dtype))
+                whole[start:end, columns] = W
+        merged[new] = Stage(weights, np.concatenate([part.b for part in parts]), parts[0].activation)
+    return merged
 
 
 def _layer(stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int]) -> Dense:

@@ -272,8 +272,7 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
     if not plain and adapter not in _SHAPED and (adapter is not None or not callable(network)):
         raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
     if adapter is not None:
-        program: Program = import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure)
-        return program
+        return _in_precision(import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure), x.mean.dtype)
     layers = _as_layers(network)
     if layers:
         return Program(lambda rows: forward(layers, rows), layers)
@@ -286,6 +285,14 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
         "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn, a path to an ONNX file or a "
         f"function of rows, got {type(network).__name__ if layers is None else 'an empty list'}"
     )
+
+
+def _in_precision(program: Program, dtype: np.dtype[np.floating]) -> Program:
+    """Return a network whose chain of layers, if it is one, has the precision of its input."""
+    if program.layers is None or not program.is_chain or dtype == np.float64:
+        return program
+    layers = [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in program.layers]
+    return Program(program.function, layers)
 
 
 def _as_layers(network: object) -> Sequence[Dense] | None:

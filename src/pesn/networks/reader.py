@@ -38,7 +38,7 @@ _STEP = 2.0**40  # of a unit, to read an affine map: beside it offsets are lost,
 _SIZES = 10.0 ** np.tile(np.arange(-3.0, 5.0), 3)  # of random inputs
 _ROUNDING = 1e-8
 _SAME = 1e-6  # of the largest value: two functions that differ by less are one
-_GRID = np.concatenate([np.linspace(-4.0, 4.0, 33), [-30.0, -10.0, 10.0, 30.0]])
+_GRID = np.concatenate([np.linspace(-4.1, 4.0, 73), [-30.0, -10.0, 10.0, 30.0]])
 _FAR = 1e4
 
 
@@ -85,7 +85,8 @@ def _parametric_activations(function: Function) -> Iterator[Activation]:
     """Yield activations with parameters, each of which agrees with a function at a few points."""
     low, before, below, zero, above, one, high = map(float, function(np.array([-_FAR, -1.0, -0.25, 0.0, 0.25, 1.0, _FAR])))
     if 0.0 < abs(one) < _FAR and abs(before) < _FAR:
-        yield _make(leaky_relu, -before / one)
+        if before != -one:
+            yield _make(leaky_relu, -before / one)
         alpha = -low / one
         if 0.0 < alpha < _FAR:
             yield _make(elu, alpha)
@@ -132,7 +133,7 @@ def recognize(function: Function) -> tuple[Activation, float] | None:
         others = ((record, np.asarray(record(_GRID), float)) for record in _parametric_activations(function))
         for record, own in chain(_known_activations(), others):
             factor = float(values @ own / max(own @ own, _SAME))
-            if record.slopes != (1.0,) and np.abs(values - factor * own).max() <= _SAME * np.abs(values).max():
+            if np.abs(values - factor * own).max() <= _SAME * np.abs(values).max():
                 return record, 1.0 if abs(factor - 1.0) < _ROUNDING else factor
     return None
 

@@ -79,10 +79,7 @@ def read(
     layers = _layers(source, given)
     if isinstance(layers, Exception):
         return Program(partial(_apart, function), None, layers)
-    dtype = x.mean.dtype if len(layers) == sum(layer.units == len(layer.b) for layer in layers) else np.dtype(np.float64)
-    if dtype == np.float64:
-        return Program(function, layers)
-    return Program(function, [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in layers])
+    return Program(function, layers)
 
 
 def _apart(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:

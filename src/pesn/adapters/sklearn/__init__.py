@@ -21,7 +21,7 @@ from functools import partial
 
 from sklearn.base import BaseEstimator
 
-from pesn.adapters.sklearn.estimators import expression, input_width, stack_value
+from pesn.adapters.sklearn.estimators import read_layers
 from pesn.adapters.sklearn.probabilities import check_width, class_probabilities, outputs
 from pesn.gaussian import Gaussian
 from pesn.networks.layers import Dense, forward
@@ -34,10 +34,9 @@ def read(network: BaseEstimator, x: Gaussian, shapes: Shapes, closure: Closure) 
     """Read a fitted estimator for :func:`pesn.propagate`: as layers, or else as the function that it predicts by."""
     check_width(network, x)
     try:
-        value = expression(network)
+        layers = read_layers(network)
     except (TypeError, ValueError) as refusal:
         return Program(partial(outputs, network), None, refusal)
-    layers = stack_value(value, x.dim)
     return Program(lambda rows: forward(layers, rows), layers)
 
 
@@ -70,8 +69,7 @@ def as_layers(estimator: BaseEstimator) -> list[Dense]:
     >>> as_layers(StandardScaler().fit([[0.0], [4.0]]))[0].W
     array([[0.5]])
     """
-    value = expression(estimator)
-    layers = stack_value(value, input_width(estimator) or 0)
+    layers = read_layers(estimator)
     if any(layer.units < len(layer.b) for layer in layers):
         raise ValueError(
             f"network must be a chain of layers, got a {type(estimator).__name__} whose parts are of unequal depth or have "

@@ -1,11 +1,10 @@
-"""Fitted estimators as layers: what they compute is affine in their input and in units, which are functions of such."""
+"""Fitted estimators as layers: scalers, projections, linear models and networks, nested in pipelines, searches and ensembles."""
 
 from __future__ import annotations
 
 import warnings
 from collections import UserList
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,116 +35,45 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.types import AnyArray, FloatArray
 from pesn.activations import Activation, get, names
-from pesn.networks.layers import SQUARE, Dense, Stage, stack_stages
+from pesn.networks.layers import AffineRows, Dense, Tape
 
 
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """f of one value; ``depth``: units on the longest path to it."""
+class EstimatorReader:
+    """Compute what estimators make of affine tensors (1 + units, features), and record the layers.
 
-    activation: Activation
-    argument: Value
-    depth: int
-
-
-@dataclass(frozen=True, eq=False)
-class Value:
-    """offset + Σ W_k u_k, of n numbers: W (n, width of u_k) for each unit it is made of, None being the input."""
-
-    terms: dict[Unit | None, AnyArray]
-    offset: AnyArray
-    depth: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", max((unit.depth for unit in self.terms if unit is not None), default=0))
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    @classmethod
-    def input(cls, width: int) -> Value:
-        """The input itself. In integers, which leave the type of what they are multiplied with alone."""
-        return cls({None: np.eye(width, dtype=np.int8)}, np.zeros(width, np.int8))
-
-    def mapped(self, W: AnyArray, b: AnyArray | float = 0.0) -> Value:
-        """W v + b."""
-        return Value({unit: W @ own for unit, own in self.terms.items()}, W @ self.offset + b)
-
-    def picked(self, columns: AnyArray) -> Value:
-        """Some of its numbers, by index or mask."""
-        return Value({unit: own[columns] for unit, own in self.terms.items()}, self.offset[columns])
-
-    def activated(self, activation: str | Activation) -> Value:
-        """f(v)."""
-        record = get(activation)
-        if record.slopes == (1.0,):
-            return self
-        unit = Unit(record, self, self.depth + 1)
-        return Value({unit: np.eye(len(self), dtype=np.int8)}, np.zeros(len(self), np.int8))
-
-
-def product(one: Value, other: Value) -> Value:
-    """Multiply elementwise: ((a + b)² − (a − b)²)/4."""
-    half = len(one)
-    squares = beside([summed([one, other], [1.0, 1.0]), summed([one, other], [1.0, -1.0])]).activated(SQUARE)
-    return squares.mapped(np.hstack([0.25 * np.eye(half), -0.25 * np.eye(half)]))
-
-
-def beside(values: Sequence[Value]) -> Value:
-    """All their numbers, in order."""
-    width = {unit: own.shape[1] for value in values for unit, own in value.terms.items()}
-    terms = {
-        unit: np.concatenate([value.terms.get(unit, np.zeros((len(value), n), np.int8)) for value in values])
-        for unit, n in width.items()
-    }
-    return Value(terms, np.concatenate([value.offset for value in values]))
-
-
-def summed(values: Sequence[Value], weights: Sequence[float]) -> Value:
-    """Σ weights_k · values_k."""
-    return beside(values).mapped(np.kron(np.asarray(weights, float), np.eye(len(values[0]))))
-
-
-def stack_value(value: Value, width: int) -> list[Dense]:
-    """Write a value of ``width`` inputs as layers; units of one kind and depth are one layer.
-
-    Ten bagged networks are one wide chain. Where depths or activations differ, layers carry what later ones need.
+    Parameters
+    ----------
+    width : int
+        Number of features.
     """
-    found: dict[Unit, None] = {}
-    waiting = [value]
-    while waiting:
-        for unit in waiting.pop().terms:
-            if unit is not None and unit not in found:
-                found[unit] = None
-                waiting.append(unit.argument)
-    places: dict[Unit | None, tuple[int, slice]] = {None: (0, slice(0, width))}
-    sizes, stages = [width], []
-    for depth in range(1, value.depth + 1):
-        made: dict[Unit | None, tuple[int, slice]] = {}
-        for kind in dict.fromkeys(unit.activation for unit in found if unit.depth == depth):
-            units = [unit for unit in found if unit.depth == depth and unit.activation is kind]
-            stages.append(_stage(beside([unit.argument for unit in units]), places, sizes, kind))
-            ends = np.cumsum([0, *(len(unit.argument) for unit in units)])
-            made.update({unit: (len(stages), slice(ends[i], ends[i + 1])) for i, unit in enumerate(units)})
-            sizes.append(int(ends[-1]))
-        places.update(made)
-    return stack_stages([*stages, _stage(value, places, sizes, None)], width)
+
+    def __init__(self, width: int) -> None:
+        self.tape = Tape(width)
+
+    def join(self, values: Sequence[AffineRows]) -> AffineRows:
+        """Return all their features, in order."""
+        arrays, blocks = self.tape.align(values)
+        return AffineRows(np.concatenate(arrays, axis=1), blocks)
+
+    def add(self, values: Sequence[AffineRows], weights: Sequence[float]) -> AffineRows:
+        """Return Σ weights_k · values_k."""
+        arrays, blocks = self.tape.align(values)
+        return AffineRows(np.tensordot(np.asarray(weights, float), np.stack(arrays), 1), blocks)
+
+    def activate(self, value: AffineRows, activation: str | Activation) -> AffineRows:
+        """Return f of each feature."""
+        record = get(activation)
+        return value if record.slopes == (1.0,) else self.tape.add_stage(value, record)
 
 
-def _stage(
-    value: Value, places: dict[Unit | None, tuple[int, slice]], sizes: Sequence[int], activation: Activation | None
-) -> Stage:
-    weights: dict[int, AnyArray] = {}
-    for unit, own in value.terms.items():
-        number, place = places[unit]
-        if own.shape[1] == sizes[number]:
-            weights[number] = own
-            continue
-        whole = weights.get(number, np.zeros((len(value), sizes[number]), own.dtype))
-        whole = whole.astype(np.result_type(whole, own), copy=False)
-        whole[:, place] = own
-        weights[number] = whole
-    return Stage(weights, value.offset, activation)
+def pick(value: AffineRows, columns: AnyArray) -> AffineRows:
+    """Return some features, by index or mask."""
+    return AffineRows(value.values[:, columns], value.blocks)
+
+
+def width_of(value: AffineRows) -> int:
+    """Return the number of features."""
+    return value.values.shape[1]
 
 
 _AFFINE = (
@@ -157,31 +85,31 @@ _PRODUCTS = 2048  # each of two units: of more no covariance is kept
 _STEP = 2.0**40  # by which inputs are moved to read an affine map: beside it offsets are lost, and no digit of a slope
 
 
-def map_affinely(estimator: BaseEstimator, method: str, value: Value) -> Value:
-    """Apply a method of an estimator that is affine, as ``transform`` of a scaler, by its numbers at 0 and one step aside."""
-    rows = np.vstack([np.zeros(len(value)), _STEP * np.eye(len(value))])
+def map_affinely(estimator: BaseEstimator, method: str, value: AffineRows) -> AffineRows:
+    """Apply a method of an estimator that is affine, at the offset and one step along each column."""
+    rows = np.vstack([value.values[:1], value.values[:1] + _STEP * value.values[1:]])
     named = rows if method == "inverse_transform" else labelled(estimator, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of columns without a number in training
         out = getattr(estimator, method)(named)
     found = np.asarray(out.toarray() if sparse.issparse(out) else out, float).reshape(len(rows), -1)
-    return value.mapped((found[1:] - found[0]).T / _STEP, found[0])
+    return AffineRows(np.vstack([found[:1], (found[1:] - found[:1]) / _STEP]), value.blocks)
 
 
-def transformed(step: BaseEstimator, value: Value, place: str) -> Value:
+def transformed(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """What the transformer ``step`` makes of ``value``; a TypeError or ValueError that names ``place`` where it is not known."""
     kind = type(step)
     if does_nothing(step) or (kind is FunctionTransformer and step.func is None):
         return value
     if kind is Pipeline:
         for name, part in step.steps:
-            value = transformed(part, value, below(place, f"step {name!r}"))
+            value = transformed(reader, part, value, below(place, f"step {name!r}"))
         return value
     check_transformer(step, place)
     check_taken(step, value, place)
     if kind in _TRANSFORMERS:
-        return _TRANSFORMERS[kind](step, value, place)
-    return map_affinely(step, "transform", value) if kind in _AFFINE else value.picked(step.get_support())
+        return _TRANSFORMERS[kind](reader, step, value, place)
+    return map_affinely(step, "transform", value) if kind in _AFFINE else pick(value, step.get_support())
 
 
 def check_transformer(step: BaseEstimator, place: str) -> None:
@@ -203,7 +131,7 @@ def check_transformer(step: BaseEstimator, place: str) -> None:
         )
 
 
-def inverted(step: BaseEstimator, value: Value, place: str) -> Value:
+def inverted(step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """What its ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
     kind = type(step)
     # without inverse_func it is the identity, also what a TransformedTargetRegressor without a transformer keeps
@@ -231,7 +159,7 @@ def inverted(step: BaseEstimator, value: Value, place: str) -> Value:
 # ---------------------------------------------------------------- transformers that are not affine, one kind each
 
 
-def _polynomial(step: BaseEstimator, value: Value, place: str) -> Value:
+def _polynomial(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     powers = step.powers_
     degree = powers.sum(axis=1)
     if degree.max() > 2:
@@ -239,43 +167,46 @@ def _polynomial(step: BaseEstimator, value: Value, place: str) -> Value:
     pairs = np.flatnonzero(degree == 2)
     if len(pairs) > _PRODUCTS:
         raise ValueError(f"{place}, PolynomialFeatures with {len(pairs)} products, has a closed form up to {_PRODUCTS}")
-    parts, places = [Value({}, np.ones((degree == 0).sum(), np.int8))], [np.flatnonzero(degree == 0)]
-    parts.append(value.picked(powers[degree == 1].argmax(axis=1)))
+    parts, places = [AffineRows(np.ones((1, (degree == 0).sum())), ())], [np.flatnonzero(degree == 0)]
+    parts.append(pick(value, powers[degree == 1].argmax(axis=1)))
     places.append(np.flatnonzero(degree == 1))
     if len(pairs):
         first = powers[pairs].argmax(axis=1)
         rest = powers[pairs].copy()
         rest[np.arange(len(pairs)), first] -= 1
         second = rest.argmax(axis=1)
-        same = first == second
-        parts.append(value.picked(first[same]).activated(SQUARE))
-        parts.append(product(value.picked(first[~same]), value.picked(second[~same])))
-        places.extend([pairs[same], pairs[~same]])
-    return beside(parts).picked(np.argsort(np.concatenate(places)))
+        product = reader.tape.multiply(pick(value, first), pick(value, second))
+        if product is None:
+            raise ValueError(f"{place}, PolynomialFeatures behind units, has no closed form")
+        parts.append(product)
+        places.append(pairs)
+    return pick(reader.join(parts), np.argsort(np.concatenate(places)))
 
 
-def _columns(step: BaseEstimator, value: Value, place: str) -> Value:
+def _columns(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """ColumnTransformer: its parts on their columns, side by side."""
     labels = getattr(step, "feature_names_in_", None)
-    parts = [(name, part, _indices(columns, len(value), labels)) for name, part, columns in step.transformers_]
-    return _side_by_side(step, [(name, part, value.picked(chosen)) for name, part, chosen in parts if len(chosen)], place)
+    parts = [(name, part, _indices(columns, width_of(value), labels)) for name, part, columns in step.transformers_]
+    return _side_by_side(reader, step, [(name, part, pick(value, chosen)) for name, part, chosen in parts if len(chosen)], place)
 
 
-def _union(step: BaseEstimator, value: Value, place: str) -> Value:
+def _union(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """FeatureUnion: all its parts on all columns, side by side."""
-    return _side_by_side(step, [(name, part, value) for name, part in step.transformer_list], place)
+    return _side_by_side(reader, step, [(name, part, value) for name, part in step.transformer_list], place)
 
 
-def _side_by_side(step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, Value]], place: str) -> Value:
+def _side_by_side(
+    reader: EstimatorReader, step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, AffineRows]], place: str
+) -> AffineRows:
     weights = step.transformer_weights or {}
     made = [
-        (name, transformed(part, value, below(place, f"transformer {name!r}")))
+        (name, transformed(reader, part, value, below(place, f"transformer {name!r}")))
         for name, part, value in parts
         if not (isinstance(part, str) and part == "drop")
     ]
     if not made:
         raise ValueError(f"{place}, a {described(step)}, drops everything")
-    return beside([one.mapped(weights.get(name, 1) * np.eye(len(one), dtype=np.int8)) for name, one in made])
+    return reader.join([AffineRows(weights.get(name, 1) * one.values, one.blocks) for name, one in made])
 
 
 def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
@@ -290,7 +221,7 @@ def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
     return (every.loc if isinstance(chosen[0], str) else every.iloc)[chosen].to_numpy()
 
 
-_TRANSFORMERS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
+_TRANSFORMERS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]] = {
     PolynomialFeatures: _polynomial,
     ColumnTransformer: _columns,
     FeatureUnion: _union,
@@ -316,11 +247,13 @@ def check_fitted(estimator: BaseEstimator) -> None:
         check_is_fitted(estimator)
 
 
-def check_taken(estimator: BaseEstimator, value: Value, place: str) -> None:
+def check_taken(estimator: BaseEstimator, value: AffineRows, place: str) -> None:
     """Whether it takes as many numbers as the step before it gives."""
-    taken = getattr(estimator, "n_features_in_", len(value))
-    if taken != len(value):
-        raise ValueError(f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {len(value)}")
+    taken = getattr(estimator, "n_features_in_", width_of(value))
+    if taken != width_of(value):
+        raise ValueError(
+            f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {width_of(value)}"
+        )
 
 
 def labelled(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.DataFrame:
@@ -346,8 +279,8 @@ _LINEAR = ("sklearn.linear_model", "sklearn.svm")
 _SEARCHES = "sklearn.model_selection._search"  # by module, as the halving ones are imported by those who ask for experiments
 
 
-def expression(estimator: BaseEstimator) -> Value:
-    """What a fitted estimator makes of its input: predictions, logits of an MLPClassifier, features of a transformer.
+def read_layers(estimator: BaseEstimator) -> list[Dense]:
+    """Return a fitted estimator as layers: predictions, logits of an MLPClassifier, features of a transformer.
 
     Raises
     ------
@@ -361,7 +294,8 @@ def expression(estimator: BaseEstimator) -> Value:
         raise TypeError(f"network must know how many features it takes (n_features_in_), got {described(estimator)}")
     if width is None:
         raise ValueError(f"network must be a fitted estimator, got a {described(estimator)} whose steps do nothing")
-    return predicted(estimator, Value.input(width), "network")
+    reader = EstimatorReader(width)
+    return reader.tape.layers([predicted(reader, estimator, reader.tape.input(), "network")])
 
 
 def input_width(estimator: BaseEstimator) -> int | None:
@@ -379,18 +313,18 @@ def input_width(estimator: BaseEstimator) -> int | None:
     return width if width is not None or inner is None else input_width(inner)
 
 
-def predicted(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def predicted(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """What ``predict`` makes of ``value``, or ``transform`` where there is no prediction."""
     kind = type(estimator)
     if kind is Pipeline:
         *steps, (last, final) = estimator.steps
         for name, step in steps:
-            value = transformed(step, value, below(place, f"step {name!r}"))
-        return predicted(final, value, below(place, f"step {last!r}"))
+            value = transformed(reader, step, value, below(place, f"step {name!r}"))
+        return predicted(reader, final, value, below(place, f"step {last!r}"))
     if type(estimator).__module__.startswith(_SEARCHES):
-        return predicted(_best(estimator, place), value, below(place, "best_estimator_"))
+        return predicted(reader, _best(estimator, place), value, below(place, "best_estimator_"))
     if not hasattr(estimator, "predict"):
-        return transformed(estimator, value, place)
+        return transformed(reader, estimator, value, place)
     read = _PREDICTORS.get(kind)
     if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_PREDICTORS, *_WITH_A_LINK):
         check_fitted(estimator)
@@ -402,13 +336,13 @@ def predicted(estimator: BaseEstimator, value: Value, place: str) -> Value:
         )
     check_fitted(estimator)
     check_taken(estimator, value, place)
-    return read(estimator, value, place)
+    return read(reader, estimator, value, place)
 
 
 # ---------------------------------------------------------------- predictors, one kind each
 
 
-def _mlp(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _mlp(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     if type(estimator) is MLPRegressor and estimator.out_activation_ != "identity":
         raise ValueError(
             f"{place}, an MLPRegressor with loss={estimator.loss!r}, ends in {estimator.out_activation_!r}, which is none of "
@@ -416,11 +350,13 @@ def _mlp(estimator: BaseEstimator, value: Value, place: str) -> Value:
         )
     last = len(estimator.coefs_) - 1
     for i, (W, b) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
-        value = value.mapped(W.T, b).activated("identity" if i == last else estimator.activation)
+        values = value.values @ W
+        values[0] += b
+        value = reader.activate(AffineRows(values, value.blocks), "identity" if i == last else estimator.activation)
     return value
 
 
-def _affine(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _affine(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     return map_affinely(estimator, "predict", value)
 
 
@@ -434,61 +370,63 @@ def _best(search: BaseEstimator, place: str) -> BaseEstimator:
     return search.best_estimator_
 
 
-def _target(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    value = predicted(estimator.regressor_, value, below(place, "regressor_"))
+def _target(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    value = predicted(reader, estimator.regressor_, value, below(place, "regressor_"))
     return inverted(estimator.transformer_, value, below(place, "transformer_"))
 
 
-def _chosen(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _chosen(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """RFE predicts, too: by its estimator, of the features that are left; RANSAC by one of all."""
-    chosen = value.picked(estimator.get_support()) if isinstance(estimator, SelectorMixin) else value
-    return predicted(estimator.estimator_, chosen, below(place, "estimator_"))
+    chosen = pick(value, estimator.get_support()) if isinstance(estimator, SelectorMixin) else value
+    return predicted(reader, estimator.estimator_, chosen, below(place, "estimator_"))
 
 
-def _members(estimator: BaseEstimator, values: Sequence[Value] | Value, place: str) -> list[Value]:
+def _members(
+    reader: EstimatorReader, estimator: BaseEstimator, values: Sequence[AffineRows] | AffineRows, place: str
+) -> list[AffineRows]:
     """Return what each of its estimators predicts, of one value or of one each."""
     each = values if isinstance(values, Sequence) else [values] * len(estimator.estimators_)
     found = enumerate(zip(estimator.estimators_, each, strict=True))
-    return [predicted(one, value, below(place, f"estimators_[{i}]")) for i, (one, value) in found]
+    return [predicted(reader, one, value, below(place, f"estimators_[{i}]")) for i, (one, value) in found]
 
 
-def _bagging(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    members = _members(estimator, [value.picked(np.asarray(columns)) for columns in estimator.estimators_features_], place)
-    return summed(members, [1.0 / len(members)] * len(members))
+def _bagging(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    members = _members(reader, estimator, [pick(value, np.asarray(columns)) for columns in estimator.estimators_features_], place)
+    return reader.add(members, [1.0 / len(members)] * len(members))
 
 
-def _voting(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _voting(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     weights = np.ones(len(estimator.estimators)) if estimator.weights is None else estimator.weights
     kept = [(name, float(w)) for (name, one), w in zip(estimator.estimators, weights, strict=True) if one != "drop"]
     members = [
-        predicted(one, value, below(place, f"estimator {name!r}"))
+        predicted(reader, one, value, below(place, f"estimator {name!r}"))
         for one, (name, _) in zip(estimator.estimators_, kept, strict=True)
     ]
     total = sum(weight for _, weight in kept)
-    return summed(members, [weight / total for _, weight in kept])
+    return reader.add(members, [weight / total for _, weight in kept])
 
 
-def _stacking(estimator: BaseEstimator, value: Value, place: str) -> Value:
-    members = _members(estimator, value, place)
-    meta = beside([*members, value] if estimator.passthrough else members)
-    return predicted(estimator.final_estimator_, meta, below(place, "final_estimator_"))
+def _stacking(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    members = _members(reader, estimator, value, place)
+    meta = reader.join([*members, value] if estimator.passthrough else members)
+    return predicted(reader, estimator.final_estimator_, meta, below(place, "final_estimator_"))
 
 
-def _each(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _each(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """An estimator for each output."""
-    return beside(_members(estimator, value, place))
+    return reader.join(_members(reader, estimator, value, place))
 
 
-def _chain(estimator: BaseEstimator, value: Value, place: str) -> Value:
+def _chain(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Each output is an input of the next."""
     seen, found = value, []
     for i, one in enumerate(estimator.estimators_):
-        found.append(predicted(one, seen, below(place, f"estimators_[{i}]")))
-        seen = beside([seen, found[-1]])
-    return beside(found).picked(np.argsort(estimator.order_))
+        found.append(predicted(reader, one, seen, below(place, f"estimators_[{i}]")))
+        seen = reader.join([seen, found[-1]])
+    return pick(reader.join(found), np.argsort(estimator.order_))
 
 
-_PREDICTORS: dict[type, Callable[[BaseEstimator, Value, str], Value]] = {
+_PREDICTORS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]] = {
     MLPRegressor: _mlp,
     MLPClassifier: _mlp,
     PLSRegression: _affine,

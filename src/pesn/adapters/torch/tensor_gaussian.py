@@ -12,7 +12,7 @@ import torch
 from scipy import special
 from torch import Tensor, distributions
 
-from pesn._support.arguments import as_count, as_real
+from pesn._support.arguments import as_count, as_covariance, as_real, number
 from pesn._support.types import AnyArray
 from pesn.gaussian import Gaussian
 
@@ -21,7 +21,6 @@ TensorLike: TypeAlias = Tensor | npt.ArrayLike
 # Of a correlation. Wider than for arrays: float32 covariances come out of training steps, and torch.autograd.gradcheck
 # moves one entry at a time, by 1e-6, without its mirror image.
 _TOLERANCE = 1e-4
-_ROUNDING = 32.0  # units of rounding, beside a variance of 0
 
 
 def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
@@ -61,7 +60,8 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
         if value is not None:
             array = value if isinstance(value, Tensor) else torch.as_tensor(as_real(name, value), device=anchor.device)
             value = array.to(dtype)
-            _check_finite(name, value)
+            if not torch.isfinite(value).all():
+                as_real(name, _as_array(value))  # names the entry
         result.append(value)
     return result
 
@@ -76,12 +76,9 @@ def _check_tensor(name: str, value: Tensor, device: torch.device) -> None:
         raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
 
 
-def _check_finite(name: str, value: Tensor) -> None:
-    finite = torch.isfinite(value)
-    if not finite.all():
-        place = tuple((~finite).nonzero()[0].tolist())
-        where = f" at index {place if len(place) != 1 else place[0]}" if place else ""
-        raise ValueError(f"{name} must be finite, got {value[place].item()}{where}")
+def _as_array(tensor: Tensor) -> AnyArray:
+    """Return a tensor as an array: detached, on the CPU, float32 or float64."""
+    return tensor.detach().cpu().to(tensor.dtype if tensor.dtype.itemsize >= 4 else torch.float32).numpy()
 
 
 def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[int, ...]:
@@ -92,39 +89,9 @@ def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[
         raise ValueError(f"{words}, got shapes {tuple(other)} and {tuple(shape)}") from error
 
 
-def as_covariance(cov: Tensor, size: int) -> Tensor:
+def _as_covariance(cov: Tensor, size: int) -> Tensor:
     """``cov`` made symmetric, differentiably; refused where it is not symmetric or not semi-definite beyond the tolerance."""
-    if cov.shape[-2:] != (size, size):
-        raise ValueError(f"cov must have shape {(size, size)}, got shape {tuple(cov.shape)}")
-    if not cov.numel():
-        return cov
-    with torch.no_grad():
-        c = cov.to(torch.float64 if cov.device.type != "mps" else torch.float32)
-        eps = torch.finfo(cov.dtype).eps
-        variances = torch.diagonal(c, dim1=-2, dim2=-1)
-        if (variances < -_ROUNDING * eps * c.abs().amax(dim=(-2, -1))[..., None]).any():
-            value = variances.min().item()
-            raise ValueError(f"cov must be positive semi-definite, got a variance of {value:.6g} on its diagonal")
-        # Everything is judged on the scale of its own two deviations: one large variance must not hide a fault among small ones.
-        std = variances.clamp(min=0.0).sqrt()
-        live = std > 0.0
-        scale = torch.where(live, std, torch.ones_like(std))
-        tolerance = max(_TOLERANCE, 4.0 * eps)
-        larger = torch.maximum(std[..., :, None], std[..., None, :])
-        room = tolerance * std[..., :, None] * std[..., None, :] + _ROUNDING * eps * larger.square()
-        beyond = (c - c.mT).abs() - room
-        if (beyond > 0.0).any():
-            place = tuple(int(i) for i in torch.unravel_index(beyond.argmax(), beyond.shape))
-            other = (*place[:-2], place[-1], place[-2])
-            raise ValueError(f"cov must be symmetric, got {cov[place].item()} at {place} and {cov[other].item()} at {other}")
-        both = live[..., :, None] & live[..., None, :]
-        if (torch.where(both, torch.zeros_like(c), c.abs() - room) > 0.0).any():
-            raise ValueError("cov must be positive semi-definite, got a covariance beside a variance of 0")
-        correlation = torch.where(both, 0.5 * (c + c.mT) / scale[..., :, None] / scale[..., None, :], torch.zeros_like(c))
-        unit = torch.eye(size, dtype=c.dtype, device=c.device)
-        if torch.linalg.cholesky_ex(correlation + torch.where(live, tolerance, 1.0)[..., None] * unit).info.any():
-            value = torch.linalg.eigvalsh(correlation).min().item()
-            raise ValueError(f"cov must be positive semi-definite, got a smallest eigenvalue of {value:.3g} in its correlations")
+    as_covariance("cov", _as_array(cov), (size,), max(_TOLERANCE, 4.0 * torch.finfo(cov.dtype).eps))
     return 0.5 * (cov + cov.mT)
 
 
@@ -192,7 +159,7 @@ class TensorGaussian(Gaussian):
         if c is None:
             m, diagonal = _broadcast_variance(m, diagonal)
         else:
-            c = as_covariance(c, m.shape[-1])
+            c = _as_covariance(c, m.shape[-1])
         if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
             expected = f"shape ({m.shape[-1]}, k), a row for each entry of mean" if m.ndim else "a mean of at least one dimension"
             raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
@@ -274,10 +241,8 @@ class TensorGaussian(Gaussian):
 
     def interval(self, level: float) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
-        value = as_real("level", level)
-        if value.ndim or not 0.0 < value < 1.0:
-            raise ValueError(f"level must be a number in (0, 1), got {level!r}")
-        reach = self.std * float(-special.ndtri(0.5 * (1.0 - float(value))))
+        number("level", level, 0.0, 1.0, "()")
+        reach = self.std * float(-special.ndtri(0.5 * (1.0 - float(level))))
         return self.mean - reach, self.mean + reach
 
     def sample(self, n: int, rng: int | torch.Generator | None = None) -> Tensor:  # type: ignore[override]
@@ -383,12 +348,8 @@ class TensorGaussian(Gaussian):
 
     def numpy(self) -> Gaussian:
         """As a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
-
-        def array(part: Tensor) -> AnyArray:
-            return part.detach().cpu().to(part.dtype if part.dtype.itemsize >= 4 else torch.float32).numpy()
-
-        parts = (None if part is None else array(part) for part in (self._diagonal, self._cov, self._factor))
-        return Gaussian._of(array(self._mean), *parts)
+        parts = (None if part is None else _as_array(part) for part in (self._diagonal, self._cov, self._factor))
+        return Gaussian._of(_as_array(self._mean), *parts)
 
 
 def to_distribution(x: Gaussian) -> distributions.Distribution:

@@ -143,7 +143,7 @@ class _Step(NamedTuple):
             return [leaves[0].clone()]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         function = getattr(torch.ops.aten, self.name, self.function)  # not its in-place form
-        return pytree.tree_leaves(function(*args, **kwargs))
+        return [part for part in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(part, Tensor)]
 
 
 def _as_constant(leaf: object) -> Any:
@@ -180,10 +180,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not places or name.startswith("new_") or name.endswith("_like"):  # these take nothing but shape and dtype
             return out
         outputs, module = pytree.tree_leaves(out), max(self.tracker.parents - {"Global"}, key=len, default="network")
-        if not all(isinstance(part, Tensor) for part in outputs):
+        if any(isinstance(part, bool | int | float) for part in outputs):
             raise TypeError(f"what {module} does depends on the numbers themselves ({name}); use closure='sobol'")
-        self.steps.append(_Step(name, func, leaves, spec, places, outputs, module))
-        self.known.update((id(part), part) for part in outputs)
+        tensors = [part for part in outputs if isinstance(part, Tensor)]
+        self.steps.append(_Step(name, func, leaves, spec, places, tensors, module))
+        self.known.update((id(part), part) for part in tensors)
         if self.only_exact and sum(step.is_pointwise and step.name not in _LINEAR for step in self.steps) > _FEW:
             raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
         return out
