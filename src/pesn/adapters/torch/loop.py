@@ -2,8 +2,8 @@
 
 What ``FirstOrder`` of :mod:`pesn.statespace.low_rank` is on arrays, with its derivatives. x is the state of the loop without
 the known inputs, which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay,
-and all other columns, (R, B, n) of B plans: one product of matrices moves them all. The way back is written out, for autograd
-would keep a hundred small operations a step; it is left to autograd where y is brought back into its bounds.
+and all other columns, (R, B, n) of B plans: one product of matrices moves them all. The move of a cell and its derivative are
+compiled.
 """
 
 from __future__ import annotations
@@ -367,8 +367,10 @@ class TensorLoop:
 
     def move(self, x: Tensor, drive: Drive, noisy: bool) -> Tensor:
         """Rows x (R, B, n), none of which is of the weights, after the cells have moved by the first inputs."""
-        cells = tuple(part[:1] for part in drive.cells)
-        return _Steps.apply(self, x, None, False, noisy, False, *cells)[0][0]  # type: ignore[no-untyped-call]
+        B, rows = x.shape[1], x.reshape(-1, self.n)
+        for cell, part in zip(self.cells, drive.cells, strict=True):
+            rows = _move_cell(rows, part[0], cell, 1, noisy)
+        return (self._add_process_noise(rows, B, 1) if noisy else rows).view(-1, B, self.n)
 
     def roll(self, x: Tensor, drive: Drive, staying: Tensor | None = None, bounded: bool = False) -> tuple[Tensor, Tensor]:
         """Rows x (R, B, n), whose units have moved, through H steps: y (H, R′, B, d), and means (H, B, n) that it was read from.
@@ -376,11 +378,37 @@ class TensorLoop:
         ``staying`` (H, s, B, q): by what each step moves s columns of the weights, which come after the mean; None: means alone.
         Rows that there are not at a step are 0.
         """
-        add = drive.carried[:, None]
+        B, s, noisy, add = x.shape[1], 1, staying is not None, drive.carried[:, None]
         if staying is not None:
             add, nothing = torch.cat([add, staying], dim=1), x.new_zeros(staying.shape[1], *x.shape[1:])
-            x = torch.cat([x[:1], nothing, x[1:]])
-        return _Steps.apply(self, x, add, True, staying is not None, bounded, *drive.cells)  # type: ignore[no-untyped-call]
+            x, s = torch.cat([x[:1], nothing, x[1:]]), add.shape[1]
+        fresh = self.fresh[:, None].expand(-1, B, -1).reshape(-1, self.n)
+        ys, means, x = [], [], x.reshape(-1, self.n)
+        for t, now in enumerate(add.reshape(len(add), s * B, self.q).unbind(0)):
+            for cell, part in zip(self.cells, drive.cells, strict=True):
+                if t or not cell.is_units:
+                    x = _move_cell(x, part[t], cell, s, noisy)
+            if noisy and t:
+                x = self._add_process_noise(x, B, s)
+            means.append(x[:B])
+            c = x @ self.K_transposed
+            c = torch.cat([c[: s * B] + now, c[s * B :]])
+            x = torch.cat([c, x[:, self.q :]], dim=1)
+            if noisy:
+                x = torch.cat([x, fresh])
+            if bounded and self.bounds is not None:
+                x = _apply_bounds(self.bounds, x.view(-1, B, self.n), means[t][:, : self.d], s, noisy).reshape(-1, self.n)
+            ys.append(x.view(-1, B, self.n)[..., : self.d])
+        return torch.nn.utils.rnn.pad_sequence(ys, batch_first=True), torch.stack(means)
+
+    def _add_process_noise(self, x: Tensor, B: int, s: int) -> Tensor:
+        """Rows x (R B, n) with those of the noise of the units; where there are many after the first s of each plan, fewer."""
+        if self.process.shape[0]:
+            x = torch.cat([x, self.process[:, None].expand(-1, B, -1).reshape(-1, self.n)])
+        if not are_many(x.shape[0] // B - s, self.carried, self.compression):
+            return x
+        after = self.fewer(x[s * B :].view(-1, B, self.n).transpose(0, 1))
+        return torch.cat([x[: s * B], after.transpose(0, 1).reshape(-1, self.n)])
 
     def holds(self, x: Tensor, alone: Tensor, rows: Tensor, n_staying: int) -> bool:
         """Whether bounds say nothing to y of :meth:`roll`: of means ``alone``, and of ``rows``, from a mean x (B, n)."""
@@ -418,198 +446,53 @@ class TensorLoop:
         places = places * torch.where(any_kept, ratio, torch.ones_like(ratio)).sqrt()[..., None]
         return (places.permute(1, 2, 0)[:, :, None, :, None] * self.staying[:, None]).reshape(H, -1, B, self.q)
 
-    def fewer(self, columns: Tensor) -> tuple[Tensor, list[_Fewer]]:
+    def fewer(self, columns: Tensor) -> Tensor:
         """Columns (B, C, n) as fewer of them, which keep the covariances of c, of what is read out and of the widest entries.
 
-        With G (C, k) the entries that are kept, G = Q R, they are Qᵀ times the columns. And what the way back must know.
+        With G (C, k) the entries that are kept, G = Q R, they are Qᵀ times the columns.
         """
         c, h = columns[..., : self.q], columns[..., self.q :]
         inputs = columns.new_zeros(*columns.shape[:-1], self.carried - self.q)
         entries = torch.cat([c, inputs, h @ self.basis, h], dim=-1)
-        pivots = kept_entries(entries.mT.numpy(), self.carried, self.compression)[1]
+        pivots = kept_entries(entries.detach().mT.numpy(), self.carried, self.compression)[1]
         counts = (pivots >= 0).sum(axis=-1)
-        after, groups = columns.new_zeros(len(columns), int(counts.max()), self.n), []
+        after = columns.new_zeros(len(columns), int(counts.max()), self.n)
         for count in np.unique(counts):
             which = torch.tensor(np.flatnonzero(counts == count))
             chosen = torch.tensor(pivots[counts == count][:, None, :count])
-            Q, R = torch.linalg.qr(entries[which].gather(2, chosen.expand(-1, columns.shape[1], -1)))
+            Q = torch.linalg.qr(entries[which].gather(2, chosen.expand(-1, columns.shape[1], -1))).Q
             after[which, :count] = Q.mT @ columns[which]
-            groups.append(_Fewer(which, chosen, Q, R, columns[which]))
-        return after, groups
-
-    def more(self, by_after: Tensor, groups: list[_Fewer]) -> Tensor:
-        """The gradient (B, C, n) by the columns that :meth:`fewer` was given, from that by what it made of them."""
-        result = by_after.new_zeros(by_after.shape[0], groups[0].Q.shape[1], self.n)
-        for which, chosen, Q, R, columns in groups:
-            by = by_after[which, : Q.shape[2]]
-            by_Q = columns @ by.mT
-            M = -by_Q.mT @ Q
-            across = by_Q + Q @ (M.tril() + M.tril(-1).mT)
-            by_entries = by_after.new_zeros(*Q.shape[:2], self.carried + self.basis.shape[1] + self.n - self.q)
-            by_kept = torch.linalg.solve_triangular(R, across.mT, upper=True).mT
-            by_entries.scatter_(2, chosen.expand_as(by_kept), by_kept)
-            p, read = self.carried, self.carried + self.basis.shape[1]
-            by_c, by_h = by_entries[..., : self.q], by_entries[..., read:] + by_entries[..., p:read] @ self.basis.mT
-            result[which] = Q @ by + torch.cat([by_c, by_h], dim=-1)
-        return result
+        return after
 
 
-class _Fewer(NamedTuple):
-    """Of plans (B,) that keep as many entries: which entries (B, 1, k), Q (B, C, k), R (B, k, k), and the columns (B, C, n)."""
-
-    plans: Tensor
-    chosen: Tensor
-    Q: Tensor
-    R: Tensor
-    columns: Tensor
+def _move_cell(x: Tensor, drive: Tensor, cell: _Cell, s: int, noisy: bool) -> Tensor:
+    result: Tensor = _Move.apply(x, drive, cell, s, noisy)  # type: ignore[no-untyped-call]
+    return result
 
 
-class _Step(NamedTuple):
-    """What the way back must know of a step.
-
-    Of each cell that has moved its number, what entered it, and E[f′], E[f″], E[f‴]; how many rows there were once they had, and
-    at the end; how they were made fewer; where bounds were touched, what went in and what came out.
-    """
-
-    cells: list[tuple[int, Array, Array]]
-    rows: int
-    end: int
-    fewer: list[_Fewer] | None
-    bounds: tuple[Tensor, Tensor, Tensor] | None
-
-
-class _Steps(torch.autograd.Function):
-    """Steps and their way back; without ``add`` the move of one step alone.
-
-    ``moved``: the units have moved by the first inputs; ``noisy``: there are columns, to which each step adds. Rows of a plan
-    stand B rows apart; ``s`` of each, the mean and those of the weights, come first. Parts of tensors are taken by ``narrow``:
-    there are so many that an index, twice as slow, would be seen.
-    """
+class _Move(torch.autograd.Function):
+    """The move of a cell, rows x (R B, n); ``s`` of each plan, the mean and those of the weights, come first."""
 
     @staticmethod
-    def forward(
-        ctx: Any, loop: TensorLoop, x: Tensor, add: Tensor | None, moved: bool, noisy: bool, bounded: bool, *drives: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        B, n, d, q = x.shape[1], loop.n, loop.d, loop.q
-        H, s = (1, 1) if add is None else add.shape[:2]
-        steps = (None,) if add is None else add.reshape(H, s * B, q).unbind(0)
-        by_step = list(zip(*(drive.unbind(0) for drive in drives), strict=True)) if drives else [()] * H
-        fresh = loop.fresh[:, None].expand(-1, B, -1).reshape(-1, n)
-        wanted = any(ctx.needs_input_grad)
-        tape: list[_Step] = []
-        ys, means = [], []
-        x = x.reshape(-1, n).clone()
-        for t in range(H):
-            moving = [i for i, cell in enumerate(loop.cells) if t or not (moved and cell.is_units)]
-            cells = [(i, *loop.cells[i].move(x, by_step[t][i], s, noisy)) for i in moving]
-            fewer, bounds = None, None
-            if noisy and (t or not moved):
-                x, fewer = _with_process_noise(loop, x, B, s)
-            means.append(x.narrow(0, 0, B).clone())
-            count, now = x.shape[0], steps[t]
-            if now is None:
-                ys.append(x.view(-1, B, n))
-            else:
-                x, bounds = _emit(loop, x, now, fresh if noisy else None, means[t] if bounded else None, s)
-                ys.append(x.view(-1, B, n).narrow(2, 0, d).clone())  # x goes on in place
-            if wanted:
-                tape.append(_Step(cells, count, x.shape[0], fewer, bounds))
-        ctx.loop, ctx.tape, ctx.sizes = loop, tape, (H, s, B)
-        ctx.set_materialize_grads(False)
-        return torch.stack(ys) if add is None else torch.nn.utils.rnn.pad_sequence(ys, batch_first=True), torch.stack(means)
+    def forward(ctx: Any, x: Tensor, drive: Tensor, cell: _Cell, s: int, noisy: bool) -> Tensor:
+        x = x.clone(memory_format=torch.contiguous_format)
+        ctx.kept = cell, s, *cell.move(x, drive, s, noisy)
+        return x
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_y: Tensor | None, by_means: Tensor | None) -> Any:
-        loop, tape, (H, s, B) = ctx.loop, ctx.tape, ctx.sizes
-        d, n, q, alone = loop.d, loop.n, loop.q, not ctx.needs_input_grad[2]
-        given = by_y if by_y is not None else by_means
-        if given is None:
-            return (None,) * (6 + len(loop.cells))
-        by_steps = None if by_y is None else by_y.reshape(H, -1, by_y.shape[-1]).unbind(0)
-        by_adds = []
-        by_drives = [given.new_zeros(H, B, len(cell.leak)) for cell in loop.cells]
-        back = by_steps[0].clone() if alone and by_steps is not None else given.new_zeros(tape[-1].end, n)
-        for t in range(H - 1, -1, -1):
-            step, by_before = tape[t], None
-            if not alone:
-                if by_steps is not None:
-                    back.narrow(1, 0, d).add_(by_steps[t].narrow(0, 0, back.shape[0]))
-                back, by_c, by_before = _back_through_emit(loop, back, step, B)
-                by_adds.append(by_c.narrow(0, 0, s * B))
-            if by_means is not None:
-                back.narrow(0, 0, B).add_(by_means[t])
-            if step.fewer is not None:
-                by_columns = loop.more(back[s * B :].view(-1, B, n).transpose(0, 1), step.fewer).transpose(0, 1)
-                back = torch.cat([back[: s * B], by_columns.reshape(-1, n)])
-            for i, into, found in reversed(step.cells):
-                back = back.narrow(0, 0, into.shape[2] * B)
-                by_drives[i][t] = loop.cells[i].back(back, into, found, s)
-            if by_before is not None:
-                back[:B, :d] += by_before
-        by_add = torch.stack(by_adds[::-1]).view(H, s, B, q) if by_adds else None
-        return None, back.view(-1, B, n), by_add, None, None, None, *by_drives
+    def backward(ctx: Any, by_x: Tensor) -> Any:
+        (cell, s, into, found), back = ctx.kept, by_x.clone(memory_format=torch.contiguous_format)
+        by_drive = cell.back(back, into, found, s)
+        return back, by_drive, None, None, None
 
 
-def _emit(
-    loop: TensorLoop, x: Tensor, now: Tensor, fresh: Tensor | None, before: Tensor | None, s: int
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
-    """Rows x (R B, n) with the next c, ``now`` added to the first s of each plan, and rows of ``fresh`` errors.
-
-    ``before`` (B, n): means before the step, where y is kept within its bounds; None: it is not.
-    """
-    c = torch.mm(x, loop.K_transposed)
-    c.narrow(0, 0, len(now)).add_(now)
-    x.narrow(1, 0, loop.q).copy_(c)
-    if fresh is not None:
-        x = torch.cat([x, fresh])
-    if before is None or loop.bounds is None:
-        return x, None
-    return _bounded(loop.bounds, x.view(-1, len(before), loop.n), before.narrow(1, 0, loop.d), s, fresh is not None)
-
-
-def _back_through_emit(loop: TensorLoop, back: Tensor, step: _Step, B: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The gradient by the rows that :func:`_emit` was given, by the next c, and by the mean before the step."""
-    by_before, units = None, loop.units
-    if step.bounds is not None:
-        back, by_before = _back_through_bounds(back, step.bounds, B)
-    by_c = back[: step.rows, : loop.q]
-    here = torch.mm(by_c, loop.K)
-    here.narrow(1, units.start, units.stop - units.start).add_(back[: step.rows, units])
-    return here, by_c, by_before
-
-
-def _with_process_noise(loop: TensorLoop, x: Tensor, B: int, s: int) -> tuple[Tensor, list[_Fewer] | None]:
-    """Rows x (R B, n) with those of the noise of the units, made fewer where there are many after the first s of each plan."""
-    n = loop.n
-    if loop.process.shape[0]:
-        x = torch.cat([x, loop.process[:, None].expand(-1, B, -1).reshape(-1, n)])
-    if not are_many(x.shape[0] // B - s, loop.carried, loop.compression):
-        return x, None
-    after, groups = loop.fewer(x[s * B :].view(-1, B, n).transpose(0, 1))
-    return torch.cat([x[: s * B], after.transpose(0, 1).reshape(-1, n)]), groups
-
-
-def _bounded(
-    bounds: TensorBounds, x: Tensor, before: Tensor, s: int, noisy: bool
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:  # fmt: skip
-    """Rows x (R, B, n) with y within its bounds, (R′ B, n); and, where that changes it, what went in and what came out."""
-    n, d = x.shape[2], before.shape[1]
-    if bounds.hold(x[0, :, :d], before, x[s:, :, :d].square().sum(0), x[1:s, :, :d].square().sum(0)):
-        return x.view(-1, n), None
-    with torch.enable_grad():
-        y, before = x[..., :d].detach().requires_grad_(), before.detach().requires_grad_()
-        after = bounds(y, before, s - 1)[: None if noisy else 1]
-    x = torch.cat([x, x.new_zeros(len(after) - len(x), *x.shape[1:])])
-    x[..., :d] = after.detach()
-    return x.view(-1, n), (y, before, after)
-
-
-def _back_through_bounds(back: Tensor, bounds: tuple[Tensor, Tensor, Tensor], B: int) -> tuple[Tensor, Tensor]:
-    """The gradient by the rows that :func:`_bounded` was given, and by the mean before the step."""
-    y, before, after = bounds
-    d = y.shape[2]
-    by_y, by_before = torch.autograd.grad(after, (y, before), back.view(-1, B, back.shape[1])[..., :d], retain_graph=True)
-    back = back[: y.shape[0] * B]
-    back[:, :d] = by_y.reshape(-1, d)
-    return back, by_before
+def _apply_bounds(bounds: TensorBounds, x: Tensor, before: Tensor, s: int, noisy: bool) -> Tensor:
+    """Rows x (R, B, n) with y within its bounds, (R′, B, n)."""
+    d = before.shape[1]
+    with torch.no_grad():
+        if bounds.hold(x[0, :, :d], before, x[s:, :, :d].square().sum(0), x[1:s, :, :d].square().sum(0)):
+            return x
+    y = bounds(x[..., :d], before, s - 1)[: None if noisy else 1]
+    others = torch.cat([x[..., d:], x.new_zeros(len(y) - len(x), x.shape[1], x.shape[2] - d)])
+    return torch.cat([y, others], dim=2)
