@@ -75,7 +75,6 @@ def pool(**said):
 
 IMAGE = (2, 5, 4)
 FEW = {"W": normal(4, 6), "V": normal(6, 2)}
-TWICE = np.array([1.0, 1.0, 2.0, 2.0])
 LATER = [
     (kind, {})
     for kind, name in (("HardSwish", "hard_swish"), ("Mish", "mish"), ("Softsign", "softsign"))
@@ -84,7 +83,6 @@ LATER = [
 OPERATORS = {
     "Gemm": model([("Gemm", "x W b", "y", {"transB": 1, "alpha": 0.5, "beta": 2.0})], {"W": normal(3, 4), "b": normal(3)}),
     "MatMul": model([("MatMul", "x W", "y")], {"W": normal(4, 3)}),
-    "MatMul, constant first": model([("MatMul", "W x", "y")], {"W": normal(3, 4)}, (4, 2)),
     "Add": model([("Add", "x b", "y")], {"b": normal(4)}),
     "Add, both": model([("Tanh", "x", "h"), ("Add", "h x", "y")]),
     "Sub": model([("Sub", "b x", "y")], {"b": normal(4)}),
@@ -95,19 +93,11 @@ OPERATORS = {
     ),
     "Div": model([("Div", "x b", "y")], {"b": 2.0 + normal(4) ** 2}),
     "Neg": model([("Neg", "x", "y")]),
-    "Sum": model([("Sum", "x b x", "y")], {"b": normal(4)}),
-    "Mean": model([("Mean", "x b", "y")], {"b": normal(4)}),
     "Pow": model([("Pow", "x two", "y")], {"two": np.array(2.0)}),
     "Conv": model(
         [("Conv", "x W b", "y", {"pads": [1, 0, 1, 0], "strides": [2, 1]})], {"W": normal(3, 2, 3, 3), "b": normal(3)}, IMAGE
     ),
-    "Conv, groups": model([("Conv", "x W", "y", {"group": 2, "dilations": [2, 1]})], {"W": normal(4, 1, 2, 2)}, IMAGE),
-    "Conv, one dimension": model([("Conv", "x W", "y", {"pads": [2, 0]})], {"W": normal(3, 2, 3)}, (2, 6)),
     "AveragePool": pool(strides=[2, 1], pads=[1, 0, 0, 1]),
-    "AveragePool, pads counted": model(
-        [("AveragePool", "x", "y", {"kernel_shape": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1})], shape=IMAGE
-    ),
-    "AveragePool, ceil_mode": pool(strides=[2, 2], ceil_mode=1),
     "GlobalAveragePool": model([("GlobalAveragePool", "x", "y")], shape=IMAGE),
     "BatchNormalization": model(
         [("BatchNormalization", "x s b m v", "y")],
@@ -123,33 +113,17 @@ OPERATORS = {
     ),
     "Transpose": model([("Transpose", "x", "t", {"perm": [0, 3, 1, 2]}), ("MatMul", "t W", "y")], {"W": normal(5, 2)}, IMAGE),
     "Concat": model([("Tanh", "x", "h"), ("Concat", "h x c", "y", {"axis": 1})], {"c": np.ones((1, 2))}, batch=1),
-    "Split": model([("Split", "x", "a b", {"axis": 1, "num_outputs": 2}), ("Sub", "a b", "y")]),
-    "Slice": model([("Slice", "x a b i s", "y")], {"a": [3], "b": [0], "i": [1], "s": [-2]}),
     "Gather": model([("Gather", "x i", "y", {"axis": 1})], {"i": np.array([3, 0, 0])}),
-    "Squeeze": model([("Squeeze", "x i", "y")], {"i": np.array([1])}, (1, 4)),
-    "Unsqueeze": model([("Unsqueeze", "x i", "u"), ("MatMul", "u W", "y")], {"i": np.array([1]), "W": normal(4, 2)}),
     "Identity": model([("Identity", "x", "y")]),
     "Dropout": model([("Dropout", "x", "y"), ], opset=13),
     "Cast": model([("Cast", "x", "d", {"to": onnx.TensorProto.DOUBLE}), ("Cast", "d", "y", {"to": F})]),
     "ReduceMean": model([("ReduceMean", "x i", "y", {"keepdims": 0})], {"i": np.array([2, 3])}, IMAGE),
-    "ReduceSum": model([("ReduceSum", "x i", "y")], {"i": np.array([-1])}, IMAGE),
     "Pad": model([("Pad", "x p c", "y")], {"p": np.array([0, 0, 1, 0, 0, 0, 0, 2]), "c": np.array(0.5)}, IMAGE),
-    "Pad, reflected": model([("Pad", "x p", "y", {"mode": "reflect"})], {"p": np.array([0, 0, 1, 0, 0, 0, 0, 2])}, IMAGE),
-    "Constant": model([("Constant", "", "c", {"value_float": 3.0}), ("Mul", "x c", "y")]),
-    "Expand": model([("Expand", "x s", "y")], {"s": np.array([1, 3, 4])}, (1, 4)),
-    "Tile": model([("Tile", "x r", "y")], {"r": np.array([1, 2])}),
     "Where": model([("Where", "c x b", "y")], {"c": np.array([True, False, True, True]), "b": normal(4)}),
-    "Einsum": model([("Einsum", "x W", "y", {"equation": "bi,ij->bj"})], {"W": normal(4, 3)}),
-    "CumSum": model([("CumSum", "x i", "y")], {"i": np.array(1)}),
-    "DepthToSpace": model([("DepthToSpace", "x", "y", {"blocksize": 2})], shape=(4, 2, 3)),
-    "SpaceToDepth": model([("SpaceToDepth", "x", "y", {"blocksize": 2})], shape=(1, 4, 2)),
-    "Resize": model([("Resize", "x none s", "y", {"mode": "nearest"})], {"none": np.zeros(0), "s": TWICE}, (1, 2, 3)),
-    "Upsample": model([("Upsample", "x s", "y")], {"s": TWICE}, (1, 2, 3), opset=9),
     "PRelu": model([("PRelu", "x s", "y")], {"s": np.array([0.3])}),
     "Max of two": model([("Neg", "x", "n"), ("Max", "x n", "y")]),
     "ConvTranspose": model([("ConvTranspose", "x W", "y", {"strides": [2, 1]})], {"W": normal(2, 3, 3, 2)}, (2, 3, 2)),
     "Max": model([("Max", "x c", "y")], {"c": np.array(0.2)}),
-    "Min": model([("Min", "c x", "y")], {"c": np.array(0.2)}),
     "Clip": model([("Clip", "x a b", "y")], {"a": np.array(-0.5), "b": np.array(0.7)}),
     "Clip, below": model([("Clip", "x a", "y")], {"a": np.array(-0.5)}),
     "SiLU written out": model([("Sigmoid", "x", "s"), ("Mul", "x s", "y")]),
@@ -192,15 +166,12 @@ OPERATORS |= {
     "ml: LinearRegressor": ml(
         "LinearRegressor", coefficients=[1.0, 2.0, -1.0, 0.5, 0.1, 0.2, 0.3, 0.4], intercepts=[3.0, -1.0], targets=2
     ),
-    "ml: ArrayFeatureExtractor": ml("ArrayFeatureExtractor"),
     "ml: Imputer": ml("Imputer", imputed_value_floats=[1.0], replaced_value_float=float("nan")),
 }
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_an_operator_in_closed_form_is_onnxruntime(kind):
-    if kind == "Resize" and tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 22):
-        pytest.skip("onnx before 1.22 does not evaluate Resize with an empty region")
     program = OPERATORS[kind]
     x = uncertain(program)
     function = itself(program, x) if kind != "fixed batch" else None
@@ -211,7 +182,7 @@ def test_an_operator_in_closed_form_is_onnxruntime(kind):
     found = pesn.propagate(program, x, closure="gaussian")
     assert found.closure == "gaussian"
     assert found.reliability == 0.0
-    points = pesn.propagate(program, x, closure="sobol", n_samples=2**13)
+    points = pesn.propagate(program, x, closure="sobol", n_samples=2**12)
     scale = points.std.max()
     assert np.all(np.abs(found.std - points.std) <= 0.02 * points.std + 1e-2 * scale)
     assert np.all(np.abs(found.mean - points.mean) <= 0.02 * scale)

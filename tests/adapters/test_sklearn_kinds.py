@@ -76,18 +76,8 @@ LINEAR = {
     for name in [
         "LinearRegression",
         "Ridge",
-        "RidgeCV",
         "Lasso",
-        "LassoCV",
-        "LassoLars",
-        "LassoLarsIC",
-        "ElasticNet",
-        "BayesianRidge",
-        "ARDRegression",
-        "Lars",
-        "OrthogonalMatchingPursuit",
         "HuberRegressor",
-        "TheilSenRegressor",
         "QuantileRegressor",
         "RANSACRegressor",
     ]
@@ -157,7 +147,6 @@ SEVERAL = {
 }
 KINDS = {
     **LINEAR,
-    **{f"{name} before Ridge": make_pipeline(step, StandardScaler(), lm.Ridge()) for name, step in STEPS.items()},
     **{f"{name} before a network": make_pipeline(step, StandardScaler(), mlp()) for name, step in STEPS.items()},
     **TOGETHER,
     **{f"{name}, two outputs": model for name, model in SEVERAL.items()},
@@ -206,7 +195,7 @@ def test_a_closed_form_is_the_estimator(data, kind):
     found = pesn.propagate(model, x, closure="gaussian")
     assert found.closure == "gaussian"
     points = pesn.propagate(
-        lambda given: model.predict(pd.DataFrame(given, columns=NAMES)).reshape(len(given), -1), x, n_samples=2**15
+        lambda given: model.predict(pd.DataFrame(given, columns=NAMES)).reshape(len(given), -1), x, n_samples=2**14
     )
     np.testing.assert_allclose(found.std, points.std, rtol=0.05 if kind in APPROXIMATE else 2e-3, atol=1e-12)
     assert np.all(np.abs(found.mean - points.mean) <= (0.03 if kind in APPROXIMATE else 2e-3) * points.std + 1e-12)
@@ -374,7 +363,7 @@ def test_parts_that_do_not_fit_together(data):
 # ---------------------------------------------------------------- classifiers
 
 
-@pytest.mark.parametrize("step", ["by name", "SelectKBest", "SimpleImputer", "products", "FeatureUnion"])
+@pytest.mark.parametrize("step", ["by name", "products"])
 def test_the_same_steps_before_a_classifier(data, step):
     X, y = data
     labels = (y[:, 0] > np.median(y[:, 0])).astype(int)

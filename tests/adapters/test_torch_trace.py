@@ -48,32 +48,6 @@ class Convolutional(nn.Module):
         return self.leave(self.pool(self.up(h)).flatten(1))
 
 
-class DenseLike(nn.Module):
-    """Every layer sees all before it."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.leave = nn.Linear(20, 32), nn.Linear(52, 32), nn.Linear(84, 2)
-
-    def forward(self, x):
-        h = torch.cat([x, functional.gelu(self.a(x))], dim=1)
-        return self.leave(torch.cat([h, functional.gelu(self.b(h))], dim=1))
-
-
-class Elman(nn.Module):
-    """A recurrent network, its loop written out."""
-
-    def __init__(self):
-        super().__init__()
-        self.enter, self.again, self.leave = nn.Linear(4, 32), nn.Linear(32, 32), nn.Linear(32, 2)
-
-    def forward(self, x):
-        h = torch.tanh(self.enter(x[:, 0]))
-        for t in range(1, x.shape[1]):
-            h = torch.tanh(self.enter(x[:, t]) + self.again(h))
-        return self.leave(h)
-
-
 class Last(nn.Module):
     """A recurrent layer and a readout of its last step."""
 
@@ -112,8 +86,6 @@ def samples(network, x, shape, n=2**14):
 CLOSED = {
     "residual": (Residual, (20,)),
     "convolutional": (Convolutional, (1, 6, 6)),
-    "dense-like": (DenseLike, (20,)),
-    "elman": (Elman, (10, 4)),
     "rnn": (lambda: Last(nn.RNN(4, 24, 2, batch_first=True), 24), (8, 4)),
 }
 BY_POINTS = {
@@ -216,24 +188,8 @@ def filled(self, x):
     return out.flatten(1)
 
 
-def filled_like(self, x):
-    out = x.new_zeros(len(x), 6)
-    out[:, 1:5] = torch.tanh(x)
-    out[:, 0] += 1.0
-    out *= 2.0
-    return out
-
-
-def put(self, x):
-    h = self.a(x).clone()
-    h[:, [0, 2]] = x[:, :2]
-    return h
-
-
 OPERATIONS = {
     "filled": filled,
-    "filled-like": filled_like,
-    "put": put,
     "scattered": lambda self, x: torch.zeros(len(x), 6).scatter_add(1, torch.tensor([[0, 1, 5, 0]]).expand(len(x), 4), x),
     "scalars": lambda self, x: 1.0 - (2.0 * x / 3.0 + 1.0) * 0.5,
     "square": lambda self, x: x**2,
@@ -332,15 +288,6 @@ def test_a_cell_alone(cell, states):
     assert y.closure == ("gaussian" if cell is nn.RNNCell else "sobol")
     other = propagate(network, Gaussian([0.5, -1.0, 0.2], var=0.04), closure="sobol", n_samples=4096)
     np.testing.assert_allclose(y.std, other.std, rtol=0.03)
-
-
-def test_a_batch_is_each_of_its_rows():
-    network = made(lambda: Residual(4, 10, 2))
-    x = Gaussian(np.random.default_rng(0).normal(size=(3, 4)), var=0.1)
-    y = propagate(network, x, closure="gaussian")
-    assert y.reliability.shape == (3,)
-    for i in range(3):
-        np.testing.assert_allclose(y.cov[i], propagate(network, Gaussian(x.mean[i], var=0.1), closure="gaussian").cov, rtol=1e-9)
 
 
 # ---------------------------------------------------------------- as torch has it

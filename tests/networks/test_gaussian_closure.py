@@ -140,7 +140,7 @@ def test_deeper_is_the_gaussian_closure(name):
     assert np.all(errors(propagate(layers, x), run(layers[1:], closure)) <= np.array([0.02, 0.02, 0.02]))
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ["tanh", "relu", "gelu", "softplus"])
 def test_deeper_against_monte_carlo(name):
     """The closure costs less than 5 % in the median network. It costs more with kinks: for relu at 0.5 the median is about
     5 % and single networks are off by half, hence the smaller inputs there."""
@@ -163,14 +163,6 @@ def test_diagonal_is_the_papers_recursion(name, method):
     expected = paper(layers, mean, var, method)
     np.testing.assert_allclose(out.mean, expected[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(out.var, expected[1], rtol=1e-11)
-
-
-def test_diagonal_forgets_the_inputs_correlations():
-    rng = np.random.default_rng(4)
-    layers = random_network([3, 4, 2], "tanh", rng)
-    C = random_covariance(3, 1.0, rng)
-    full = propagate(layers, Gaussian(np.zeros(3), cov=C), covariance="diagonal")
-    np.testing.assert_array_equal(full.cov, propagate(layers, Gaussian(np.zeros(3), var=np.diag(C)), covariance="diagonal").cov)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])

@@ -82,10 +82,10 @@ def test_a_product_is_exact_and_correlated_with_what_it_is_made_of():
     product = tape.multiply(AffineRows(x.values[:, :2], (0,)), AffineRows(x.values[:, 2:] + 0.5 * ONES, (0,)))
     (p, a), blocks = tape.align([product, x])
     y = propagate(tape.layers([AffineRows(np.hstack([p, a]), blocks)]), X)
-    rows = X.sample(2_000_000, rng=0)
+    rows = X.sample(400_000, rng=0)
     out = np.hstack([rows[:, :2] * (rows[:, 2:] + 0.5), rows])
-    np.testing.assert_allclose(y.mean, out.mean(axis=0), atol=2e-3)
-    np.testing.assert_allclose(y.cov, np.cov(out.T), atol=2e-3)
+    np.testing.assert_allclose(y.mean, out.mean(axis=0), atol=4e-3)
+    np.testing.assert_allclose(y.cov, np.cov(out.T), atol=4e-3)
     assert tape.multiply(product, x) is None  # of units, which are not Gaussian, it is not exact
 
 

@@ -39,7 +39,7 @@ SMALL = network([4, 30, 30, 2])
 
 def test_third_cumulants_take_most_of_the_error_away():
     x = Gaussian(np.random.default_rng(5).normal(size=100), var=0.25)
-    _, std = truth(WIDE, x, 200_000)
+    _, std = truth(WIDE, x, 60_000)
     off = {c: propagate(WIDE, x, closure=c, check=False).std / std - 1.0 for c in ("gaussian", "third-order")}
     rms = {name: np.sqrt(np.mean(np.square(error))) for name, error in off.items()}
     assert rms["third-order"] < 0.4 * rms["gaussian"]
@@ -53,7 +53,7 @@ def test_cumulants_are_those_of_samples_after_one_layer(activation):
     layers = [Dense(0.4 * rng.normal(size=(3, 2)), np.abs(rng.normal(size=3)), activation), *network([3, 4, 2])]
     x = Gaussian([0.2, -0.1], cov=[[0.2, 0.05], [0.05, 0.3]])
     state = third_order(layers, x.mean, x.cov)[0]
-    y = forward(layers[:1], x.sample(2_000_000, rng=1))
+    y = forward(layers[:1], x.sample(500_000, rng=1))
     y -= y.mean(axis=0)
     fresh = state.fresh
     U, S = np.diag(fresh.u), fresh.S

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NoReturn, TypeAlias
 
 import numpy.typing as npt
 import torch
-from scipy import special
 from torch import Tensor, distributions
 
-from pesn._support.arguments import as_count, as_covariance, as_real, number
+from pesn._support.arguments import as_covariance, as_real
 from pesn._support.types import AnyArray
 from pesn.gaussian import Gaussian
 
@@ -237,55 +235,7 @@ class TensorGaussian(Gaussian):
         """() for one Gaussian, (n,) for one a row."""
         return tuple(self._mean.shape[:-1])
 
-    # ---------------------------------------------------------------- what one asks of it
-
-    def interval(self, level: float) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """The central interval of each coordinate that holds it with probability ``level``: (low, high)."""
-        number("level", level, 0.0, 1.0, "()")
-        reach = self.std * float(-special.ndtri(0.5 * (1.0 - float(level))))
-        return self.mean - reach, self.mean + reach
-
-    def sample(self, n: int, rng: int | torch.Generator | None = None) -> Tensor:  # type: ignore[override]
-        """``n`` draws, (n, d) or (n, batch, d), differentiable; ``rng`` is a seed, a ``torch.Generator`` or None.
-
-        Parameters
-        ----------
-        n
-            How many, 0 or more.
-        rng
-            A seed, a ``torch.Generator`` or None.
-
-        Returns
-        -------
-        Tensor
-            (n, d), or (n, batch, d) of a batch.
-        """
-        count = as_count("n", n)
-        if rng is not None and not isinstance(rng, torch.Generator):
-            try:
-                rng = torch.Generator(self.device).manual_seed(operator.index(rng))
-            except TypeError as error:
-                raise TypeError(f"rng must be a seed, a torch.Generator or None, got {type(rng).__name__}") from error
-
-        def draw(*shape: int) -> Tensor:
-            return torch.randn(count, *shape, generator=rng, dtype=self.dtype, device=self.device)
-
-        if self._cov is not None:
-            turned: Tensor = _root(self._cov) @ draw(*self._mean.shape)[..., None]
-            return self.mean + turned[..., 0]
-        result = self.mean + TensorGaussian._of(self._mean, self._diagonal).std * draw(*self._mean.shape)
-        if self._factor is not None:
-            result = result + (self._factor @ draw(*self.batch_shape, self._factor.shape[-1])[..., None])[..., 0]
-        return result
-
-    def logpdf(self, x: TensorLike) -> Tensor:  # type: ignore[override]
-        """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
-        given = x if isinstance(x, Tensor) else as_real("x", x)
-        point = torch.as_tensor(given, dtype=self.dtype, device=self.device)
-        if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
-            raise ValueError(f"x must have {self.dim} entries in its last axis, got shape {tuple(point.shape)}")
-        _broadcast(self._mean.shape, point.shape, "x must broadcast against the batch")
-        return self.to_torch().log_prob(point)
+    # ---------------------------------------------------------------- other Gaussians, from this one
 
     def affine(self, A: TensorLike, b: TensorLike | None = None) -> TensorGaussian:
         """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
@@ -342,9 +292,9 @@ class TensorGaussian(Gaussian):
         return TensorGaussian._of(mean.index_select(-1, i), diagonal, cov, factor)
 
     def _only_arrays(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("join, condition and observe are for arrays; use .numpy() first, which leaves the graph")
+        raise TypeError("only Gaussians of arrays have this method; use .to_torch(), or .numpy(), which leaves the graph")
 
-    join = condition = observe = _only_arrays
+    join = condition = observe = sample = logpdf = interval = _only_arrays
 
     def numpy(self) -> Gaussian:
         """As a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
@@ -382,11 +332,3 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
 def _expanded(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
     return tensor if tensor.shape == torch.Size(shape) else tensor.expand(shape)
-
-
-def _root(cov: Tensor) -> Tensor:
-    factored: Any = torch.linalg.cholesky_ex(cov)
-    if not factored.info.any():
-        return factored.L
-    values, vectors = torch.linalg.eigh(cov)
-    return vectors * values.clamp(min=0.0).sqrt()[..., None, :]
