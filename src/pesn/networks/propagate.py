@@ -166,13 +166,11 @@ def propagate(
     """
     options = _Options(closure, method, covariance, rank, n_samples, rng, check, return_samples, return_layers)
     options.validate()
-    if any(base.__module__.startswith("torch.distributions") for base in type(x).__mro__):
-        x = Gaussian(x)  # type: ignore[arg-type]  # a TensorGaussian
-    adapter = _find_adapter(network)
-    if adapter == "torch" and _has_tensors(x):
-        joined(x, shape)  # whose numbers it must hold; a chain takes them as rows
-        return _propagate_tensors(network, x, options)
-    given, shapes = joined(x, shape)
+    adapter, is_distribution = _find_adapter(network), "torch.distributions" in _packages(x)
+    given_x: Any = Gaussian(x) if is_distribution else x  # type: ignore[arg-type]  # a TensorGaussian
+    given, shapes = joined(given_x, shape)
+    if adapter == "torch" and _has_tensors(given_x):
+        return _propagate_tensors(network, given_x, options)
     if not given.mean.size and covariance != "diagonal":
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
     program = _read(network, adapter, given, shapes, "gaussian" if options.gaussian_only else closure)
@@ -263,8 +261,13 @@ def _find_adapter(network: object) -> str | None:
         if not str(fspath(network)).lower().endswith(".onnx"):
             raise ValueError(f"network must be a path that ends in .onnx, or what was read from a file, got the path {network!r}")
         return "onnx"
-    ancestry = {base.__module__.partition(".")[0] for base in type(network).__mro__}
-    return next((name for package, name in _ADAPTERS.items() if package in ancestry), None)
+    return next((name for package, name in _ADAPTERS.items() if package in _packages(network)), None)
+
+
+def _packages(value: object) -> set[str]:
+    """Return the packages that the classes of an object are from: names of one and of two parts."""
+    modules = [base.__module__.split(".") for base in type(value).__mro__]
+    return {".".join(parts[:count]) for parts in modules for count in (1, 2)}
 
 
 def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
@@ -379,18 +382,21 @@ def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
 
 
 def _check_gaussian(program: Program, x: Gaussian, states: list[Gaussian], options: _Options) -> Propagated:
-    """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
-    found, reliability = states[-1], np.full(x.batch_shape, np.nan)
-    full = options.covariance == "full"
+    """Return the result of the Gaussian closure with an estimate of its error."""
+    found, full = states[-1], options.covariance == "full"
+    reliability: FloatArray = np.full(x.batch_shape, np.nan)
     if full and program.is_exact(x) and (options.check or not program.is_chain):
         reliability = np.zeros(x.batch_shape)
     elif options.check and options.covariance != "diagonal":  # of a diagonal nothing is known to compare with
-        if full and program.is_chain and program.layers is not None:
-            reliability = _relative_difference(_third_order_gaussian(program.layers, x), found)
-        else:
-            points = _propagate_points(program, x, _POINTS_OF_CHECK, options.rng, keep=False)
-            reliability = _relative_difference(found, points)
+        reliability = _compare_gaussian(program, x, found, full, options.rng)
     return Propagated.by(found, "gaussian", reliability, layers=states if options.return_layers else None)
+
+
+def _compare_gaussian(program: Program, x: Gaussian, found: Gaussian, full: bool, rng: Rng) -> FloatArray:
+    """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
+    if full and program.is_chain and program.layers is not None:
+        return _relative_difference(_third_order_gaussian(program.layers, x), found)
+    return _relative_difference(found, _propagate_points(program, x, _POINTS_OF_CHECK, rng, keep=False))
 
 
 def _propagate_third_order(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> Propagated:

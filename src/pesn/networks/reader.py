@@ -223,9 +223,8 @@ class Reader:
             made = self._apply_affine(operation, rows) if len(rows) == len(values) else None
             if made is None:
                 made = self._apply_activation(operation, values, root, function)
-            if made is None and operation.is_pointwise and len(rows) == len(values) == 2 and _is_product(operation):
-                product = self.tape.multiply(rows[0], rows[1])
-                made = None if product is None else [product]
+            if made is None and operation.is_pointwise and len(rows) == len(values) == 2:
+                made = self._apply_product(operation, rows)
         if made is None:
             error = next((value.error for value in values if value.error is not None), operation.refusal)
             return [Value(None, root, function, error) for _ in operation.shapes]
@@ -254,6 +253,13 @@ class Reader:
             return [self.tape.add_sum(found[0], blocks, rows)]
         return [AffineRows(one, blocks) for one in found]
 
+    def _apply_product(self, operation: Operation, rows: Sequence[AffineRows]) -> list[AffineRows] | None:
+        """Return the product of two tensors; None where the operation is none, or where they are not affine in the input."""
+        a, b = 1.5 + np.arange(4.0), 2.0 - np.arange(4.0)
+        is_product = np.allclose(np.ravel(operation.run(a, b)[0]), a * b, rtol=1e-12)
+        product = self.tape.multiply(*_with_equal_axes(rows)) if is_product else None
+        return None if product is None else [product]
+
     def _apply_activation(
         self, operation: Operation, values: Sequence[Value], root: Value | None, function: Function | None
     ) -> list[AffineRows] | None:
@@ -278,11 +284,6 @@ def _shared_function(operation: Operation, values: Sequence[Value]) -> tuple[Val
         return None, None
     functions = [value.root[1] for value in values]
     return root, lambda z: np.reshape(operation.run(*(f(z) for f in functions))[0], z.shape)
-
-
-def _is_product(operation: Operation) -> bool:
-    a, b = 1.5 + np.arange(4.0), 2.0 - np.arange(4.0)
-    return bool(np.allclose(np.ravel(operation.run(a, b)[0]), a * b, rtol=1e-12))
 
 
 def _with_equal_axes(rows: Sequence[AffineRows]) -> list[AffineRows]:

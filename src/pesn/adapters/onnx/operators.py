@@ -79,36 +79,48 @@ class _Graph:
 
     def step(self, node: onnx.NodeProto) -> None:
         """Compute the outputs of one node."""
-        given = [name for name in node.input if name]
-        varied, attributes = [name for name in given if name in self.values], _attributes(node)
-        whole = [np.full((self.batch, *self.shapes[name]), 0.5) for name in varied]
-        if node.op_type in ("Shape", "Size") and varied:
-            shape = np.array(whole[0].shape)
-            part = shape[attributes.get("start", 0) : attributes.get("end")]
-            self.constants[node.output[0]] = part if node.op_type == "Shape" else shape.prod()
+        varied = [name for name in node.input if name in self.values]
+        if varied and node.op_type in ("Shape", "Size"):
+            self._measure(node, varied[0])
             return
-        run: Callable[..., list[AnyArray]] = partial(self._run, node, varied)
-        if node.op_type == "Cast" and attributes["to"] in _FLOATS:
-            run = _return_all  # not rounded
-        elif node.op_type == "Gelu" and attributes.get("approximate", b"none") == b"none":
-            run = _gelu  # which the reference does not have
+        run = self._as_function(node, varied)
         try:
             with np.errstate(all="ignore"):
-                outputs = run(*whole)
+                outputs = run(*(np.full((self.batch, *self.shapes[name]), 0.5) for name in varied))
         except Exception as error:  # whatever an operator finds wrong with its inputs
             self._refuse(node, varied, error)
             return
-        made_of = dict(zip(node.output, outputs, strict=False))
-        if not varied:
-            self.constants.update((name, _as_constant(out)) for name, out in made_of.items() if name)
-            return
-        shapes = {name: out.shape[1:] for name, out in made_of.items()}
-        plain = all(self.constants[name].size == 1 for name in given if name in self.constants)
+        if varied:
+            self._apply(node, varied, run, [out.shape[1:] for out in outputs])
+        else:
+            self.constants.update(zip(node.output, map(_as_constant, outputs), strict=False))
+            self.constants.pop("", None)
+
+    def _measure(self, node: onnx.NodeProto, name: str) -> None:
+        """Compute the shape of a tensor."""
+        attributes, shape = _attributes(node), np.array([self.batch, *self.shapes[name]])
+        part = shape[attributes.get("start", 0) : attributes.get("end")]
+        self.constants[node.output[0]] = part if node.op_type == "Shape" else np.array(shape.prod())
+
+    def _as_function(self, node: onnx.NodeProto, varied: Sequence[str]) -> Callable[..., list[AnyArray]]:
+        """Return a node as a function of the inputs that depend on the network's."""
+        attributes = _attributes(node)
+        if node.op_type == "Cast" and attributes["to"] in _FLOATS:
+            return _return_all  # not rounded
+        if node.op_type == "Gelu" and attributes.get("approximate", b"none") == b"none":
+            return _gelu  # which the reference does not have
+        return partial(self._run, node, varied)
+
+    def _apply(
+        self, node: onnx.NodeProto, varied: Sequence[str], run: Callable[..., list[AnyArray]], shapes: Sequence[Shape]
+    ) -> None:
+        """Read a node that depends on the network's input."""
+        plain = all(self.constants[name].size == 1 for name in node.input if name in self.constants)
         refusal = TypeError(f"{_describe(node)}, has no closed form: the operator is not affine and no known activation")
-        operation = Operation(run, tuple(shapes.values()), plain and node.op_type in _POINTWISE, refusal)
+        operation = Operation(run, tuple(shapes), plain and node.op_type in _POINTWISE, refusal)
         made = self.reader.apply(operation, [self.values[name] for name in varied])
-        self.shapes.update(shapes)
-        self.values.update(zip(shapes, made, strict=True))
+        self.shapes.update(zip(node.output, shapes, strict=False))
+        self.values.update(zip(node.output, made, strict=False))
 
     def _refuse(self, node: onnx.NodeProto, varied: Sequence[str], error: Exception) -> None:
         """Keep why the outputs of a node have no closed form: that of its inputs, or ``error``."""
@@ -126,9 +138,8 @@ class _Graph:
             return [np.asarray(out) for out in evaluator.run(None, fixed)]
         count, parts = len(arrays[0]), []
         for start in range(0, count, self.batch):
-            rows = [array[start : start + self.batch] for array in arrays]
-            missing = self.batch - len(rows[0])
-            rows = [np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) if missing else one for one in rows]
+            last = np.minimum(np.arange(start, start + self.batch), count - 1)  # filled up by the last row
+            rows = [array[last] for array in arrays]
             parts.append(evaluator.run(None, {**fixed, **dict(zip(varied, rows, strict=True))}))
             if any(np.ndim(out) == 0 or len(out) != self.batch for out in parts[-1]):
                 raise ValueError("it mixes the rows of a batch")

@@ -65,19 +65,19 @@ def propagate(
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
     network = unwrapped(network)
-    for parameter in network.parameters():
-        if parameter.device != x.device:
-            raise ValueError(f"network lies on {parameter.device} and x on {x.device}; move one of them with .to(...)")
+    elsewhere = next((p.device for p in network.parameters() if p.device != x.device), None)
+    if elsewhere is not None:
+        raise ValueError(f"network lies on {elsewhere} and x on {x.device}; move one of them with .to(...)")
     layers = _read(network, x.dim)
+    if not layers:
+        return x
     dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
     state, full = x._cast(work), covariance == "full"
     for layer in layers:
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
         state = _finite(_activate(layer, z, full), layer.active or layer.affine)
-    if dtype == work or not layers:
-        return state if layers else x
-    return _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
+    return state if dtype == work else _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
 
 
 def as_layers(network: nn.Module, inputs: int) -> list[Dense]:

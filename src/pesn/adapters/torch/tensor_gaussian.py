@@ -103,6 +103,26 @@ def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tenso
     return _expanded(mean, shape), _expanded(var, shape)
 
 
+def _check_given(mean: object, parts: dict[str, object]) -> None:
+    """Raise a ValueError where two of the arguments say the same."""
+    given = [name for name, value in parts.items() if value is not None]
+    if isinstance(mean, distributions.Distribution) and given:
+        raise ValueError(f"{' and '.join(given)} must not be given beside a distribution, which has its own")
+    if "cov" in given and len(given) > 1:
+        others = " and ".join(name for name in given if name != "cov")
+        raise ValueError(
+            f"cov must be given alone, got {others} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
+        )
+
+
+def _check_factor(factor: Tensor, mean: Tensor) -> None:
+    if mean.ndim == 0 or factor.ndim < 2 or factor.shape[-2] != mean.shape[-1]:
+        expected = (
+            f"shape ({mean.shape[-1]}, k), a row for each entry of mean" if mean.ndim else "a mean of one dimension or more"
+        )
+        raise ValueError(f"factor must have {expected}, got shape {tuple(factor.shape)}")
+
+
 class TensorGaussian(Gaussian):
     """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
 
@@ -139,16 +159,9 @@ class TensorGaussian(Gaussian):
         cov: TensorLike | None = None,
         factor: TensorLike | None = None,
     ) -> None:
-        given = {name: value for name, value in (("var", var), ("cov", cov), ("factor", factor)) if value is not None}
+        _check_given(mean, {"var": var, "cov": cov, "factor": factor})
         if isinstance(mean, distributions.Distribution):
-            if given:
-                raise ValueError(f"{' and '.join(given)} must not be given beside a distribution, which has its own")
             mean, var, cov, factor = distribution_parts(mean)
-        elif cov is not None and len(given) > 1:
-            raise ValueError(
-                f"cov must be given alone, got {' and '.join(name for name in given if name != 'cov')} too; drop one, "
-                "or give var and factor for factor·factorᵀ + diag(var)"
-            )
         m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
         if c is not None and m.ndim == 0:
             if c.ndim:
@@ -158,9 +171,8 @@ class TensorGaussian(Gaussian):
             m, diagonal = _broadcast_variance(m, diagonal)
         else:
             c = _as_covariance(c, m.shape[-1])
-        if f is not None and (m.ndim == 0 or f.ndim < 2 or f.shape[-2] != m.shape[-1]):
-            expected = f"shape ({m.shape[-1]}, k), a row for each entry of mean" if m.ndim else "a mean of at least one dimension"
-            raise ValueError(f"factor must have {expected}, got shape {tuple(f.shape)}")
+        if f is not None:
+            _check_factor(f, m)
         self._store(m, diagonal, c, f)
 
     @classmethod

@@ -75,24 +75,29 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
     first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
     dtype = first.dtype if first.is_floating_point() else torch.get_default_dtype()
     inputs = [torch.zeros(1, *shape, dtype=dtype, device=first.device) for shape in shapes]
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # of a build without what a flag is for
-        recorder = _Recorder(inputs, stack.enter_context(ModuleTracker()), only_exact)
-        stack.enter_context(recorder)
-        outputs = list_tensors(functionalize(network, remove="mutations")(*inputs))
+    recorder, outputs = _record(network, inputs, only_exact)
     if not any(id(tensor) in recorder.known for tensor in outputs):
         raise TypeError(
             "network cannot be followed from its inputs to its outputs: it leaves torch, or gives the same for every input; "
             "use closure='sobol'"
         )
     reader = Reader(tuple((1, *shape) for shape in shapes))
-    values = {id(tensor): value for tensor, value in zip(inputs, reader.inputs, strict=True)}
+    values = dict(zip(map(id, inputs), reader.inputs, strict=True))
     for step in recorder.steps:
         made = reader.apply(step.operation(), [values[id(step.leaves[place])] for place in step.places])
-        values.update((id(tensor), value) for tensor, value in zip(step.outputs, made, strict=True))
+        values.update(zip(map(id, step.outputs), made, strict=True))
     return reader.layers([values.get(id(tensor)) or _constant(tensor) for tensor in outputs])
+
+
+def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> tuple[_Recorder, list[Tensor]]:
+    """Run a network and record its operations."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # of a build without what a flag is for
+        recorder = _Recorder(inputs, stack.enter_context(ModuleTracker()), only_exact)
+        stack.enter_context(recorder)
+        return recorder, list_tensors(functionalize(network, remove="mutations")(*inputs))
 
 
 def _constant(tensor: Tensor) -> Value:
@@ -171,20 +176,23 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> object:
         kwargs = kwargs or {}
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and id(leaf) in self.known]
+        places = [i for i, leaf in enumerate(leaves) if id(leaf) in self.known]
         name = func._schema.name.partition("::")[2]
-        if places and func._schema.is_mutable:
-            name = name.removesuffix("_")
-            leaves = [x if i in places or not isinstance(x, Tensor) else x.clone() for i, x in enumerate(leaves)]
-        out = func(*args, **kwargs)
         if not places or name.startswith("new_") or name.endswith("_like"):  # these take nothing but shape and dtype
-            return out
-        outputs, module = pytree.tree_leaves(out), max(self.tracker.parents - {"Global"}, key=len, default="network")
-        if any(isinstance(part, bool | int | float) for part in outputs):
-            raise TypeError(f"what {module} does depends on the numbers themselves ({name}); use closure='sobol'")
-        tensors = [part for part in outputs if isinstance(part, Tensor)]
-        self.steps.append(_Step(name, func, leaves, spec, places, tensors, module))
-        self.known.update((id(part), part) for part in tensors)
-        if self.only_exact and sum(step.is_pointwise and step.name not in _LINEAR for step in self.steps) > _FEW:
-            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:
+            name = name.removesuffix("_")
+            leaves = [x.clone() if isinstance(x, Tensor) and id(x) not in self.known else x for x in leaves]
+        out = func(*args, **kwargs)
+        self._add_step(_Step(name, func, leaves, spec, places, [], ""), pytree.tree_leaves(out))
         return out
+
+    def _add_step(self, step: _Step, outputs: list[Any]) -> None:
+        module = max(self.tracker.parents - {"Global"}, key=len, default="network")
+        if any(isinstance(part, bool | int | float) for part in outputs):
+            raise TypeError(f"what {module} does depends on the numbers themselves ({step.name}); use closure='sobol'")
+        tensors = [part for part in outputs if isinstance(part, Tensor)]
+        self.steps.append(step._replace(outputs=tensors, module=module))
+        self.known.update((id(part), part) for part in tensors)
+        if self.only_exact and sum(one.is_pointwise and one.name not in _LINEAR for one in self.steps) > _FEW:
+            raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
