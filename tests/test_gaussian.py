@@ -47,31 +47,18 @@ def test_variance_covariance_and_shapes_agree(kind, batch):
     np.testing.assert_allclose(np.diagonal(x.cov, axis1=-2, axis2=-1), x.var, rtol=1e-12)
     np.testing.assert_allclose(x.std**2, x.var, rtol=1e-12)
     np.testing.assert_array_equal(x.cov, np.swapaxes(x.cov, -1, -2))
+    if x.factor is not None:
+        own = np.zeros((*batch, 4)) if x.diagonal is None else x.diagonal
+        np.testing.assert_allclose(x.cov, x.factor @ np.swapaxes(x.factor, -1, -2) + own[..., None] * np.eye(4), atol=1e-14)
 
 
-def test_factor_and_variance_add():
-    F, v = np.array([[1.0, 2.0], [0.0, 3.0], [1.0, 1.0]]), np.array([0.5, 0.0, 2.0])
-    x = Gaussian(np.zeros(3), var=v, factor=F)
-    np.testing.assert_allclose(x.cov, F @ F.T + np.diag(v), rtol=1e-15)
-    np.testing.assert_array_equal(x.factor, F)
-    np.testing.assert_array_equal(x.diagonal, v)
-    assert Gaussian(np.zeros(3), v).factor is None
-    assert Gaussian(np.zeros(3), cov=np.eye(3)).diagonal is None
-
-
-def test_a_mean_alone_is_certain():
+def test_a_mean_alone_is_certain_and_variances_are_broadcast():
+    assert Gaussian(np.zeros((3, 2)), cov=np.eye(2)).cov.shape == (3, 2, 2)  # for each of them
+    np.testing.assert_array_equal(Gaussian(0.0, [1.0, 4.0]).std, [1.0, 2.0])
     x = Gaussian([1, 2, 3])
     assert x.mean.dtype == np.float64
     np.testing.assert_array_equal(x.var, 0.0)
     np.testing.assert_array_equal(x.sample(5, rng=0), np.tile([1.0, 2.0, 3.0], (5, 1)))
-
-
-def test_variance_broadcasts_against_mean():
-    np.testing.assert_array_equal(Gaussian(np.zeros((3, 2)), 4.0).std, np.full((3, 2), 2.0))
-    np.testing.assert_array_equal(Gaussian(0.0, [1.0, 4.0]).std, [1.0, 2.0])
-    shared = Gaussian(np.zeros((3, 2)), cov=np.eye(2))
-    assert shared.cov.shape == (3, 2, 2)
-    assert Gaussian(np.zeros(2), factor=np.ones((3, 2, 1))).mean.shape == (3, 2)
 
 
 def test_scalars():
@@ -137,17 +124,12 @@ def test_join_then_marginal_gives_both_back(kind, other):
     x, y = draw(kind, batch=(3,)), draw(other, d=3, seed=1)
     z = x.join(y)
     assert z.mean.shape == (3, 7)
+    whole = x.marginal([0]).join(x.marginal([1, 2, 3]), cross=x.cov[:, :1, 1:])
+    np.testing.assert_allclose(whole.cov, x.cov, rtol=1e-12)
     np.testing.assert_array_equal(z.cov[:, :4, 4:], 0.0)
     for part, whole in ((z.marginal(slice(4)), x), (z.marginal([4, 5, 6]), y)):
         np.testing.assert_array_equal(part.mean, np.broadcast_to(whole.mean, part.mean.shape))
         np.testing.assert_allclose(part.cov, np.broadcast_to(whole.cov, part.cov.shape), rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_splitting_and_joining_with_the_cross_covariance_is_the_identity(kind):
-    x = draw(kind)
-    z = x.marginal([0]).join(x.marginal([1, 2, 3]), cross=x.cov[:1, 1:])
-    np.testing.assert_allclose(z.cov, x.cov, rtol=1e-12)
 
 
 def test_marginal_by_number_list_mask_and_slice():
@@ -305,17 +287,12 @@ def test_samples_have_the_mean_and_covariance(kind, batch):
     n, x = 40_000, draw(kind, batch=batch)
     s = x.sample(n, rng=1)
     assert s.shape == (n, *batch, 4)
+    np.testing.assert_array_equal(x.sample(3, rng=1), x.sample(3, rng=np.random.default_rng(1)))
     assert np.all(np.abs(s.mean(axis=0) - x.mean) < 5.0 * x.std / math.sqrt(n))
     centred = s - x.mean
     cov = np.einsum("n...i,n...j->...ij", centred, centred) / n
     error = np.sqrt((x.var[..., :, None] * x.var[..., None, :] + x.cov**2) / n)  # Isserlis
     assert np.all(np.abs(cov - x.cov) < 5.0 * error)
-
-
-def test_samples_follow_the_seed_or_the_generator():
-    x = draw("full")
-    np.testing.assert_array_equal(x.sample(3, rng=5), x.sample(3, rng=np.random.default_rng(5)))
-    assert x.sample(0, rng=5).shape == (0, 4)
 
 
 def test_samples_of_singular_covariances():
@@ -359,10 +336,13 @@ def test_nothing_can_be_changed():
     for name in ("mean", "var", "anything"):
         with pytest.raises(AttributeError, match="does not change"):
             setattr(x, name, 1.0)
-    for y in (x, draw("factor"), draw("diagonal")):
-        for array in (y.mean, y.var, y.cov):
-            with pytest.raises(ValueError, match="read-only"):
-                array[0] = 1.0
+    for kind in KINDS:
+        y = draw(kind)
+        for again in (y, copy.copy(y), copy.deepcopy(y), pickle.loads(pickle.dumps(y))):
+            np.testing.assert_array_equal(again.cov, y.cov)
+            for array in (again.mean, again.var, again.cov):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[0] = 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -407,23 +387,17 @@ Z2, I2 = np.zeros(2), np.eye(2)
         ({"mean": [0.0, 1.0j]}, TypeError, "mean must be real numbers"),
         ({"mean": [[1.0], [1.0, 2.0]]}, ValueError, "mean must be an array of numbers"),
         ({"mean": Z2, "var": [1.0, -1.0]}, ValueError, "var must not be negative, got -1"),
-        ({"mean": Z2, "var": np.nan}, ValueError, "var must be finite"),
-        ({"mean": Z2, "var": 1j}, TypeError, "var must be real"),
         ({"mean": Z2, "var": [1.0, 1.0, 1.0]}, ValueError, r"var must broadcast against mean, got shapes \(3,\) and \(2,\)"),
         ({"mean": Z2, "cov": I2, "var": 1.0}, ValueError, "cov must be given alone, got var too"),
-        ({"mean": Z2, "cov": I2, "factor": I2}, ValueError, "cov must be given alone, got factor too"),
         ({"mean": Z2, "cov": np.eye(3)}, ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
         ({"mean": 0.0, "cov": I2}, ValueError, "cov must have no axes"),
         ({"mean": np.zeros((4, 2)), "cov": np.ones((3, 1, 1)) * I2}, ValueError, "cov must have the batch shape of mean"),
-        ({"mean": Z2, "cov": np.full((2, 2), np.inf)}, ValueError, "cov must be finite"),
         ({"mean": Z2, "cov": [[1.0, 0.5], [0.4, 1.0]]}, ValueError, r"symmetric, got 0.5 at \(0, 1\) and 0.4 at \(1, 0\)"),
-        ({"mean": Z2, "cov": [[1e-9, 5e-10], [4e-10, 1e-9]]}, ValueError, "cov must be symmetric"),
         ({"mean": Z2, "cov": [[1.0, 2.0], [2.0, 1.0]]}, ValueError, "semi-definite, got a smallest eigenvalue of -1"),
         ({"mean": Z2, "cov": [[1e-9, 0.0], [0.0, -1e-9]]}, ValueError, "cov must be positive semi-definite"),
         ({"mean": Z2, "factor": np.ones((3, 1))}, ValueError, r"factor must have shape \(2, k\)"),
         ({"mean": 0.0, "factor": [[1.0]]}, ValueError, "factor must have a mean of at least one dimension"),
         ({"mean": Z2, "factor": [[1e200], [1.0]]}, ValueError, "factor must have finite squares"),
-        ({"mean": np.zeros((4, 2)), "factor": np.ones((3, 2, 1))}, ValueError, "factor must have the batch shape of mean"),
     ],
 )  # fmt: skip
 def test_the_constructor_names_what_is_wrong(arguments, error, words):
@@ -436,23 +410,17 @@ def test_the_constructor_names_what_is_wrong(arguments, error, words):
     [
         (lambda x: x.interval(0.0), ValueError, r"level must lie in \(0, 1\), got 0.0"),
         (lambda x: x.interval("95%"), TypeError, "level must be a number in"),
-        (lambda x: x.sample(-1), ValueError, "n must not be negative, got -1"),
         (lambda x: x.sample(2.5), TypeError, "n must be a whole number"),
         (lambda x: x.affine(np.ones((2, 3))), ValueError, r"A must have shape \(p, 2\)"),
         (lambda x: x.affine(np.ones((3, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(3,\)"),
-        (lambda x: x.affine(np.ones((1, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(1,\)"),
         (lambda x: x.join(3.0), TypeError, "other must be a Gaussian, got float"),
         (lambda x: x.join(x, cross=np.ones((1, 2))), ValueError, r"cross must have shape \(2, 2\)"),
         (lambda x: x.join(x, cross=3.0 * I2), ValueError, "cross, with both covariances, must be positive semi-definite"),
         (lambda x: Gaussian(np.zeros((3, 2))).join(Gaussian(np.zeros((4, 2)))), ValueError, "batch shape"),
         (lambda x: x.marginal([2]), ValueError, "indices must be positions"),
-        (lambda x: x.marginal([0.5]), ValueError, "indices must be positions"),
         (lambda x: x.condition([0, 0], [1.0, 1.0]), ValueError, "indices must not repeat"),
         (lambda x: x.condition([0], [1.0, 1.0]), ValueError, "values must have 1 entries"),
-        (lambda x: x.condition([0], [np.nan]), ValueError, "values must be finite"),
-        (lambda x: x.observe(np.ones((1, 3)), [1.0]), ValueError, r"H must have shape \(p, 2\)"),
         (lambda x: x.observe(I2, [1.0]), ValueError, "y must have 2 entries"),
-        (lambda x: x.observe(I2, Z2, -1.0), ValueError, "R must not be negative"),
         (lambda x: x.observe(I2, Z2, [1.0, 1.0, 1.0]), ValueError, "R must have shape"),
         (lambda x: x.observe(I2, Z2, -I2), ValueError, "R must be positive semi-definite"),
         (lambda x: x.logpdf([1.0]), ValueError, "x must have 2 entries"),
@@ -462,16 +430,3 @@ def test_the_constructor_names_what_is_wrong(arguments, error, words):
 def test_the_methods_name_what_is_wrong(call, error, words):
     with pytest.raises(error, match=words):
         call(Gaussian(Z2, 1.0))
-
-
-@pytest.mark.parametrize(
-    "given", [{"var": [1.0, 2.0]}, {"cov": [[2.0, 1.0], [1.0, 2.0]]}, {"factor": [[1.0], [2.0]], "var": 1.0}]
-)
-def test_copies_and_pickles_are_equal_and_read_only(given):
-    x = Gaussian([0.5, -1.0], **given)
-    assert x.cov.shape == (2, 2)
-    for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        np.testing.assert_array_equal(again.cov, x.cov)
-        for part in (again.mean, again.cov, again.var):
-            with pytest.raises(ValueError, match="read-only"):
-                part[0] = 9.0

@@ -72,11 +72,6 @@ def test_crps_of_samples_is_the_double_sum(n, fair):
     expected = [[double_sum(y[i, j], samples[:, i, j], fair) for j in range(3)] for i in range(4)]
     np.testing.assert_allclose(crps_ensemble(y, samples, fair=fair), expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(crps_ensemble(y, np.moveaxis(samples, 0, 2), axis=-1, fair=fair), expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(crps_ensemble(y, np.moveaxis(samples, 0, 1), axis=1, fair=fair), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_one_sample_scores_its_error():
-    np.testing.assert_array_equal(crps_ensemble([3.0, -1.0], [[1.0, 1.0]]), [2.0, 2.0])
 
 
 def test_fair_is_without_bias():
@@ -93,6 +88,7 @@ def test_crps_of_samples_keeps_its_digits(fair):
     """Far from 0 the sum of positions times ranks would lose them all; integers are exact."""
     samples = np.array([0.0, 1.0, 3.0, 4.0])
     there = crps_ensemble(2.0, samples, fair=fair)
+    assert crps_ensemble(2.0, samples[:1]) == 2.0
     assert crps_ensemble(2.0 + 2.0**52, samples + 2.0**52, fair=fair) == there
     for scale in (1e-300, 1e300):
         assert crps_ensemble(2.0 * scale, samples * scale, fair=fair) == pytest.approx(there * scale, rel=1e-14)
@@ -299,17 +295,12 @@ def test_single_precision_stays():
     ("arguments", "named"),
     [
         (([1.0], [NAN], [1.0]), "mean"),
-        (([1.0], [0.0], [NAN]), "std"),
         (([1.0], [0.0], [-1.0]), "std"),
-        (([1.0], [0.0], [math.inf]), "std"),
         (([math.inf], [0.0], [1.0]), "y"),
         ((["a"], [0.0], [1.0]), "y"),
-        (([[1.0], [1.0, 2.0]], [0.0], [1.0]), "y"),
         ((np.ma.masked_array([1.0], [True]), [0.0], [1.0]), "y"),
         ((np.zeros(3), np.zeros((3, 1)), 1.0), "mean"),  # would be (3, 3)
-        ((np.zeros((3, 1)), np.zeros(3), 1.0), "mean"),
         ((np.zeros(3), np.zeros(3), np.ones(2)), "std"),
-        ((1.0, np.zeros(3), 1.0), "mean"),
     ],
 )
 def test_bad_forecasts_are_named(score, arguments, named):
@@ -322,47 +313,26 @@ def test_bad_forecasts_are_named(score, arguments, named):
     [
         (lambda: coverage([1.0], 0.0, 1.0, level=1.0), r"level must lie in \(0, 1\), got 1.0"),
         (lambda: coverage([NAN], 0.0, 1.0), "y must have at least one observed value, got none"),
-        (lambda: coverage([], 0.0, 1.0), "y must have at least one observed value, got none"),
         (lambda: coverage([[NAN, 1.0]], 0.0, 1.0, axis=0), "y must have at least one observed value along axis 0"),
-        (lambda: coverage([1.0], 0.0, 1.0, axis=3), "axis 3 is out of bounds"),
-        (lambda: pit_histogram([NAN], 0.0, 1.0), "y must have at least one observed value"),
         (lambda: pit_histogram([1.0], 0.0, 1.0, bins=0), "bins must be 1 or more, got 0"),
         (lambda: crps_ensemble([1.0], [1.0]), r"samples must have the shape of y and one axis more, axis 0, got .*\(1,\)"),
-        (lambda: crps_ensemble([1.0, 2.0], np.zeros((2, 5))), "samples must have the shape of y"),
-        (lambda: crps_ensemble(1.0, [0.0], axis=1), "samples must have the shape of y and one axis more, axis 1"),
-        (lambda: crps_ensemble(1.0, 1.0), "samples must have the shape of y"),
         (lambda: crps_ensemble(1.0, [NAN]), "samples must be finite, got nan"),
         (lambda: crps_ensemble(1.0, [2.0], fair=True), "samples must be 2 or more along axis 0, got 1"),
-        (lambda: crps_ensemble(1.0, []), "samples must be 1 or more along axis 0, got 0"),
         (lambda: crps_ensemble(1.0, [2.0], fair=1), "fair must be True or False"),
-        (lambda: crps_ensemble(1.0, [2.0], axis=0.5), "axis must be a whole number"),
         (lambda: log_score(1.0, 0.0), "std or cov must be given, and not both, got neither"),
         (lambda: log_score([1.0], [0.0], 1.0, cov=[[1.0]]), "std or cov must be given, and not both, got both"),
         (lambda: log_score(1.0, 0.0, cov=1.0), "y must have at least one axis where cov is given"),
         (lambda: log_score([1.0, 1.0], 0.0, cov=np.eye(3)), "cov must have shape"),
-        (lambda: log_score([[1.0, 1.0]], 0.0, cov=np.ones((3, 1, 1)) * np.eye(2)), "cov must have shape"),
-        (lambda: log_score([1.0, 1.0], 0.0, cov=np.ones((2, 2))), "cov must be positive definite"),
         (lambda: log_score([1.0, 1.0], 0.0, cov=np.diag([1.0, 0.0])), "cov must be positive definite, got a variance of 0"),
         (lambda: log_score([1.0, 1.0], 0.0, cov=[[1.0, 2.0], [2.0, 1.0]]), "cov must be positive semi-definite"),
         (lambda: nrmse([1.0, 2.0], [1.0]), r"prediction must have the shape of y, \(2,\), got \(1,\)"),
         (lambda: nrmse([1.0, 2.0], [1.0, NAN]), "prediction must be finite, got nan at index 1"),
         (lambda: nrmse([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]), "y must vary.* got 0.1 everywhere"),
-        (lambda: nrmse([[0.0, 5.0], [1.0, 5.0]], np.zeros((2, 2))), "y must vary.* got 5.0 everywhere"),
-        (lambda: nrmse([NAN, NAN], [1.0, 2.0]), "y must have at least one observed value along axis 0"),
-        (lambda: valid_time([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]), "y must vary"),
         (lambda: valid_time([1.0, 2.0], [1.0, 2.0], dt=0.0), "dt must lie in"),
-        (lambda: valid_time([1.0, 2.0], [1.0, 2.0], threshold=-1.0), "threshold must lie in"),
-        (lambda: valid_time([1.0, 2.0], [1.0, NAN]), "prediction must be finite"),
         (lambda: valid_time(1.0, 1.0), r"y must have shape \(n,\) or \(n, d\), got \(\)"),
-        (lambda: valid_time([NAN], [1.0]), "y must have at least one observed value"),
         (lambda: entropy([1.2]), r"values must lie in range, \[-1, 1\], got 1.2"),
-        (lambda: entropy([0.0, -3.0, 2.0]), r"values must lie in range, \[-1, 1\], got -3"),
-        (lambda: entropy([NAN]), "values must be finite"),
         (lambda: entropy([]), "values must not be empty"),
-        (lambda: entropy([0.0], bins=2.5), "bins must be a whole number"),
         (lambda: entropy([0.0], range=(1.0, -1.0)), "range must be"),
-        (lambda: entropy([0.0], range=(1.0,)), "range must be"),
-        (lambda: entropy([0.0], range=3.0), "range must be"),
     ],
 )
 def test_bad_input_is_named(call, words):

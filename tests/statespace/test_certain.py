@@ -100,43 +100,27 @@ def test_no_rows_leave_the_state_as_it_is():
 
 # ---------------------------------------------------------------- certain
 #
-# Means alone are the other forms where nothing is uncertain.
-
-
-def _plain_model(rng, readouts=()):
-    cell = Cell(
-        slice(3, 9), sparse.csr_array(0.4 * rng.normal(size=(6, 9))), rng.normal(size=6), 0.7, ActivationMoments(get("tanh"))
-    )
-    K, k = 0.3 * rng.normal(size=(*readouts, 3, 9)), rng.normal(size=(*readouts, 3))
-    return StateSpaceModel((cell,), K, k, slice(2, 3), slice(0, 2))
-
-
-def test_a_certain_state_moves_as_a_full_covariance_of_zero():
-    rng = np.random.default_rng(0)
-    model, units, inputs = _plain_model(rng), rng.normal(size=(4, 6)), rng.normal(size=(4, 12, 1))
-    paths = [rollout(model, init(form, 3, units, np.zeros((4, 0, 6))), inputs) for form in ("none", "full")]
-    np.testing.assert_allclose(paths[0].mean, paths[1].mean, atol=1e-13)
-    assert not paths[0].cov.any()
+# Means alone: without uncertainty, see test_cell.
 
 
 def test_a_batch_of_readouts_is_one_after_the_other():
     rng = np.random.default_rng(1)
-    model, units, inputs = _plain_model(rng, (5, 1)), rng.normal(size=(5, 4, 6)), rng.normal(size=(5, 4, 12, 1))
-    path = rollout(model, init("none", 3, units, np.zeros((0, 6))), inputs)
+    model, units, inputs = _model(rng, (5, 1)), rng.normal(size=(5, 4, 7)), rng.normal(size=(5, 4, 12, 1))
+    path = rollout(model, init("none", 3, units, np.zeros((0, 7))), inputs)
     for i in range(5):
         alone = StateSpaceModel(model.cells, model.K[i, 0], model.k[i, 0], model.inputs, model.outputs)
-        one = rollout(alone, init("none", 3, units[i], np.zeros((0, 6))), inputs[i])
+        one = rollout(alone, init("none", 3, units[i], np.zeros((0, 7))), inputs[i])
         np.testing.assert_allclose(path.mean[i], one.mean, atol=1e-13)
 
 
 def test_what_is_observed_replaces_what_was_predicted_and_noise_is_left_out():
     rng = np.random.default_rng(2)
-    model, state = _plain_model(rng), init("none", 3, rng.normal(size=6), np.zeros((0, 6)))
+    model, state = _model(rng), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     seen = model.update(state, np.array([7.0, np.nan]))
     assert seen.mean[0] == 7.0
     np.testing.assert_array_equal(seen.mean[1:], state.mean[1:])
-    noisy = state.move(model.cells[0], Noise(np.ones((1, 6)), np.ones(6)))
-    np.testing.assert_array_equal(noisy.mean, state.move(model.cells[0]).mean)
+    noisy = state.move(model.cells[1], Noise(np.ones((1, 6)), np.ones(6)))
+    np.testing.assert_array_equal(noisy.mean, state.move(model.cells[1]).mean)
     assert state.is_certain()
     assert not state.variances().any()
     np.testing.assert_array_equal(state.sample(2, rng), np.stack([state.mean, state.mean]))

@@ -191,7 +191,7 @@ def test_observing_with_noise_is_the_kalman_update(kit, form, rows, missing):
 def test_noise_without_variance_is_no_noise(kit, form):
     world = kit.world()
     state = kit.some(world, "full" if form == "ensemble" else form).move(world.cell)
-    state = kit.ensemble_of(state, 200) if form == "ensemble" else state
+    state = (kit.ensemble_of(state, 200) if form == "ensemble" else state).remember(slice(0, 3))
     values = np.array([0.2, -0.1, np.nan, 0.4])
     rows, seen = slice(0, 4), [0, 1, 3]
     without, nothing = state.condition(rows, values), state.condition(rows, values, np.zeros((4, 4)))
@@ -199,14 +199,16 @@ def test_noise_without_variance_is_no_noise(kit, form):
     for after, tolerance in ((nothing, 1e-12), (little, 1e-5)):
         kit.close(after.mean, without.mean, tolerance)
         kit.close(kit.cov_of(after), kit.cov_of(without), tolerance)
+        kit.close(after.cross, without.cross, tolerance)
     np.testing.assert_allclose(nothing.mean[seen], values[seen], rtol=1e-14 if form == "ensemble" else 0.0)
     assert np.abs(kit.cov_of(nothing)[seen]).max() < 1e-28
     one = np.diag([0.0, 0.1, 0.1, 0.1])  # a sensor without noise among others
-    mean, cov, _ = kalman(state.mean, kit.cov_of(state), seen, values[seen], one[np.ix_(seen, seen)])
+    mean, cov, G = kalman(state.mean, kit.cov_of(state), seen, values[seen], one[np.ix_(seen, seen)])
     if form != "ensemble":
         after = state.condition(rows, values, one)
         kit.close(after.mean, mean, 1e-12)
         kit.close(kit.cov_of(after), cov, 1e-12)
+        kit.close(after.cross, state.cross - G @ state.cross[seen], 1e-11)
         assert after.mean[0] == values[0]
 
 

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from pesn.linalg import QuadraticForm, root_of
-from pesn.reservoir.drive import run
-from pesn.reservoir.weights import draw
-from pesn.statespace.cell import Cell, Noise
+from pesn.statespace.cell import Noise
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import LowRank
 from pesn.statespace.model import CLOSED_FORMS, FORMS, init
@@ -92,21 +90,6 @@ def test_a_cut_factor_keeps_variances_outputs_and_all_that_is_carried(kit, rank)
         complete = LowRank(mean, p, cut.cross, root_of(0.5 * (cov + cov.T)), np.zeros(n))
 
 
-def test_noise_of_the_units_is_added_in_every_form(kit):
-    rng = np.random.default_rng(3)
-    noise = Noise(rng.normal(size=(3, 8)), rng.random(8))
-    world = kit.world()
-    for form in CLOSED_FORMS:
-        state = kit.some(world, form)
-        extra = kit.cov_of(state.move(world.cell, noise)) - kit.cov_of(state.move(world.cell))
-        expected = noise.root.T @ noise.root + np.diag(noise.diagonal)
-        kit.close(np.diag(extra)[2:], np.diag(expected), 1e-12)
-        kit.close(noise.variances, np.diag(expected), 1e-12)
-        if form != "diagonal":
-            kit.close(extra[2:, 2:], expected, 1e-12)
-            kit.close(noise.cov, expected, 1e-12)
-
-
 @pytest.mark.parametrize("form", COVARIANT)
 def test_a_method_that_sees_less_variance_leaves_a_covariance(kit, form):
     world = kit.world(method="analytic")
@@ -117,24 +100,6 @@ def test_a_method_that_sees_less_variance_leaves_a_covariance(kit, form):
 
 
 # ---------------------------------------------------------------- limits
-
-
-@pytest.mark.parametrize("form", CLOSED_FORMS)
-@pytest.mark.parametrize("leak", [1.0, 0.3])
-def test_without_variance_it_is_the_deterministic_run(kit, form, leak):
-    reservoir = draw(20, 2, 1, leak_rate=leak, density=0.2, bias_scaling=0.2, rng=0)
-    inputs = np.random.default_rng(0).normal(size=(50, 2))
-    states, _, _ = run(reservoir, inputs)
-    world = kit.world(20)
-    matrix = np.hstack([reservoir.W_in, reservoir.W.toarray()])
-    cell = Cell(world.units, matrix, reservoir.bias, leak, world.cell.units, world.compression)
-    state = by_assignment = init(form, 2, np.zeros(20), np.zeros((0, 20)), world.compression)
-    for z, h in zip(inputs, states, strict=True):
-        state = state.affine(world.carry, np.zeros((2, 22)), z, np.zeros((2, 2))).move(cell)
-        by_assignment = by_assignment.assign(world.carry, z).move(cell)
-        for one in (state, by_assignment):
-            np.testing.assert_allclose(one.mean[2:], h, rtol=0, atol=1e-13)
-            assert one.is_certain()
 
 
 @pytest.mark.parametrize("form", COVARIANT)
@@ -259,43 +224,7 @@ def test_samples_of_a_certain_entry_are_its_value(kit):
 
 # ---------------------------------------------------------------- memory
 #
-# Claim: covariances with the past are those of a state that holds it; states stay what they are for ever.
-
-
-@pytest.mark.parametrize("form", COVARIANT)
-def test_covariances_with_the_past_are_those_of_a_longer_state(kit, form):
-    world = kit.world(rank=30)
-    state = kit.some(world, form, 1e-5)
-    mean, cov = state.mean, kit.cov_of(state)
-    K = np.hstack([0.7 * np.eye(2), world.readout])
-    p, n, L, A = 2, 8, world.cell.leak, world.cell.matrix.toarray()
-    state = state.remember(slice(0, 1))
-    J = np.vstack([np.eye(10), np.eye(10)[:1]])  # the past stands at the end
-    cov = J @ cov @ J.T
-    for step in range(6):
-        a = A @ mean + world.cell.bias
-        g = 1.0 - np.tanh(a) ** 2
-        T = np.eye(len(cov))
-        T[p : p + n, : p + n] = L * g[:, None] * A
-        T[p : p + n, p : p + n] += (1 - L) * np.eye(n)
-        mean = np.concatenate([mean[:p], (1 - L) * mean[p:] + L * np.tanh(a)])
-        M = np.eye(len(cov))
-        M[:p, : p + n] = K
-        mean[:p] = K @ mean
-        cov = M @ T @ cov @ T.T @ M.T
-        cov[:p, :p] += 1e-10 * np.eye(p)
-        state = state.move(world.cell).affine(world.carry, K, np.zeros(2), 1e-5 * np.eye(2))
-        if step == 2:
-            state = state.remember(slice(0, 2))
-            J = np.vstack([np.eye(11), np.eye(11)[:2]])
-            cov = J @ cov @ J.T
-        if step in (3, 4):  # what is learnt of now tells of the past; and so it does through noise
-            value, R = state.mean[1] + 1e-5, 1e-10 * (step - 3)
-            gain = cov[:, 1] / (cov[1, 1] + R)
-            mean = mean + gain[:10] * (value - mean[1])
-            cov = cov - np.outer(gain, cov[1])
-            state = state.condition(world.carry, np.array([np.nan, value]), None if step == 3 else R * np.eye(2))
-        kit.close(state.cross, cov[:10, 10:], 1e-8)
+# Claim: states stay what they are for ever.
 
 
 def test_the_past_of_the_diagonal_form(kit):

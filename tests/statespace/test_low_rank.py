@@ -6,7 +6,7 @@ import pytest
 from pesn.linalg import QuadraticForm
 from pesn.moments import gain, moments
 from pesn.statespace.cell import Compression
-from pesn.statespace.low_rank import FirstOrder, LowRank, _turned, fewer, truncate
+from pesn.statespace.low_rank import FirstOrder, LowRank, fewer, truncate
 
 P, N, K = 4, 30, 40
 
@@ -98,16 +98,6 @@ def test_a_trace_by_the_few_eigenvalues_that_differ_is_that_of_the_product():
     np.testing.assert_allclose(states[0].trace(form), expected[:1], rtol=1e-9)
     assert QuadraticForm(np.diag(np.arange(1.0, 10.0))).near_identity is None
     assert QuadraticForm(np.zeros((4, 4))).near_identity is None
-
-
-def test_columns_that_rows_do_not_hang_on_are_the_widest_of_what_is_left():
-    rng = np.random.default_rng(6)
-    into, first = rng.normal(size=(4, 30, 9)) * np.geomspace(1.0, 1e-2, 9), rng.normal(size=(4, 2, 9))
-    for turned, columns, rows in zip(_turned(into, first, 3), into, first, strict=True):
-        turn = np.linalg.qr(rows.T)[0]
-        left = columns - columns @ turn @ turn.T
-        widest = np.argsort(-np.sum(left**2, axis=0))[:3]
-        np.testing.assert_allclose(turned, np.hstack([columns @ turn, left[:, widest]]), atol=1e-12)
 
 
 # ---------------------------------------------------------------- first order

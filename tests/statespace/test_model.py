@@ -102,24 +102,6 @@ def test_members_filter_as_the_kalman_filter(kit):
     np.testing.assert_allclose(path.cov, cov, atol=0.05 * std.max() ** 2)
 
 
-@pytest.mark.parametrize("form", ["full", "low-rank"])
-def test_an_update_with_measurement_noise(kit, form):
-    """y read without noise and measured with it: the same filter."""
-    s = system()
-    state, h, P = state_of(form, s)
-    bare = model_of(kit, s)
-    bare = StateSpaceModel(bare.cells, bare.K, bare.k, bare.inputs, bare.outputs, bare.process_noise)
-    inputs, y = np.ones((5, 1)), np.random.default_rng(3).normal(size=(5, 2))
-    y[2, 0] = y[3, 1] = np.nan
-    y[4] = np.nan
-    for u, value in zip(inputs, y, strict=True):
-        state, _ = bare.predict(state, u)
-        state = bare.update(state, value, s["R"])
-    _, _, h, P = kalman(s, h, P, inputs, y)
-    kit.close(state.mean[LAYOUT["units"]], h, 1e-10)
-    kit.close(state.covariance_of(LAYOUT["units"]), P, 1e-9)
-
-
 def test_uncertain_inputs_enter_as_gaussians(kit):
     s = system()
     inputs, var = np.ones((4, 1)), np.array([[0.5], [0.0], [1.0], [0.2]])
