@@ -148,17 +148,6 @@ def test_what_is_not_learnt_follows_its_kinematics_wherever_that_leads():
     assert (np.abs(np.diff(forecast.mean[:, :2], axis=0)) <= 2 * HALF * reach + y.std(axis=0)[:2]).all()
 
 
-def test_a_context_outside_the_range_is_gone_on_from():
-    """Nothing brings a mean back at once that was observed there, and nothing carries it farther away."""
-    y = noisy(lorenz, steps=500)
-    forecaster = fitted(y[:400])
-    far = y[400:430] + 30.0 * y.std(axis=0)
-    forecast = forecaster.forecast(40, far)
-    assert np.isfinite(forecast.mean).all()
-    assert (forecast.mean <= far[-1] + 2.0 * y.std(axis=0)).all()
-    assert (forecast.std <= 3.0 * y[:400].std(axis=0) * (1.0 + 1e-9)).all()
-
-
 def test_rows_observed_outside_the_range_correct_as_if_there_were_no_bounds():
     """What is observed says more than the range does: bounds are for rows that nobody will see."""
     y = noisy(lorenz, steps=500)

@@ -192,7 +192,7 @@ def test_the_frame():
         draw(names=("x", "x_std")).to_frame()
 
 
-@pytest.mark.parametrize("level", [["a"], [None], [[0.8]], [True], (0.8, 95)])
+@pytest.mark.parametrize("level", [["a"], [True], (0.8, 95)])
 def test_a_wrong_level_among_several_is_named(level):
     flat = Forecast(np.zeros((2, 1)), np.eye(2), {"steps": np.ones((2, 1))})
     with pytest.raises((TypeError, ValueError), match="level must"):
@@ -222,30 +222,18 @@ def test_names_words_and_tables():
     assert repr(certain(np.zeros((2, 30)))) == "Forecast of 2 steps, 30 columns (y0, y1, y2, y3, y4, y5, …, y29), part model"
     days = pd.date_range("2024-01-01", periods=5)
     assert repr(draw(index=days)) == "Forecast of 5 steps, 2024-01-01 … 2024-01-05, 2 columns (y0, y1), parts model, noise"
-    hours = pd.date_range("2024-01-01", periods=5, freq="h")
-    assert "steps, 2024-01-01 00:00:00 … 2024-01-01 04:00:00, 2" in repr(draw(index=hours))
-    assert "steps, 0.3 … 0.7, 2" in repr(draw(index=pd.Index(0.1 * np.arange(3, 8))))
-    assert "1 step, b, 2" in repr(draw(1, index=["b"]))
     html = draw(2, names=("<b>", "a&b"), index=["<i>", "ok"])._repr_html_()
     assert "<b>" not in html
     assert "<i>" not in html
     assert "<th>&lt;b&gt;</th>" in html
     assert "<th>&lt;i&gt;</th>" in html
-    assert "<tr><th>&lt;day&gt;</th>" in draw(1, index=pd.Index(["a"], name="<day>"))._repr_html_()
-    assert certain(np.arange(20.0)[:, None])._repr_html_().count("<tr>") == 21  # a head and every row
+    near = Forecast([[123.456789]], [[1e-6]], {"all": [[1e-6]]})._repr_html_()  # as many digits as its interval needs
+    assert "<td>123.4568</td><td>123.4548 … 123.4587</td>" in near
     table = certain(np.arange(21.0)[:, None])._repr_html_()
     assert table.count("<tr>") == 22  # a head, ten rows, dots, ten rows
     assert "<tr><th>1</th><td>0</td><td>0 … 0</td></tr>" in table
     assert "<tr><th>21</th><td>20</td><td>20 … 20</td></tr>" in table
     assert "<th>11</th>" not in table
-    assert certain(np.zeros((1, 30)))._repr_html_().count("<th>") == 19  # of labels, eight columns with intervals, dots; one row
-
-
-def test_a_table_has_the_digits_that_its_intervals_need():
-    near = Forecast([[123.456789]], [[1e-6]], {"all": [[1e-6]]})._repr_html_()
-    assert "<td>123.4568</td><td>123.4548 … 123.4587</td>" in near
-    far = Forecast([[123456.789]], [[1e8]], {"all": [[1e8]]})._repr_html_()
-    assert "<td>1.235e+05</td><td>1.039e+05 … 1.431e+05</td>" in far
 
 
 # ---------------------------------------------------------------- it does not change
@@ -298,30 +286,18 @@ ZERO = np.zeros((2, 1))
     ("arguments", "message"),
     [
         ((np.zeros(2), np.eye(2), ONE), r"mean must have shape \(horizon, d\), with a row and a column at least, got \(2,\)"),
-        ((np.zeros((0, 1)), np.eye(0), ONE), r"mean must have shape \(horizon, d\).*got \(0, 1\)"),
         (([[np.nan], [0.0]], np.eye(2), ONE), r"mean must be finite, got nan at index \(0, 0\)"),
         ((ZERO, np.eye(3), ONE), r"joint must have shape \(2, 2\), as mean has 2 entries, got \(3, 3\)"),
-        ((ZERO, [[np.inf, 0.0], [0.0, 1.0]], ONE), r"joint must be finite, got inf at index \(0, 0\)"),
         ((ZERO, [[1.0, 0.5], [0.4, 1.0]], ONE), r"joint must be symmetric, got 0\.5 at \(0, 1\) and 0\.4 at \(1, 0\)"),
         ((ZERO, [[-1e-9, 0.0], [0.0, 1.0]], ONE), "joint must have no negative variance, got -1e-09 at row 0 of 'y0'"),
-        ((ZERO, [[-1.0, 0.0], [0.0, -1.0]], ONE), r"joint must have no negative variance, got -1\.0 at row 0 of 'y0'"),
         ((ZERO, [[1.0, 1.1], [1.1, 1.0]], ONE), r"joint must be positive semi-definite, got a covariance of 1\.1 at \(0, 1\)"),
-        ((ZERO, [[0.0, 0.1], [0.1, 1.0]], ONE), r"joint must be positive semi-definite, .* deviations of 0\.0 and 1\.0"),
         ((ZERO, np.eye(2), {}), "parts must name at least one part of the variance, got none"),
-        ((ZERO, np.eye(2), {"a": np.ones(2)}), r"parts\['a'\] must have the shape \(2, 1\) of mean, got \(2,\)"),
         (
             (ZERO, np.eye(2), {"a": [[2.0], [2.0]], "b": [[-1.0], [-1.0]]}),
             r"parts\['b'\] must not be negative, got -1\.0 at",
         ),
         ((ZERO, np.eye(2), {"a": [[1.0], [1.00001]]}), r"parts must sum to the variance, 1\.0 at row 1 of 'y0', got 1\.00001"),
-        ((ZERO, np.eye(2), ONE, ["a", "b"]), r"names must be 1 different string, one for each column of mean, got \['a', 'b'\]"),
         ((ZERO, np.eye(2), ONE, None, [1, 2, 3]), r"index must have 2 labels, one for each row of mean, got shape \(3,\)"),
-        ((ZERO, np.eye(2), ONE, None, [[1, 2], [3]]), "index must be an array, got a ragged sequence"),
-        ((ZERO, np.eye(2), ONE, None, "ab"), r"index must have 2 labels, .* got shape \(\)"),
-        (
-            (ZERO, np.eye(2), ONE, None, None, [1.0, 2.0]),
-            r"history must have shape \(k, 1\), .* got \(2,\)",
-        ),
         ((ZERO, np.eye(2), ONE, None, None, [[np.inf]]), "history must be finite, or NaN where a value is missing, got inf"),
         (
             (np.zeros((1, 2)), np.eye(2), {"a": [[1.0, 1.0]]}, ["x", "x"]),
@@ -329,10 +305,7 @@ ZERO = np.zeros((2, 1))
         ),
         ((["a", "b"], np.eye(2), ONE), "mean must be real numbers"),
         ((ZERO, np.eye(2), np.ones((2, 1))), "parts must map names to variances, got ndarray"),
-        ((ZERO, np.eye(2), {0: np.ones((2, 1))}), "parts must map names to variances"),
-        ((ZERO, np.eye(2), ONE, "x"), "names must be a sequence of 1 string, got 'x'"),
         ((ZERO, np.eye(2), ONE, [3]), r"names must be a sequence of 1 string, got \[3\]"),
-        ((ZERO, np.eye(2), ONE, None, None, [["a"]]), "history must be real numbers, got dtype"),
     ],
 )
 def test_what_is_no_forecast(arguments, message):

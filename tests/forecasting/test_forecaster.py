@@ -118,7 +118,7 @@ def test_a_forecast_changes_nothing(known, rows):
 # ---------------------------------------------------------------- contexts
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 7, 200])
+@pytest.mark.parametrize("length", [1, 3, 200])
 def test_a_context_may_be_as_short_as_one_row(known, rows, length):
     origins = np.arange(850, 1550, 60)
     forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
@@ -170,14 +170,9 @@ def test_gaps_in_the_context_widen_a_forecast_and_nothing_else(known, rows, whol
         wrong.append((forecast.mean - rows[k : k + 5]) / forecast.std)
     assert (np.mean(gappy, axis=0) >= 0.98 * np.mean(list(whole.values()), axis=0)).all()
     assert np.sqrt(np.mean(np.square(wrong))) < 2.0  # and is as wrong as it says
-
-
-def test_rows_of_nothing_are_the_long_run(known, rows):
-    forecast = known.forecast(30, np.full((40, 3), np.nan))
-    mean, std = rows[:800].mean(axis=0), rows[:800].std(axis=0)
-    assert (np.abs(forecast.mean - mean) < std).all()
-    assert (forecast.std < 2.5 * std).all()
-    assert (forecast.std > 0.5 * std).all()
+    if gap == "all rows":  # the long run
+        ratio = np.array(gappy)[:, -1] / rows[:800].std(axis=0)
+        assert ((ratio > 0.5) & (ratio < 2.5)).all()
 
 
 def test_one_column_tells_of_the_others(known, rows):
@@ -260,7 +255,7 @@ def test_runs_are_learnt_from_apart(carts, driven):
     assert np.trace(careless.errors_.cov) > 10.0 * np.trace(driven.errors_.cov)
 
 
-@pytest.mark.parametrize("n", [5, 6, 10, 30, 100])
+@pytest.mark.parametrize("n", [5, 6, 10, 100])
 @pytest.mark.parametrize("d", [1, 3])
 def test_short_series(n, d):
     """Ever so short, white noise: finite, and not wrong by many of its deviations."""
@@ -282,6 +277,9 @@ def test_constant_columns_stay_where_they_are():
     np.testing.assert_allclose(forecast.mean[:, 0], 0.1, rtol=1e-9)
     np.testing.assert_allclose(forecast.mean[:, 2], 7e6, rtol=1e-9)
     assert np.abs(forecast.mean[:, 1] - y[110:120, 1]).max() < 0.01
+    tiny = quick().fit(np.column_stack([y[:, 1], 1e-310 * y[:, 1]])).forecast(5)  # too little to have digits
+    assert is_sound(tiny)
+    assert (np.abs(tiny.mean[:, 1]) < 1e-9).all()
     still = quick().fit(y[:, [0, 2]]).forecast(5)
     np.testing.assert_allclose(still.mean, np.tile([0.1, 7e6], (5, 1)), rtol=1e-9)
 
@@ -328,13 +326,6 @@ def test_units_of_measure_mean_nothing(rows, plain, size, shift):
         draws = (other.sample(200, rng=0) / size).std(axis=0)
         np.testing.assert_allclose(draws, one.sample(200, rng=0).std(axis=0), rtol=1e3 * near)
         np.testing.assert_allclose(other.to_frame()["y0_std"] / size, one.std[:, 0], rtol=1e3 * near)
-
-
-def test_what_varies_too_little_to_have_digits_is_constant(rows):
-    y = np.column_stack([rows[:300, 0], 1e-310 * rows[:300, 1]])
-    forecast = quick(esn=network(20)).fit(y).forecast(5)
-    assert is_sound(forecast)
-    assert (np.abs(forecast.mean[:, 1]) < 1e-9).all()
 
 
 def test_without_scaling_numbers_are_taken_as_they_are(rows):
@@ -554,39 +545,28 @@ BAD_PARAMETERS = {
     "esn": ({"esn": "esn"}, "esn must be a pesn.ProbabilisticESN or 'auto', got 'esn'"),
     "target": ({"target": "slope"}, "target must be 'change' or 'level', got 'slope'"),
     "scale": ({"scale": 1}, "scale must be True or False, got 1"),
-    "calibrate": ({"calibrate": "no"}, "calibrate must be True or False, got 'no'"),
     "learn twice": ({"learn": [0, 0]}, "learn must be a list of different columns"),
     "learn outside": ({"learn": [0, 2]}, "learn must name columns 0 … 1 of y"),
-    "learn below": ({"learn": [-1]}, "learn must name columns 0 … 1 of y"),
-    "learn text": ({"learn": ["a"]}, "learn must be a list of different columns of y, by number"),
-    "learn nothing": ({"learn": []}, "learn must be a list of different columns"),
-    "learn ragged": ({"learn": [[0], [0, 1]]}, "learn must be a list of different columns"),
     "no kinematics": ({"learn": [0]}, "kinematics must be given for the 1 columns"),
-    "kinematics of two": ({"learn": [0], "kinematics": (1, 2)}, r"kinematics must be \(A, B, c\)"),
     "kinematics A": ({"learn": [0], "kinematics": (np.eye(2), [[1.0]], [0.0])}, r"A finite, of shape \(1, 2\), got \(2, 2\)"),
     "kinematics B": (
         {"learn": [0], "kinematics": (HALVES, [[np.inf]], [0.0])},
         r"B finite, .* \(1, 1\) with NaN or infinity",
     ),
-    "kinematics c": ({"learn": [0], "kinematics": (HALVES, [[1.0]], ["a"])}, "kinematics must have c of numbers"),
     "kinematics of no column": (
         {"kinematics": (HALVES, [[1.0]], [0.0])},
         r"for the 0 columns of y that learn leaves out",
     ),
     "washout long": ({"esn": network(10, washout=56)}, "after the washout of 56, got fewer"),
     "lags many": ({"esn": network(features=Features(56))}, "after the 56 lags of its features, got fewer"),
-    "features": ({"esn": network(features={"lags": 1})}, "features must be a pesn.Features, got {'lags': 1}"),
 }
 BAD_ROWS = {
     "text": ((np.full((60, 2), "1.0"),), "y must be an array of numbers"),
     "cube": ((np.zeros((5, 2, 2)),), r"got an array of shape \(5, 2, 2\); .* and lengths=\[2, 2, 2, 2, 2\]"),
     "infinite": ((np.where(Y > 2, np.inf, Y),), "y must be NaN or lie within .*, got inf in row"),
     "empty": ((np.zeros((0, 2)),), "y must have at least one row"),
-    "short": ((Y[:4],), "y must have at least 5 rows in a row"),
     "all gaps": ((np.full((60, 2), np.nan),), "y must have numbers in every column"),
-    "one gap too many": ((np.where(np.arange(60)[:, None] % 2, np.nan, Y),), "at least 5 rows in a row"),
     "X longer": ((Y, np.zeros((61, 1))), r"X must have shape \(60, columns\), got \(61, 1\)"),
-    "X infinite": ((Y, np.full((60, 1), np.inf)), "X must be NaN or lie within"),
     "lengths": ((Y, None, [30, 20]), r"lengths must add up to the 60 rows of y, got \[30, 20\], which add up to 50"),
 }
 
@@ -610,35 +590,23 @@ def test_a_fit_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
 
 BAD_CALLS = {
     "horizon 0": (lambda f: f.forecast(0, Y), "horizon must be 1 or more, got 0"),
-    "horizon below": (lambda f: f.forecast(-3, Y), "horizon must be 1 or more, got -3"),
     "horizon huge": (lambda f: f.forecast(10**400, Y), "horizon must be 2500000 or less with 2 columns of y, got 1000"),
-    "horizon half": (lambda f: f.forecast(2.5, Y), "horizon must be a whole number"),
     "context narrow": (lambda f: f.forecast(2, Y[:, :1]), r"context must have shape \(rows, 2\), got \(60, 1\)"),
-    "context flat": (lambda f: f.forecast(2, Y[0]), r"context must have shape \(rows, 2\), got \(2,\)"),
-    "context text": (lambda f: f.forecast(2, "rows"), "context must be"),
     "context empty": (lambda f: f.forecast(2, Y[:0]), "context must have at least one row"),
-    "context infinite": (lambda f: f.forecast(2, Y / 0.0), "context must be NaN or lie within"),
     "context of three": (lambda f: f.forecast(2, (Y, Y, Y)), r"context must be y or \(y, X\), got a tuple of 3"),
     "X superfluous": (lambda f: f.forecast(2, Y, np.zeros((2, 1))), r"X must have shape \(2, 0\), got \(2, 1\); fit had no X"),
     "parts": (lambda f: f.forecast(2, Y, parts=["luck"]), "parts must be some of state, noise, weights"),
-    "parts as text": (lambda f: f.forecast(2, Y, parts="state"), "parts must be some of .*, in a tuple or list, got 'state'"),
-    "parts as arrays": (lambda f: f.forecast(2, Y, parts=[np.zeros(2)]), "parts must be some of"),
-    "parts None": (lambda f: f.forecast(2, Y, parts=None), "parts must be some of"),
     "update narrow": (lambda f: f.update(Y[:, :1]), r"y must have shape \(rows, 2\)"),
-    "update infinite": (lambda f: f.update(Y / 0.0), "y must be NaN or lie within"),
     "update far away": (lambda f: f.update(1e60 * Y), r"y must lie within 1e\+20 deviations of its mean in fit, got .* in row 0"),
     "context far away": (
         lambda f: f.forecast(2, np.where(np.arange(60)[:, None] == 7, 1e60, Y)),
         r"context must lie within 1e\+20 deviations of its mean in fit, got .* in row 7, column 0",
     ),
-    "update X": (lambda f: f.update(Y, np.zeros((60, 1))), r"X must have shape \(60, 0\)"),
 }
 
 
 BAD_INPUTS = {
     "X missing": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1])), r"X must be given, of shape \(3, 1\)"),
-    "X short": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1]), np.zeros((2, 1))), r"X must have shape \(3, 1\), got \(2, 1\)"),
-    "X wide": (lambda f: f.forecast(3, (Y[:5], Y[:4, :1]), np.zeros((3, 2))), r"X must have shape \(3, 1\), got \(3, 2\)"),
     "context alone": (lambda f: f.forecast(3, Y[:5], np.zeros((3, 1))), r"context must be \(y, X\) with X of shape \(4, 1\)"),
     "context X long": (
         lambda f: f.forecast(3, (Y[:5], Y[:5, :1]), np.zeros((3, 1))),
@@ -648,12 +616,7 @@ BAD_INPUTS = {
         lambda f: f.forecast(3, Y[:1], np.array([[0.0], [1e60], [0.0]])),
         r"X must lie within 1e\+20 deviations of its mean in fit, got .* in row 1, column 0",
     ),
-    "X of context far away": (
-        lambda f: f.forecast(3, (Y[:5], np.full((4, 1), -1e60)), np.zeros((3, 1))),
-        r"X of context must lie within 1e\+20 deviations of its mean in fit, got .* in row 0, column 0",
-    ),
     "update without X": (lambda f: f.update(Y), "X must be given, with 1 columns as in fit, got None"),
-    "update X short": (lambda f: f.update(Y, np.zeros((59, 1))), r"X must have shape \(60, 1\), got \(59, 1\)"),
 }
 
 

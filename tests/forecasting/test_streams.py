@@ -140,14 +140,6 @@ class Again:
         return iter(RUNS)
 
 
-class Once:
-    def __init__(self):
-        self.runs = iter(RUNS)
-
-    def __iter__(self):
-        return self.runs
-
-
 class Fewer:
     def __init__(self):
         self.asked = 0
@@ -162,9 +154,8 @@ def expected():
     return pesn.Forecaster(esn()).fit(*STACKED, list(SIZES))
 
 
-@pytest.mark.parametrize("runs", [Again(), Once()], ids=["again", "once"])
-def test_whatever_can_be_iterated(runs, expected):
-    assert_same(pesn.Forecaster(esn()).fit(runs), expected)
+def test_whatever_can_be_iterated(expected):
+    assert_same(pesn.Forecaster(esn()).fit(Again()), expected)
 
 
 def test_parquet(tmp_path, expected):
@@ -292,15 +283,10 @@ NAMED = pd.DataFrame(Y, columns=["a", "b"])
         (iter(()), ValueError, "y must hold at least one run, got none"),
         ([Y, X], ValueError, "run 1: y must have 2 columns in every run, as in run 0, got 1"),
         ([NAMED, NAMED.rename(columns={"b": "c"})], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got"),
-        ([NAMED, Y], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got none by name"),
         ([RUNS[0], Y], ValueError, "run 1: X must be given in every run or in none, got none here and some in run 0"),
         ([(Y, X), (Y, X[:-1])], ValueError, "run 1: X must have a row for each of the 150 rows of y, got 149"),
-        (iter([Y, Y[:0]]), ValueError, "run 1: y must have at least one row"),
         (iter([Y, Y.astype(str)]), TypeError, "run 1: y must be an array of numbers"),
         (iter([Y, (Y, X, X)]), ValueError, r"run 1: each run must be y, or \(y, X\), got a tuple of 3"),
-        (iter([Y, np.where(Y > 0, np.inf, Y)]), ValueError, "run 1: y must be NaN or lie within"),
-        ([np.full((20, 2), NAN)], ValueError, "y must have numbers in every column, got nothing but NaN"),
-        (iter([Y[:3], Y[:2]]), ValueError, "y must have at least 5 rows in a row without gaps"),
         (Fewer(), ValueError, "y must give the same runs in every pass"),
         ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
     ],

@@ -76,15 +76,6 @@ def test_mean_and_deviations_are_those_of_starts_and_controls_that_are_drawn(run
     assert (ahead.std > 1.5 * certain.std).all()  # it is not what the network says anyway
 
 
-def test_each_of_them_adds_to_the_variance(model, runs):
-    usual, y, u = runs.states.std(axis=0), runs.states[150:151], runs.inputs[150:170]
-    start, controls = blurred(y, 0.1, usual), Gaussian(u, var=np.full(u.shape, 0.25 * runs.inputs.var()))
-    none, one, other, both = (model.forecast(20, a, b).var for a in (y, start) for b in (u, controls))
-    assert (one[-1] > none[-1]).all()
-    assert (other > none).all()
-    np.testing.assert_allclose(both - none, (one - none) + (other - none), rtol=0.15)  # small ones pass almost linearly
-
-
 # ---------------------------------------------------------------- limits
 
 
@@ -233,23 +224,18 @@ def test_a_gaussian_has_no_dates_and_goes_by_position(runs):
     assert model.forecast(5, (measured, X.to_numpy()[280:299]), ahead).index.tolist() == [1, 2, 3, 4, 5]
 
 
-Y, U = np.zeros((5, 4)), np.zeros((4, 1))
+Y = np.zeros((5, 4))
 AHEAD = np.zeros((3, 1))
 COVARIANT = np.tile([[1.0, 0.5], [0.5, 1.0]], (3, 1, 1))
 BAD = {
     "start narrow": (Gaussian(np.zeros(3)), AHEAD, r"context must be a Gaussian with a mean of shape \(4,\) for one row "
                      r"or \(rows, 4\), a row a step, got \(3,\)"),
-    "a batch too many": (Gaussian(np.zeros((2, 5, 4))), AHEAD, r"context must be a Gaussian with a mean .*, got \(2, 5, 4\)"),
-    "a number": (Gaussian(0.0), AHEAD, r"context must be a Gaussian with a mean .*, got \(\)"),
-    "no row": (Gaussian(np.zeros((0, 4))), AHEAD, "context must have at least one row"),
     "X of context": ((Gaussian(Y), Gaussian(np.zeros((5, 1)))), AHEAD, r"X of context must be a Gaussian with a mean of shape "
                      r"\(4, 1\), a row a step, got \(5, 1\)"),
     "y alone": (Gaussian(Y), AHEAD, r"context must be \(y, X\) with X of shape \(4, 1\), got y alone"),
     "X short": (Gaussian(Y[0]), Gaussian(np.zeros((2, 1))), r"X must be a Gaussian with a mean of shape \(3, 1\)"),
-    "X flat": (Gaussian(Y[0]), Gaussian(np.zeros(3)), r"X must be a Gaussian with a mean .* \(3, 1\), .*got \(3,\)"),
     "far away": (Gaussian(Y[0] + 1e60), AHEAD, r"context must lie within 1e\+20 deviations"),
     "wide": (Gaussian(Y[0], var=1e70), AHEAD, r"std of context must lie within 1e\+20 deviations"),
-    "X wide": (Gaussian(Y[0]), Gaussian(AHEAD, var=1e70), r"std of X must lie within 1e\+20 deviations"),
 }  # fmt: skip
 
 
