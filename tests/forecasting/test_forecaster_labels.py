@@ -9,8 +9,6 @@ from sklearn.base import clone
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
-from pesn.forecasting.model import close_loop
-from pesn.forecasting.training import Trained
 from pesn.series.table.dates import time_of
 from pesn.series.table.reading import read
 from pesn.statespace.rollout import rollout
@@ -197,28 +195,6 @@ def test_a_parameter_set_after_fit_changes_nothing(tmp_path):
 
 
 # ---------------------------------------------------------------- as fast as it can
-
-
-@pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
-def test_an_update_is_that_of_loops_made_anew(covariance, monkeypatch):
-    rows = ROWS[300:330].copy()
-    rows[7] = np.nan
-    rows[12, 1] = np.nan
-    fast = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
-    slow = quick(covariance=covariance, forgetting=0.98).fit(ROWS[:300], KNOWN[:300])
-    fast.update(rows, KNOWN[300:330])
-    esn, columns = slow.esn_, slow.model_.columns
-
-    def anew(loop, readout, errors):
-        return close_loop(esn, columns, Trained(readout, errors, esn.start_), designed=False)
-
-    monkeypatch.setattr("pesn.reservoir.closed_loop.ClosedLoop.with_readout", anew)
-    slow.update(rows, KNOWN[300:330])
-    horizon = 1 if covariance == "diagonal" else 5
-    one, other = (each.forecast(horizon, X=KNOWN[:horizon]) for each in (fast, slow))
-    np.testing.assert_allclose(one.mean, other.mean, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(one.joint, other.joint, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(fast.esn_.readout_.weights, slow.esn_.readout_.weights, rtol=0, atol=1e-9)
 
 
 @pytest.fixture

@@ -214,17 +214,6 @@ def test_the_probabilistic_kernel_is_the_formula(reservoir, data, given, scale):
         assert outputs is None
 
 
-@FEEDBACKS
-def test_other_methods_step_through_the_same_formulas(reservoir, data, given):
-    arguments = reservoir, data["inputs"][:20], data["var"][:20], data["state"]
-    exact = run_gaussian(*arguments, noise=0.1, moments="exact", **options(data, given, slice(20)))
-    other = run_gaussian(*arguments, noise=0.1, moments="surface", **options(data, given, slice(20)))
-    for ours, theirs in zip((*exact[:2], *exact[3][:4]), (*other[:2], *other[3][:4]), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-7)
-    if "readout" in given:
-        np.testing.assert_allclose(exact[2], other[2], rtol=0, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("method", "tolerance"),
     [
@@ -350,15 +339,6 @@ def test_kernel_moments_are_as_accurate_as_stated_where_each_rule_ends(var):
     np.testing.assert_allclose(got[1], true_var, rtol=2e-7, atol=0)
 
 
-def test_kernel_moments_agree_with_the_reference_table(reference):
-    table = reference["tanh"]
-    got = [
-        np.array(pair) for pair in zip(*(in_kernel([m], [v]) for m, v in zip(table.mean, table.var, strict=True)), strict=True)
-    ]
-    np.testing.assert_allclose(got[0][:, 0], table.out_mean, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(got[1][:, 0], table.out_var, rtol=1e-6, atol=1e-30)
-
-
 def test_kernel_tanh_is_tanh_odd_and_exact_near_0():
     x = np.concatenate([np.linspace(0.0, 40.0, 20_001), 10.0 ** np.linspace(-307, 300, 5001)])
     got, zero = in_kernel(x, np.zeros_like(x))
@@ -416,14 +396,10 @@ def changed(array, place, value):
     [
         (lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
         (lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
-        (lambda d: {"inputs": d["inputs"][:, 0]}, r"inputs must have shape \(T, 2\), got \(200,\)"),
-        (lambda d: {"inputs": [[1.0], [1.0, 2.0]]}, "inputs must be an array of numbers"),
         (lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
         (lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
-        (lambda d: {"feedback": changed(d["teacher"], (5, 0), np.inf)}, r"feedback must be finite, got inf at index \(5, 0\)"),
         (lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
         (lambda d: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
-        (lambda d: {"state": State(np.full(70, np.nan))}, "state.mean must be finite"),
         (lambda d: {"state": State(np.zeros(70), output=np.zeros(2))}, r"state.output must have shape \(3,\), got \(2,\)"),
         (lambda d: {"state": np.zeros(70)}, "state must be a pesn.reservoir.drive.State, got ndarray"),
         (lambda d: {"noise": -0.1}, "noise must lie in"),
@@ -440,10 +416,8 @@ def test_wrong_input_is_refused_by_name(reservoir, data, change, message):
     [
         ({"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
         ({"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
-        ({"var": np.zeros((T - 1, D))}, r"var must have shape \(200, 2\), got \(199, 2\)"),
         ({"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),
         ({"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
-        ({"moments": ("mixture", 3)}, "moments must be one of"),
     ],
 )
 def test_wrong_uncertain_input_is_refused_by_name(reservoir, data, change, message):
@@ -457,10 +431,8 @@ def test_wrong_uncertain_input_is_refused_by_name(reservoir, data, change, messa
     [
         (lambda r: {"indices": changed(r.indices, 3, 70)}, "indices must be below n_units = 70, got 70"),
         (lambda r: {"indices": r.indices.astype(np.int64)}, "indptr and indices must be uint32"),
-        (lambda r: {"indices": r.indices[:-1]}, "indptr, indices and data must describe 70 rows"),
         (lambda r: {"indptr": changed(r.indptr, 2, 400)}, "indptr, indices and data must describe 70 rows"),
         (lambda r: {"data": changed(r.data, 0, np.nan)}, "data must be finite"),
-        (lambda r: {"W_in": r.W_in[1:]}, "W_in must have shape"),
         (lambda r: {"leak_rate": 0.0}, "leak_rate must lie in"),
     ],
 )

@@ -45,17 +45,6 @@ def started(loop, spread=0.2, **options):
     return loop.init(mean, root * (spread > 0.0), rng.normal(size=D), np.array([0.3]), y_root=y_root, **options)
 
 
-def test_a_plain_encoding_changes_nothing():
-    rows, plain = np.ones((3, D)), Encoding()
-    assert plain.is_plain
-    assert plain(rows) is rows
-    assert plain.tangent(rows[0], rows) is rows
-    assert plain.size(D) == len(plain.kept(D)) == D
-    mean, cov = plain.with_encoded(rows[0], np.eye(D))
-    np.testing.assert_array_equal(mean, rows[0])
-    np.testing.assert_array_equal(cov, np.eye(D))
-
-
 def test_rows_are_kept_columns_then_sines_then_cosines():
     y = np.random.default_rng(0).normal(size=(5, 3, D))
     theta = ENCODING.mean + ENCODING.std * y[..., [2, 0]]
@@ -64,12 +53,6 @@ def test_rows_are_kept_columns_then_sines_then_cosines():
     step = 1e-6 * np.random.default_rng(1).normal(size=(4, D))
     around = 0.5 * (ENCODING(y[:, :, None] + step) - ENCODING(y[:, :, None] - step))
     np.testing.assert_allclose(ENCODING.tangent(y, step), around, atol=1e-15)
-
-
-def test_turns_and_unseen_columns_make_no_difference():
-    y = np.random.default_rng(0).normal(size=(5, D))
-    other = y + np.array([2.0 * np.pi / 0.8, 0.0, -6.0 * np.pi / 1.3, 100.0])
-    np.testing.assert_allclose(ENCODING(other), ENCODING(y), atol=1e-13)
 
 
 @pytest.mark.parametrize("spread", [1e-9, 0.3, 2.0])
@@ -111,19 +94,6 @@ def test_without_variance_the_moves_are_the_numbers(form, features):
         slow = rollout(replace(loop.model, fast=None), state, u)
         np.testing.assert_allclose(path.mean, slow.mean, rtol=1e-12)
         assert loop.model.fast.take(state, u, None, None) is not None
-
-
-@pytest.mark.parametrize("features", [Features(), Features(1, 1)], ids=["plain", "lags and products"])
-@pytest.mark.parametrize(("form", "rank", "within"), [("full", 0, 0.03), ("low-rank", 8, 0.03)])
-def test_deviations_are_those_of_members(form, rank, within, features):
-    loop = a_loop(form, features, rank or 8)
-    u = np.random.default_rng(2).normal(size=(6, 1))
-    found, members = (
-        rollout(one.model, started(one, 0.04), u, np.full((6, 1), 1e-3)) for one in (loop, replace(loop, form="ensemble"))
-    )
-    std, theirs = (np.sqrt(np.diagonal(path.cov, axis1=-2, axis2=-1)) for path in (found, members))
-    np.testing.assert_allclose(std, theirs, rtol=within)
-    np.testing.assert_allclose((found.mean - members.mean) / theirs, 0.0, atol=0.05)
 
 
 def test_a_low_rank_factor_keeps_sines_and_cosines_as_the_full_covariance_does():

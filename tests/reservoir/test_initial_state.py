@@ -235,9 +235,6 @@ def test_features_are_held_one_width_beyond_their_own_range():
         (60, 2, 600, 1, 6),  # one of the 60 has no row before it: 59 are too few for two lags
         (61, 2, 600, 2, 15),
         (500, 2, 600, 7, 120),
-        (500, 2, 27, 2, 15),
-        (500, 2, 5, 1, 3),
-        (500, 2, 2, 0, 3),
         (9, 40, 600, 0, 41),  # more features than rows
         (5000, 40, 600, 1, 41),
     ],

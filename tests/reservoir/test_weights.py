@@ -44,10 +44,3 @@ def test_networks_with_weights_of_ones_own_are_saved(scaling, tmp_path):
     again = pesn.load(tmp_path / "network")
     np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
     np.testing.assert_array_equal(again.fit(X[:-1], X[1:]).reservoir_.W_in, esn.reservoir_.W_in)
-
-
-def test_a_forecaster_of_a_network_with_a_scaling_a_column():
-    y = np.sin(np.outer(np.arange(400.0), [0.2, 0.31]))
-    network = pesn.ProbabilisticESN(30, input_scaling=[0.2, 0.4], washout=20, process_noise=0.0, random_state=0)
-    forecast = pesn.Forecaster(network, calibrate=False).fit(y[:350]).forecast(10, y[350:380])
-    assert np.abs(forecast.mean - y[380:390]).max() < 0.1
