@@ -47,22 +47,6 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error, old):
     assert old is None or path.read_text() == old
 
 
-def test_failed_replacement_keeps_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a.csv"
-    path.write_text("old")
-
-    def fail(*_):
-        raise OSError(5, "Input/output error")
-
-    for function in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, function, fail)
-            with pytest.raises(OSError, match="Input/output error"), replacing(path) as part:
-                part.write_text("new")
-        assert path.read_text() == "old"
-        assert os.listdir(tmp_path) == ["a.csv"]
-
-
 def test_missing_folders_are_an_error(tmp_path):
     (tmp_path / "file").write_text("a file")
     for path in (tmp_path / "missing" / "a.csv", tmp_path / "file" / "a.csv"):

@@ -125,20 +125,14 @@ BAD = [
     (("tanh", math.nan, 1.0), {}, ValueError, r"mean must be finite, got nan"),
     (("tanh", 0.0, [1.0, math.inf]), {}, ValueError, r"var must be finite, got inf at index 1"),
     (("tanh", 1j, 1.0), {}, TypeError, r"mean must be real numbers, got dtype complex128"),
-    (("tanh", "a", 1.0), {}, TypeError, r"mean must be real numbers"),
-    (("tanh", None, 1.0), {}, TypeError, r"mean must be real numbers, got dtype object"),
     (("tanh", [[1.0], [1.0, 2.0]], 1.0), {}, ValueError, r"mean must be an array of numbers"),
     (("tanh", [1.0, 2.0], [1.0, 2.0, 3.0]), {}, ValueError, r"mean and var must broadcast, got shapes \(2,\) and \(3,\)"),
     (("tanh", 0.0, 1.0), {"order": 5}, ValueError, r"order must be 1, 2, 3 or 4, got 5"),
-    (("tanh", 0.0, 1.0), {"order": 2.5}, ValueError, r"order must be 1, 2, 3 or 4, got 2\.5"),
     (("tanh", 0.0, 1.0), {"method": "surfaces"}, ValueError, r"method must be one of 'surface'.*got 'surfaces'"),
-    (("tanh", 0.0, 1.0), {"method": ["surface"]}, ValueError, r"method must be one of"),
     (("tahn", 0.0, 1.0), {}, ValueError, r"activation 'tahn' is not known; did you mean 'tanh'"),
     ((np.tanh, 0.0, 1.0), {}, TypeError, r"activation must be a name or an Activation.*pesn\.activations\.custom"),
     (("relu", 0.0, 1.0), {"method": "analytic"}, ValueError, r"'analytic'.*tanh.*sigmoid.*'relu'.*'surface'"),
-    (("gelu", 0.0, 1.0), {"method": "mixture"}, ValueError, r"'mixture'.*tanh.*sigmoid.*'gelu'.*'surface'"),
     (("tanh", 0.0, 1.0), {"method": "analytic", "order": 3}, ValueError, r"'analytic'.*order.*3.*'exact'"),
-    (("tanh", 0.0, 1.0), {"method": "mixture", "order": 4}, ValueError, r"'mixture'.*order.*4.*'exact'"),
     (("tanh", 0.0, 1.0), {"method": "mixture", "n_components": 9}, ValueError, r"n_components.*8.*got 9"),
     (("tanh", 0.0, 1.0), {"method": "monte-carlo", "n_samples": 0}, ValueError, r"n_samples.*got 0"),
     (
@@ -147,7 +141,6 @@ BAD = [
         ValueError,
         r"mesh belongs to method 'spline', got it with method 'surface'",
     ),
-    (("tanh", 0.0, 1.0), {"n_samples": 9}, ValueError, r"n_samples belongs to method 'monte-carlo'"),
     (("sine", 15.0, 0.1), {"method": "spline"}, ValueError, r"sine declares no tails, and mean and var reach beyond the mesh"),
     (
         ("tanh", np.ma.masked_array([0.0, 1.0], [True, False]), 1.0),
@@ -155,7 +148,6 @@ BAD = [
         TypeError,
         r"mean must be a plain array, got a masked one",
     ),
-    (("tanh", 0.0, 1.0), {"method": "spline", "mesh": 101}, TypeError, r"mesh must be a .*Mesh.*got"),
 ]
 
 

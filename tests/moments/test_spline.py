@@ -208,10 +208,7 @@ def test_raw_at_no_variance_and_beyond_the_mesh():
     [
         ((1, 1, 10), ValueError, "a must be below b, got a=1.0, b=1.0"),
         ((-math.inf, 1, 10), ValueError, r"a must lie in \(-inf, ∞\), got -inf"),
-        ((0, math.nan, 10), ValueError, "b must lie in .* got nan"),
-        (("x", 1, 10), TypeError, "a must be a number in .* got 'x'"),
         ((0, 1, 3), ValueError, "n_points must be 4 or more, got 3"),
-        ((0, 1, 10.0), TypeError, "n_points must be a whole number, 4 or more, got 10.0"),
         ((1.0, 1.0 + 1e-15, 100), ValueError, "coincide"),
     ],
 )

@@ -310,9 +310,7 @@ def test_diverging_loop_stays_finite(form):
     [
         ({"lags": -1}, ValueError, "lags must be 0 or more, got -1"),
         ({"lags": 1.5}, TypeError, "lags must be a whole number, 0 or more, got 1.5"),
-        ({"lags": True}, TypeError, "lags must be a whole number"),
         ({"products": 3, "lags": 5}, ValueError, "products must be 0, 1 or 2, got 3"),
-        ({"products": -1}, ValueError, "products must be 0 or more, got -1"),
         ({"products": 2}, ValueError, r"products must not exceed lags \+ 1.*got products=2 and lags=0"),
         ({"states": 1}, TypeError, "states must be True or False, got 1"),
     ],

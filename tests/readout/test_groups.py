@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.readout.features import Features
-from pesn.readout.groups import Groups, Patches
+from pesn.readout.groups import Patches
 from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, solve, weights_cov
 from pesn.readout.rls import start_empty, start_from_batch, update
 
@@ -145,20 +145,6 @@ def test_windows_wrap_around_or_end_at_the_border():
     np.testing.assert_array_equal(Patches(3, 0).windows(6, 8), [[0, 1, 2, 6, 7], [3, 4, 5, 6, 7]])
 
 
-@pytest.mark.parametrize(
-    ("patches", "sizes", "says"),
-    [
-        (Patches(4, 1), (6, 6), "multiple of size=4, got 6"),
-        (Patches(2, 3), (6, 6), "size \\+ 2 overlap = 8 columns, got 6"),
-        (Patches(2, 5, periodic=False), (6, 6), "size \\+ overlap = 7 columns, got 6"),
-        (Patches(2, 1), (4, 6), "first columns of X, 6 as y has, got 4"),
-    ],
-)
-def test_patches_that_do_not_fit_the_field_are_named(patches, sizes, says):
-    with pytest.raises(ValueError, match=says):
-        patches.check_field(*sizes)
-
-
 def test_invalid_patches_are_named():
     for name, options in (("size", {"size": 0}), ("overlap", {"overlap": -1}), ("size", {"size": 1.5})):
         with pytest.raises((TypeError, ValueError), match=name):
@@ -166,8 +152,3 @@ def test_invalid_patches_are_named():
     with pytest.raises((TypeError, ValueError), match="shared"):
         Patches(2, 1, shared="yes")
     assert isinstance(Patches(np.int64(2), np.int64(1)).size, int)
-
-
-def test_group_weights_are_restored_from_expanded_ones():
-    groups = Groups(np.array([[0], [1]]), np.array([[0, 1], [0, -1]]), True)
-    np.testing.assert_array_equal(groups.own_weights(groups.expand(np.array([[5.0, 7.0]]), 2)), [[5.0, 7.0]])

@@ -92,9 +92,6 @@ def test_the_pilot_stays_in_its_airspace():
     assert (low.states.reshape(4, 400, 12)[:, -1, 2] > 2.0).all()
 
 
-# A twin, as one would write it
-
-
 # Parts
 
 
@@ -306,18 +303,11 @@ def test_the_commands_as_understood_fly_the_same_flight(mode):
     [
         ({"mode": "bebop"}, ValueError, "mode must be 'gazebo' or 'rotors', got 'bebop'"),
         ({"runs": 0}, ValueError, "runs must be 1 or more, got 0"),
-        ({"steps": 0}, ValueError, "steps must be 1 or more, got 0"),
         ({"steps": 2.5}, TypeError, "steps must be a whole number"),
         ({"commands": np.zeros((5, 3))}, ValueError, r"commands must have shape \(5, 4\) or \(1, 5, 4\), got \(5, 3\)"),
-        ({"commands": np.zeros(4)}, ValueError, r"commands must have shape .*, got \(4,\)"),
-        ({"commands": 1.0}, ValueError, r"commands must have shape .*, got \(\)"),
-        ({"commands": np.zeros((5, 4)), "steps": 6}, ValueError, r"commands must have shape \(6, 4\)"),
         ({"commands": np.zeros((2, 5, 4)), "runs": 3}, ValueError, r"commands must have .*\(3, 5, 4\), got \(2, 5, 4\)"),
         ({"commands": np.full((5, 4), np.nan)}, ValueError, "commands must be finite, got nan"),
-        ({"commands": np.zeros((0, 4))}, ValueError, "steps must be 1 or more, got 0"),
-        ({"commands": [[0, 0, 0, 0], [0, 0]]}, ValueError, "commands must be an array of numbers, got a ragged sequence"),
         ({"initial_state": np.zeros(11)}, ValueError, r"initial_state must have shape \(12,\) or \(1, 12\), got \(11,\)"),
-        ({"initial_state": np.full(12, np.inf)}, ValueError, "initial_state must be finite"),
         ({"initial_state": np.eye(12)[7] * 2.0}, ValueError, r"initial_state must have a pitch .* got 2"),
         ({"command_noise": 1}, TypeError, "command_noise must be True or False, got 1"),
         ({"parameters": {"mass": 1.0}}, TypeError, "parameters must be ardrone.Parameters or None"),

@@ -249,30 +249,16 @@ def test_too_long_a_step_for_the_friction():
     ("arguments", "error", "message"),
     [
         ({"runs": 0}, ValueError, "runs must be 1 or more, got 0"),
-        ({"runs": 2.0}, TypeError, "runs must be a whole number"),
         ({"steps": 0}, ValueError, "steps must be 1 or more, got 0"),
-        ({"steps": True}, TypeError, "steps must be a whole number"),
         ({"substeps": 0}, ValueError, "substeps must be 1 or more"),
         ({"dt": 0.0}, ValueError, r"dt must lie in \(0, ∞\), got 0.0"),
-        ({"dt": -0.1}, ValueError, "dt must lie in"),
-        ({"dt": np.nan}, ValueError, "dt must lie in"),
-        ({"dt": np.inf}, ValueError, "dt must lie in"),
-        ({"dt": "fast"}, TypeError, "dt must be a number"),
         ({"initial_state": [0.0, 1.0, 2.0]}, ValueError, r"initial_state must have shape \(4,\) or \(1, 4\), got \(3,\)"),
-        ({"initial_state": np.zeros((2, 4))}, ValueError, "initial_state must have shape"),
         ({"initial_state": [0.0, np.nan, 0.0, 0.0]}, ValueError, "initial_state must be finite, got nan at index 1"),
         ({"parameters": {"cart_mass": 2.0}}, TypeError, "parameters must be cart_pole.Parameters or None"),
         ({"control": np.zeros(9), "steps": 10}, ValueError, r"control must have shape \(10,\), \(10, 1\), .*got \(9,\)"),
-        ({"control": np.zeros((2, 10)), "steps": 10}, ValueError, "control must have shape"),
-        ({"control": np.zeros((10, 2)), "steps": 10}, ValueError, "control must have shape"),
-        ({"control": np.zeros((1, 10, 2)), "steps": 10}, ValueError, "control must have shape"),
-        ({"control": 0.0, "steps": 10}, ValueError, "control must have shape"),
         ({"control": [0.0, np.inf], "steps": 2}, ValueError, "control must be finite, got inf at index 1"),
-        ({"control": "hard"}, TypeError, "control must be real numbers"),
         ({"control": lambda t, s: 0.0}, ValueError, r"control\(t, states\) must return shape \(1,\), got \(\)"),
-        ({"control": lambda t, s: s}, ValueError, r"control\(t, states\) must return shape \(1,\), got \(1, 4\)"),
         ({"control": lambda t, s: [np.nan]}, ValueError, r"control\(t, states\) must be finite, got nan"),
-        ({"control": lambda t, s: None}, TypeError, r"control\(t, states\) must be real numbers"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(arguments, error, message):
@@ -297,12 +283,8 @@ def test_bad_parameters_are_refused_by_name(name):
 def test_other_refusals():
     with pytest.raises(ValueError, match=r"state must have shape \(\.\.\., 4\), got \(3,\)"):
         accelerations(np.zeros(3), 0.0)
-    with pytest.raises(ValueError, match=r"state must have shape \(\.\.\., 4\), got \(\)"):
-        energy(0.0)
     with pytest.raises(ValueError, match=r"force must broadcast against the states' \(5,\), got \(3,\)"):
         accelerations(np.zeros((5, 4)), np.zeros(3))
-    with pytest.raises(TypeError, match="parameters must be"):
-        energy(np.zeros(4), 3)
     for bad in ({"steps": 0}, {"dt": 0.0}, {"strength": -1.0}, {"time_constant": 0.0}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             wandering_force(**{"steps": 5, **bad})
