@@ -148,7 +148,7 @@ def test_few_rows_are_enough(call, tmp_path, n, judged):
     ],
 )
 def test_several_words_after_one_flag(arguments, spread):
-    assert Several.spread(arguments) == spread
+    assert Several.expand(arguments) == spread
 
 
 WRONG = [

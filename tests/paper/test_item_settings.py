@@ -34,7 +34,7 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
         (settings.number(0.0, 1.0), [(0, 0.0), (1, 1.0)], [-0.1, 1.1, math.nan, math.inf, "x", True]),
         (settings.POSITIVE, [(1e-9, 1e-9)], [0.0, -1.0]),
         (settings.flag(), [(True, True)], [1, "yes"]),
-        (settings.one_of("tanh", "swish"), [("swish", "swish")], ["relu", 1]),
+        (settings.choice("tanh", "swish"), [("swish", "swish")], ["relu", 1]),
         (settings.or_word(settings.number(0.0), "auto"), [("auto", "auto"), (1, 1.0)], ["automatic", -1]),
         (settings.several(settings.whole(1)), [([1, 2], [1, 2]), ((3,), [3]), (4, [4])], [[], [0], "12", [1.5], {"a": 1}]),
         (settings.several(settings.whole(1), 2), [([1, 2], [1, 2])], [[1], [3, 3]]),

@@ -240,11 +240,11 @@ DAMAGES = {
 def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, done, damage):
     page = (done / "index.html").read_bytes()
     DAMAGES[damage](done / "one")
-    assert runner.finished(done / "one") is None
+    assert runner.read_result(done / "one") is None
     reproduce(done, "two")  # does not stop at what is not asked for
     assert [record["name"] for record in json.loads((done / "results.json").read_text(encoding="utf-8"))] == ["two"]
     reproduce(done, "one", "two")
-    assert runner.finished(done / "one") is not None
+    assert runner.read_result(done / "one") is not None
     assert len((done / "index.html").read_bytes()) == pytest.approx(len(page), abs=200)  # times differ
     check_numbers(done)
 
@@ -261,7 +261,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"
         "def main(wait):\n"
-        "    with tasks.connected(jobs=2):\n"
+        "    with tasks.engine(jobs=2):\n"
         "        tasks.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
@@ -385,7 +385,7 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cpu_time_is_that_of_all_processes(jobs):
     busy = partial(exec, "import time\nend = time.thread_time() + 0.2\nwhile time.thread_time() < end:\n    pass")
-    with tasks.connected(jobs) as cores:
+    with tasks.engine(jobs) as cores:
         assert cores == min(jobs, cpu_count())
         done = tasks.JoblibTasks()
         assert done.map(busy, [({},)] * 4) == [None] * 4

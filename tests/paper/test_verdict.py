@@ -2,7 +2,7 @@
 
 import pytest
 
-from pesn.paper.claims import AGREE, LABELS, Draw, Verdict, agreed, combined, labels_of, over_draws
+from pesn.paper.claims import AGREE, LABELS, Draw, Verdict, claim_labels, combine_labels, majority_label, over_draws
 
 
 @pytest.mark.parametrize("n", [1, 8, 20])
@@ -11,13 +11,13 @@ def test_a_label_needs_three_quarters_of_the_draws(n):
         outcomes = ["corrected"] * other + ["holds"] * (n - other)
         share = (n - other) / n
         expected = "holds" if share >= AGREE else "corrected" if 1 - share >= AGREE else "depends"
-        assert agreed(outcomes) == agreed(outcomes[::-1]) == expected
+        assert majority_label(outcomes) == majority_label(outcomes[::-1]) == expected
 
 
 def test_three_outcomes_that_share_the_draws_depend():
-    assert agreed(["holds", "corrected", "does not hold"] * 3) == "depends"
+    assert majority_label(["holds", "corrected", "does not hold"] * 3) == "depends"
     with pytest.raises(ValueError, match="at least one draw"):
-        agreed([])
+        majority_label([])
 
 
 def test_a_verdict_says_how_many_draws_support_it():
@@ -30,8 +30,8 @@ def test_a_verdict_says_how_many_draws_support_it():
 
 
 def test_one_label_for_a_claim_that_two_items_judge():
-    assert combined(["holds", "holds"]) == "holds"
-    assert combined(["holds", "does not hold"]) == "depends"
+    assert combine_labels(["holds", "holds"]) == "holds"
+    assert combine_labels(["holds", "does not hold"]) == "depends"
     records = [{"id": "a", "verdict": "holds"}, {"id": "b", "verdict": "corrected"}, {"id": "a", "verdict": "corrected"}]
-    assert labels_of(records) == {"a": "depends", "b": "corrected"}
+    assert claim_labels(records) == {"a": "depends", "b": "corrected"}
     assert {*LABELS} == {"holds", "corrected", "does not hold", "depends"}

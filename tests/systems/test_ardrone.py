@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from pesn.systems.ardrone import NAMES, UNITS, Parameters, _body, _gusts, hovering, message_noise, simulate
-from pesn.systems.quadrotor import observe, share_out, spin
+from pesn.systems.quadrotor import allocate_thrust, observe, spin
 
 RECORDING = Path(__file__).parents[1] / "data" / "ardrone_gazebo.npz"  # Gazebo 11.1, the first 15 s of a flight
 ROTORS = {"mode": "rotors", "wind": 0.0}
@@ -171,7 +171,7 @@ def test_rotors_hover():
 def test_rotors_give_what_is_asked_for():
     rng = np.random.default_rng(0)
     wanted = (14.0 + rng.normal(size=50), *0.05 * rng.normal(size=(2, 50)), 0.005 * rng.normal(size=50))
-    goals = share_out(Parameters(), wanted)
+    goals = allocate_thrust(Parameters(), wanted)
     np.testing.assert_allclose(spin(Parameters(), 1.0, 1.0, np.full((4, 50), 650.0), goals), wanted, atol=1e-12)
     # Each rotor by itself: thrust at its place in the X, its moment against the way it turns.
     drone, reach = Parameters(), 0.1785 / np.sqrt(2)
@@ -192,7 +192,7 @@ def test_rotors_saturate():
         (100.0, 50.0, 0.9 * most),
     ):
         speeds = np.full((4, 1), 600.0)
-        goals = share_out(Parameters(), (np.array([thrust]), np.array([torque]), np.zeros(1), np.zeros(1)))
+        goals = allocate_thrust(Parameters(), (np.array([thrust]), np.array([torque]), np.zeros(1), np.zeros(1)))
         given = spin(Parameters(), 1.0, 1.0, speeds, goals)
         assert given[0] == pytest.approx(expected, rel=1e-12)
         assert speeds.min() >= 0.0

@@ -83,7 +83,7 @@ def forecast(
     ] = None,
 ) -> None:
     """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
-    with terminal.failing_in_one_line():
+    with terminal.one_line_errors():
         begin = perf_counter()
         many = {"--jobs": jobs, "--stream": stream or None, "--scheduler": scheduler}
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")

@@ -11,7 +11,7 @@ import typer
 
 from pesn import paper
 from pesn.cli import terminal
-from pesn.paper.claims import LABELS, labels_of
+from pesn.paper.claims import LABELS, claim_labels
 
 
 def reproduce(
@@ -38,7 +38,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
-    with terminal.failing_in_one_line():
+    with terminal.one_line_errors():
         from joblib import cpu_count
 
         from pesn._support.arguments import whole_number
@@ -59,7 +59,7 @@ def reproduce(
             terminal.fail(1, str(error))
         from pesn.series.table.numerals import counted
 
-        counts = Counter(labels_of(claim for record in records for claim in record["claims"]).values())
+        counts = Counter(claim_labels(claim for record in records for claim in record["claims"]).values())
         said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
         judged = f", claims: {said[2:]}" if said else ""
         terminal.say(f"{counted(len(records), 'item')}{judged}: {out / 'index.html'}")
@@ -71,8 +71,8 @@ def list_items(
         typer.Argument(help="An item, whose settings are listed.", autocompletion=lambda: list(paper.ITEMS), show_default=False),
     ] = None,
 ) -> None:
-    """The items that pesn reproduce makes, with their place in the paper; or the settings of one, with defaults and meaning."""
-    with terminal.failing_in_one_line():
+    """List the items of pesn reproduce with their place in the paper; or the settings of one, with defaults and meaning."""
+    with terminal.one_line_errors():
         if item is None:
             width = max(map(len, paper.ITEMS))
             for name in paper.ITEMS:

@@ -29,7 +29,7 @@ def simulate(
     ] = None,
 ) -> None:
     """Simulate a system: a file with a row for each sample, and a picture if wanted."""
-    with terminal.failing_in_one_line():
+    with terminal.one_line_errors():
         from pesn import plotting
         from pesn._support.arguments import whole_number
 

@@ -19,7 +19,7 @@ from pesn._support.files import naming
 
 
 class Several(TyperCommand):
-    """A command some of whose options take several words after one flag: ``--level 0.8 0.95`` is ``--level 0.8 --level 0.95``.
+    """A command some of whose
 
     Options end at the next one; of names, the last is FILE where nothing else is.
     """
@@ -27,14 +27,14 @@ class Several(TyperCommand):
     several: ClassVar = {"--level": True, "--season": True, "--target": False, "--inputs": False}  # whether words are numbers
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Click takes the words one by one."""
-        return super().parse_args(ctx, self.spread(args))
+        """Parse the arguments after each word has its own flag."""
+        return super().parse_args(ctx, self.expand(args))
 
     @classmethod
-    def spread(cls, args: list[str]) -> list[str]:
-        """The arguments with a flag before each word.
+    def expand(cls, args: list[str]) -> list[str]:
+        """Return the arguments with a flag before each word.
 
-        >>> Several.spread(["--level", "0.8", "0.95", "a.csv"]), Several.spread(["--target", "x", "y", "a.csv"])
+        >>> Several.expand(["--level", "0.8", "0.95", "a.csv"]), Several.expand(["--target", "x", "y", "a.csv"])
         (['--level', '0.8', '--level', '0.95', 'a.csv'], ['--target', 'x', '--target', 'y', 'a.csv'])
         """
         words, parts = deque(args), list[list[str]]()
@@ -78,12 +78,12 @@ def _is_number(word: str) -> bool:
 
 
 def console() -> Console:
-    """Standard error; colours only where it is a terminal."""
+    """Return a console on standard error; colors only where it is a terminal."""
     return Console(stderr=True, soft_wrap=True, no_color=None if sys.stderr.isatty() else True)
 
 
 def say(line: str) -> None:
-    """A line on standard output, if there is any."""
+    """Print a line on standard output, if there is any."""
     if sys.stdout is None:
         return
     coding = sys.stdout.encoding or "utf-8"
@@ -91,7 +91,7 @@ def say(line: str) -> None:
 
 
 def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
-    """Say so before the work is done that the file would hold."""
+    """Check a path before the work is done that the file would hold."""
     suffix = path.suffix.lower()
     if suffix not in kinds:
         raise ValueError(f"{option} must end in {', '.join(kinds[:-1])} or {kinds[-1]}, got '{path}'")
@@ -121,8 +121,8 @@ def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 
 
 @contextlib.contextmanager
-def failing_in_one_line() -> Iterator[None]:
-    """What went wrong, on one line of standard error, and the exit code that goes with it."""
+def one_line_errors() -> Iterator[None]:
+    """Turn errors into one line on standard error and an exit code."""
     try:
         yield
     except ValueError as error:
@@ -136,13 +136,13 @@ def failing_in_one_line() -> Iterator[None]:
 
 
 def _about_data(error: ValueError) -> bool:
-    """Whether the call was right and the data would not do."""
+    """Return whether the call was right and the data would not do."""
     from pesn.series.table.numerals import DataError
 
     return isinstance(error, DataError)
 
 
 def fail(code: int, message: str) -> NoReturn:
-    """A line on standard error, and the end."""
+    """Print a line on standard error and exit."""
     print("pesn:", " ".join(message.split()), file=sys.stderr)
     raise typer.Exit(code)

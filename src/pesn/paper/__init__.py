@@ -75,12 +75,12 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     """
     from pesn.paper.claims import Settings
     from pesn.paper.item_settings import choose
-    from pesn.paper.tasks import JoblibTasks, connected
+    from pesn.paper.tasks import JoblibTasks, engine
 
     flag("quick", quick)
     whole_number("seed", seed, 0)
     whole_number("jobs", jobs, 1)
     item = get(name)
     parameters = choose(item.name, item.settings, item.parameters(quick), settings)
-    with connected(jobs):
+    with engine(jobs):
         return item.run(Settings(quick, seed, parameters), JoblibTasks())

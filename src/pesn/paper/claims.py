@@ -6,13 +6,13 @@
 True
 >>> print(ERRATA[10].right)
 W is scaled by r divided by the largest modulus of its eigenvalues.
->>> describe("washout").place, published("washout")["angle"]["200"][:2]
+>>> describe("washout").place, paper_numbers("washout")["angle"]["200"][:2]
 ('Table 2', [0.7244, 0.7245])
 
 >>> sooner = [Draw("holds", 0.2)] * 7 + [Draw("does not hold", 1.3)]
 >>> over_draws("washout-wins", sooner, "It wins.", measure="error ÷ the other's").verdict
 'holds'
->>> agreed(["holds"] * 5 + ["corrected"] * 3)
+>>> majority_label(["holds"] * 5 + ["corrected"] * 3)
 'depends'
 
 >>> settings = Settings(quick=True, seed=0, parameters={"trials": 3})
@@ -80,7 +80,7 @@ def describe(item: str) -> Description:
     return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), tuple(said.get("notes", ())))
 
 
-def published(item: str) -> Any:
+def paper_numbers(item: str) -> Any:
     """Return the numbers that the paper prints in the place of an item."""
     return _PUBLICATION["published"][item]
 
@@ -140,8 +140,8 @@ def grade(holds: bool, corrected: bool = False) -> Outcome:
     return "holds" if holds else "corrected" if corrected else "does not hold"
 
 
-def agreed(outcomes: Sequence[Outcome]) -> Label:
-    """What three quarters of the draws say; "depends" where no outcome has so many."""
+def majority_label(outcomes: Sequence[Outcome]) -> Label:
+    """Return what three quarters of the draws say; "depends" where no outcome has so many."""
     if not outcomes:
         raise ValueError("outcomes must hold at least one draw, got none")
     outcome, n = Counter(outcomes).most_common(1)[0]
@@ -149,9 +149,9 @@ def agreed(outcomes: Sequence[Outcome]) -> Label:
 
 
 def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str = "", limits: Sequence[float] = ()) -> Verdict:
-    """The verdict that the draws agree on; ``measure`` says in words what their values are."""
+    """Return the verdict that the draws agree on; ``measure`` says in words what their values are."""
     kept = tuple(draws)
-    return Verdict(claim, agreed([draw.outcome for draw in kept]), reason, kept, measure, tuple(limits))
+    return Verdict(claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure, tuple(limits))
 
 
 def median_range(values: Sequence[float], digits: str) -> str:
@@ -163,18 +163,18 @@ def median_range(values: Sequence[float], digits: str) -> str:
     return f"{np.median(values):{digits}} ({min(values):{digits}} to {max(values):{digits}})"
 
 
-def combined(labels: Iterable[str]) -> str:
-    """One label for what several items say about one claim: theirs where it is the same, else "depends"."""
+def combine_labels(labels: Iterable[str]) -> str:
+    """Combine what several items say about one claim: their label where it is the same, else "depends"."""
     each = set(labels)
     return each.pop() if len(each) == 1 else "depends"
 
 
-def labels_of(claims: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Claim → label, each claim once, from the records of what several items say."""
+def claim_labels(claims: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the label of each claim, from the records of what several items say."""
     said: dict[str, list[str]] = {}
     for claim in claims:
         said.setdefault(claim["id"], []).append(claim["verdict"])
-    return {name: combined(labels) for name, labels in said.items()}
+    return {name: combine_labels(labels) for name, labels in said.items()}
 
 
 # ---------------------------------------------------------------- items
@@ -189,7 +189,7 @@ class Settings:
     parameters: Record
 
     def seeds(self, n: int, stream: int = 0) -> list[int]:
-        """n seeds for n units of work, the same whatever engine runs them; another ``stream`` gives others."""
+        """Return n seeds for n units of work, the same whatever engine runs them; another ``stream`` gives others."""
         return [int(s.generate_state(1, np.uint64)[0]) for s in np.random.SeedSequence([self.seed, stream]).spawn(n)]
 
 
@@ -197,7 +197,7 @@ class Tasks:
     """How work units are run: one after the other here; the runner has one that uses processes or a cluster."""
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[object, ...]]) -> list[T]:
-        """``function(*a)`` for each a, in order.
+        """Return ``function(*a)`` for each a, in order.
 
         Functions must be top-level, arguments and results picklable.
         """

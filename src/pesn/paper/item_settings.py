@@ -47,7 +47,7 @@ class Setting(NamedTuple):
 
 
 def whole(least: int, most: float = math.inf) -> Kind:
-    """Whole numbers from ``least`` on, up to ``most``."""
+    """Accept whole numbers from ``least`` on, up to ``most``."""
 
     def accept(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
@@ -58,7 +58,7 @@ def whole(least: int, most: float = math.inf) -> Kind:
 
 
 def number(low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Kind:
-    """Finite numbers from ``low`` to ``high``; ``above``: ``low`` itself is not among them."""
+    """Accept finite numbers from ``low`` to ``high``; ``above``: ``low`` itself is not among them."""
 
     def accept(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
@@ -75,8 +75,8 @@ def number(low: float = -math.inf, high: float = math.inf, *, above: bool = Fals
     return Kind(", ".join(words), accept)
 
 
-def one_of(*values: str | bool) -> Kind:
-    """One of these words, or truth values."""
+def choice(*values: str | bool) -> Kind:
+    """Accept one of these words, or truth values."""
 
     def accept(value: object) -> object:
         if not any(type(value) is type(word) and value == word for word in values):
@@ -87,20 +87,20 @@ def one_of(*values: str | bool) -> Kind:
 
 
 def flag() -> Kind:
-    """True or false."""
-    return one_of(True, False)._replace(words="true or false")
+    """Accept True and False."""
+    return choice(True, False)._replace(words="true or false")
 
 
 def or_word(kind: Kind, word: str) -> Kind:
-    """What ``kind`` takes, or a word such as "auto"."""
+    """Accept what ``kind`` takes, or a word such as "auto"."""
     return Kind(f"{kind.words}, or {word}", lambda value: word if value == word else kind.accept(value))
 
 
 def several(kind: Kind, least: int = 1) -> Kind:
-    """A list of at least so many different values of a kind."""
+    """Accept a list of at least ``least`` different values of a kind."""
 
     def accept(values: object) -> list[object]:
-        accepted = [kind.accept(value) for value in _listed(values) or [values]]  # --set points=101 is a list of one
+        accepted = [kind.accept(value) for value in _as_list(values) or [values]]  # --set points=101 is a list of one
         if len(set(accepted)) < least:
             raise ValueError
         return accepted
@@ -109,11 +109,11 @@ def several(kind: Kind, least: int = 1) -> Kind:
 
 
 def layout(**kinds: Kind) -> Kind:
-    """A list of as many values as there are names, each of its own kind; where the first are low and high, low < high."""
+    """Accept a list of as many values as there are names, each of its own kind; where the first are low and high, low < high."""
     ordered = list(kinds)[:2] == ["low", "high"]
 
     def accept(values: object) -> list[object]:
-        accepted = [kind.accept(value) for kind, value in zip(kinds.values(), _listed(values), strict=True)]
+        accepted = [kind.accept(value) for kind, value in zip(kinds.values(), _as_list(values), strict=True)]
         if ordered and not accepted[0] < accepted[1]:  # type: ignore[operator]
             raise ValueError
         return accepted
@@ -122,7 +122,7 @@ def layout(**kinds: Kind) -> Kind:
     return Kind(f"a list [{', '.join(kinds)}] ({words}{', low below high' if ordered else ''})", accept)
 
 
-def _listed(values: object) -> list[object]:
+def _as_list(values: object) -> list[object]:
     """Return the values of a list or an array; none of anything else."""
     return list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping) else []
 

@@ -30,7 +30,7 @@ from markupsafe import Markup
 from pesn._support.files import contents, replacing
 from pesn._support.pages import style
 from pesn._support.pages.tables import powers, table
-from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combined
+from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combine_labels
 
 _LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
@@ -74,7 +74,7 @@ def write_page(folder: Path, results: Sequence[Record]) -> Path:
 
 
 def _item(result: Record, place: Path) -> Record:
-    """A result as the template shows it, ``place`` being its folder."""
+    """Prepare a result for the template, ``place`` being its folder."""
     anchor = "item-" + re.sub(r"[^a-z0-9]+", "-", result["name"].lower()).strip("-")
     counts = Counter(claim["verdict"] for claim in result["claims"])
     return {
@@ -103,12 +103,12 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
 
 
 def _setting(value: object) -> str:
-    """A parameter of an item as it is written in JSON; numbers as they are, none of their digits lost."""
+    """Format a parameter of an item as JSON; numbers keep all of their digits."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _address(path: Path) -> str:
-    """A file in an item's folder, as the page beside that folder names it."""
+    """Return the address of a file in an item's folder, relative to the page."""
     return f"{quote(path.parent.name)}/{quote(path.name)}"
 
 
@@ -136,7 +136,7 @@ def _judge_claim(name: str, parts: list[Record], anchors: Mapping[str, str]) -> 
     others = [item for item in claim.items if there <= {*claim.items} and item not in there]
     missing = [{"item": item, "link": anchors.get(item, ""), "said": {}} for item in others]
     text = parts[0]["said"]["text"] if parts else claim.text
-    verdict = combined(part["said"]["verdict"] for part in parts) if parts else _OPEN
+    verdict = combine_labels(part["said"]["verdict"] for part in parts) if parts else _OPEN
     return {"id": name, "text": text, "verdict": verdict, "parts": [*parts, *missing]}
 
 
@@ -151,7 +151,7 @@ _MARKS = {
 
 
 def strip(draws: Sequence[tuple[str, float | None]], measure: str = "", limits: Sequence[float] = ()) -> Markup:
-    """An SVG of the draws, pairs of outcome and value, from the smallest to the largest; draws without values stand in a row."""
+    """Draw the draws, pairs of outcome and value, as a dot plot in SVG; draws without values stand in a row."""
     n = len(draws)
     counts = Counter(outcome for outcome, _ in draws)
     said = f"{n} draw{'' if n == 1 else 's'}: " + ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
@@ -186,7 +186,7 @@ def strip(draws: Sequence[tuple[str, float | None]], measure: str = "", limits: 
 
 
 def _versions(results: Sequence[Record]) -> dict[str, str]:
-    """Package -> version, or versions where the results were made with different ones."""
+    """Return the version of each package, or versions where the results were made with different ones."""
     seen: dict[str, dict[str, None]] = {}
     for result in results:
         for name, version in result["versions"].items():
@@ -195,7 +195,7 @@ def _versions(results: Sequence[Record]) -> dict[str, str]:
 
 
 def _template() -> Template:
-    """The page's template; whatever is put into it is escaped, and a name it does not know is an error."""
+    """Return the page's template; whatever is put into it is escaped, and a name it does not know is an error."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"prose": _prose}
     environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
@@ -203,7 +203,7 @@ def _template() -> Template:
 
 
 def _prose(text: object) -> Markup:
-    """Text, escaped; `code` in backquotes is set as code, elsewhere 4.2e-5 as 4.2×10⁻⁵ and -3 as −3."""
+    """Escape text; `code` in backquotes is set as code, elsewhere 4.2e-5 as 4.2×10⁻⁵ and -3 as −3."""
     parts = re.split(r"`([^`\n]+)`", str(text))  # odd ones stood in backquotes
     parts[::2] = [powers(re.sub(r"(?<![\w-])-(?=\d)", "−", part)) for part in parts[::2]]
     return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
@@ -221,7 +221,7 @@ def _effort(results: Sequence[Record]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds for people: 0.4 s, 12 s, 3 min 05 s, 1 h 02 min."""
+    """Format a duration: 0.4 s, 12 s, 3 min 05 s, 1 h 02 min."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

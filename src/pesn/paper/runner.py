@@ -34,7 +34,7 @@ from pesn._support.files import RefusedFileError, beside, claim_folder, contents
 from pesn._support.progress import Advance, Steps, shown
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
-from pesn.paper.tasks import JoblibTasks, connected
+from pesn.paper.tasks import JoblibTasks, engine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,15 +123,15 @@ class _Work:
 
     @cached_property
     def digest(self) -> str:
-        """What the result is known by."""
+        """Digest that identifies the result."""
         return _digest(self.item, self.settings)
 
 
-def _run_all(work: Sequence[_Work], folder: Path, engine: tuple[int, str | None], steps: Steps) -> list[Record]:
+def _run_all(work: Sequence[_Work], folder: Path, where: tuple[int, str | None], steps: Steps) -> list[Record]:
     """Make what is not there, and the page after each."""
-    records = [finished(one.place, one.digest) for one in work]
+    records = [read_result(one.place, one.digest) for one in work]
     with contextlib.ExitStack() as stack:
-        cores = stack.enter_context(connected(*engine)) if None in records else 0
+        cores = stack.enter_context(engine(*where)) if None in records else 0
         for i, one in enumerate(work):
             if records[i] is None:
                 with steps.step(f"{one.item.name} ({i + 1} of {len(work)})", unit="units") as advance:
@@ -185,7 +185,7 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
 
 
 def _digest(item: Item, settings: Settings) -> str:
-    """What the result is known by; the code is that of pesn, without the other items and without what runs and shows them."""
+    """Return the digest of a result; the code is that of pesn, without the other items and without what runs and shows them."""
     others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.run.__module__}
     root = Path(paper.__file__).parents[1]
     code = hashlib.blake2b(Path(inspect.getfile(item.run)).read_bytes())
@@ -206,13 +206,13 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     _flatten(result.frame).to_csv(folder / "frame.csv", index=False)
     tables, files = {}, ["frame.csv"]
     for title, frame in result.tables.items():
-        shown = _as_printed(_flatten(frame), item.digits)
-        files.append(_unused(f"table-{_slug(title)}.csv", files))
+        shown = _paper_digits(_flatten(frame), item.digits)
+        files.append(_free_name(f"table-{_slug(title)}.csv", files))
         shown.to_csv(folder / files[-1], index=False)
         tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
     figures = []
     for name, (figure, alt) in result.figures.items():
-        png = _unused(f"{_slug(name)}.png", files)
+        png = _free_name(f"{_slug(name)}.png", files)
         svg = f"{png[:-4]}.svg"
         _save(figure, folder / png, folder / svg, f"{item.name} {name}")
         files += [png, svg]
@@ -258,15 +258,15 @@ def _save(figure: Figure, png: Path, svg: Path, salt: str) -> None:
 
 
 def _claim(v: Verdict) -> Record:
-    """What a verdict is in the record: the draws as pairs of outcome and value."""
+    """Return the record of a verdict: the draws as pairs of outcome and value."""
     return {
         "id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason,
         "draws": v.draws, "support": v.support, "measure": v.measure, "limits": v.limits,
     }  # fmt: skip
 
 
-def finished(folder: Path, digest: str | None = None) -> Record | None:
-    """The record of a result all of whose files are as they were written, with this digest if one is given; else None."""
+def read_result(folder: Path, digest: str | None = None) -> Record | None:
+    """Read the record of a result whose files are as they were written, with this digest if one is given; else None."""
     try:
         record: Record = json_of(folder / "result.json")
         written = {key: value for key, value in record.items() if key != "checksum"}
@@ -297,7 +297,7 @@ def _checksum(content: bytes) -> str:
 
 
 def _flatten(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame with names of one level, and with its index as columns where that says something."""
+    """Return a frame with column names of one level, and with its index as columns unless it is a plain range."""
     import pandas as pd
 
     kept = frame if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None else frame.reset_index()
@@ -305,20 +305,20 @@ def _flatten(frame: pd.DataFrame) -> pd.DataFrame:
     return kept.set_axis(names, axis="columns")
 
 
-def _as_printed(frame: pd.DataFrame, digits: str) -> pd.DataFrame:
-    """What was published with the digits that it was printed with: ``digits`` is the format of most of them."""
+def _paper_digits(frame: pd.DataFrame, digits: str) -> pd.DataFrame:
+    """Format published numbers with the digits that they were printed with: ``digits`` is the format of most of them."""
     columns = {
-        name: [_format_printed(value, digits) for value in frame[name]]
+        name: [_format_digits(value, digits) for value in frame[name]]
         for name in frame.columns
         if digits and "published" in str(name) and frame[name].dtype.kind == "f"
     }
     return frame.assign(**columns)
 
 
-def _format_printed(value: float, digits: str) -> str | None:
-    """A number as it was printed; where that takes more digits, all of them.
+def _format_digits(value: float, digits: str) -> str | None:
+    """Format a number as it was printed; where that takes more digits, all of them.
 
-    >>> [_format_printed(*case) for case in ((0.255, ".4f"), (5.551, ".2f"), (0.012, ".2e"), (float("nan"), ".4f"))]
+    >>> [_format_digits(*case) for case in ((0.255, ".4f"), (5.551, ".2f"), (0.012, ".2e"), (float("nan"), ".4f"))]
     ['0.2550', '5.551', '1.20e-02', None]
     """
     if math.isnan(value):
@@ -328,7 +328,7 @@ def _format_printed(value: float, digits: str) -> str | None:
 
 
 def plain(value: object) -> Any:
-    """The value in JSON's terms: NaN is null, infinities are "inf" and "-inf"."""
+    """Convert a value to JSON types: NaN is null, infinities are "inf" and "-inf"."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, dict):
@@ -341,12 +341,12 @@ def plain(value: object) -> Any:
 
 
 def to_json(value: object) -> str:
-    """The text of a file; NaN, which JSON has not, is an error."""
+    """Return the text of a JSON file; NaN, which JSON has not, is an error."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _slug(text: str) -> str:
-    """A name for a file.
+    """Return a file name for a text.
 
     >>> _slug("Table 3 (a): Position, P and MC")
     'table-3-a-position-p-and-mc'
@@ -354,7 +354,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80] or "x"
 
 
-def _unused(name: str, used: Sequence[str]) -> str:
+def _free_name(name: str, used: Sequence[str]) -> str:
     stem, dot, kind = name.rpartition(".")
     return next(n for n in (name, *(f"{stem}-{i}{dot}{kind}" for i in range(2, len(used) + 3))) if n not in used)
 
@@ -364,7 +364,7 @@ def _unused(name: str, used: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _hold(folder: Path) -> Iterator[None]:
-    """The folder, there and writable, held by this run alone and without what a killed one left half-written."""
+    """Hold the folder for this run alone, without what a killed run left half-written."""
     with claim_folder(folder):
         for left in folder.glob(".*.part"):
             shutil.rmtree(left, ignore_errors=True)
@@ -378,10 +378,10 @@ def _check_replaceable(place: Path) -> None:
 
 
 def _gather(folder: Path) -> None:
-    """``results.json`` and the page, of all results in the folder."""
+    """Write ``results.json`` and the page, of all results in the folder."""
     from pesn.paper.report import write_page
 
-    found = [record for name in paper.ITEMS if (record := finished(folder / name)) is not None]
+    found = [record for name in paper.ITEMS if (record := read_result(folder / name)) is not None]
     with replacing(folder / "results.json") as temporary:
         temporary.write_text(to_json(found), encoding="utf-8")
     try:

@@ -1,7 +1,7 @@
 """Engines that run the work units of items: this process, worker processes, or a Dask cluster.
 
 >>> from operator import pow
->>> with connected(jobs=1):
+>>> with engine(jobs=1):
 ...     JoblibTasks().map(pow, [(2, 3), (3, 2)])
 [8, 9]
 """
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def connected(jobs: int = 1, scheduler: str | None = None) -> Iterator[int]:
+def engine(jobs: int = 1, scheduler: str | None = None) -> Iterator[int]:
     """Inside, :class:`JoblibTasks` run in ``jobs`` processes (1: in this one), or on the cluster of ``scheduler`` if given.
 
     Linear algebra has one thread everywhere: sums in another order would give other last digits. The value is the number of cores

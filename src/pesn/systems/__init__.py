@@ -39,7 +39,7 @@ SYSTEMS = MappingProxyType(
 
 
 def get(name: str) -> Callable[..., Trajectories]:
-    """The function that simulates the system called ``name``; all take ``runs``, ``steps``, ``rng`` and ``progress``.
+    """Return the function that simulates the system called ``name``; all take ``runs``, ``steps``, ``rng`` and ``progress``.
 
     >>> get("cartpole")
     Traceback (most recent call last):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compiled, fly, observe
+from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compile_engine, fly, observe
 from pesn.systems.stepping import (
     Control,
     Progress,
@@ -68,7 +68,7 @@ def simulate(
     wind: float | None = None,
     progress: Progress | None = None,
 ) -> Trajectories:
-    """Flights of the drone, ``steps`` rows each at 100 Hz, row 0 the initial state; the physics runs at 1 kHz.
+    """Simulate flights of the drone, ``steps`` rows each at 100 Hz, row 0 the initial state; the physics runs at 1 kHz.
 
     States: position and velocity in the world (m, m/s), roll, pitch, yaw (rad; yaw counts whole turns) and their rates.
     Inputs: the commands as they were given, without the noise that makes the drone uncertain; with it they are
@@ -118,7 +118,7 @@ def simulate(
         raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
     flag("command_noise", command_noise)
     drone = as_parameters(parameters, Parameters, "ardrone")
-    given, runs, steps = _given(commands, runs, steps, progress)
+    given, runs, steps = _as_commands(commands, runs, steps, progress)
     initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _check_pitch(initial)
     pilot = _pilot(commands, initial) if callable(commands) else None
@@ -142,7 +142,7 @@ def simulate(
 
 
 def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
-    """The state (12,) of a drone that hovers above the origin.
+    """Return the state (12,) of a drone that hovers above the origin.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
 
 
 def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
-    """What :func:`simulate` with the same seed adds to its commands, (runs, steps, 4).
+    """Return the noise that :func:`simulate` with the same seed adds to its commands.
 
     Parameters
     ----------
@@ -192,22 +192,22 @@ def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
 
 
 def _pilot(function: Control, initial: Array) -> Callable[[float, Flight], Array]:
-    """What ``function`` commands, (runs, 4), at the state that a flight has come to, with whole turns of yaw in it."""
+    """Return a function that asks ``function`` for commands, (runs, 4), at the state of a flight, with whole turns of yaw."""
     runs, yaw = len(initial), initial[:, 8]
 
-    def asked(t: float, flight: Flight) -> Array:
+    def command(t: float, flight: Flight) -> Array:
         nonlocal yaw
         states = np.empty((12, runs))
         observe(flight.body.T, states)
         yaw = states[8] = np.unwrap([yaw, states[8]], axis=0)[1]
         return call_control("commands", function, t, states.T.copy(), (runs, 4))
 
-    return asked
+    return command
 
 
 def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted: bool) -> Callable[[int, int], None]:
-    """What flies rows from ``start`` to ``stop``: all runs at once by NumPy, or each by itself where it pays to compile."""
-    engine = compiled() if many else fly
+    """Return a function that flies rows ``start`` to ``stop``: all runs at once by NumPy, or each compiled where that pays."""
+    engine = compile_engine() if many else fly
     flights = [Flight(*one) for one in zip(*flight, strict=True)] if many else [Flight(*(np.moveaxis(a, 0, -1) for a in flight))]
 
     def move(start: int, stop: int) -> None:
@@ -217,10 +217,10 @@ def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted
     return move
 
 
-def _given(
+def _as_commands(
     commands: npt.ArrayLike | Control | None, runs: int, steps: int | None, progress: Progress | None
 ) -> tuple[Array | None, int, int]:
-    """The commands of all runs (runs, steps, 4), None where the pilot flies; and both numbers, as ints."""
+    """Return the commands of all runs (runs, steps, 4), None where the pilot flies; and both numbers, as ints."""
     array = None if commands is None or callable(commands) else as_real("commands", commands)
     if steps is None:
         # A wrong number of axes is refused later, with the other wrong shapes.
@@ -256,7 +256,7 @@ def _flight(
     command_noise: bool,
     wind: float,
 ) -> Flight:
-    """All arrays of a flight, with the runs along the first axis."""
+    """Allocate all arrays of a flight, with the runs along the first axis."""
     runs = len(initial)
     idle = np.zeros((runs, steps, 4))
     hover = min(math.sqrt(drone.mass * drone.gravity / (4.0 * drone.thrust_factor)), drone.rotor_limit)
@@ -278,7 +278,7 @@ def _flight(
 
 
 def _body(initial: Array) -> Array:
-    """Position, velocity, quaternion and body rates (runs, 13) of the states (runs, 12)."""
+    """Return position, velocity, quaternion and body rates (runs, 13) of the states (runs, 12)."""
     roll, pitch, yaw = 0.5 * initial[:, 6], 0.5 * initial[:, 7], 0.5 * initial[:, 8]
     (ca, cb, cc), (sa, sb, sc) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
     w, x = ca * cb * cc + sa * sb * sc, sa * cb * cc - ca * sb * sc
@@ -293,7 +293,7 @@ def _body(initial: Array) -> Array:
 
 
 def _aims(own: list[np.random.Generator], steps: int) -> Array:
-    """Velocities (steps, 4), each held for a while, some of them 0."""
+    """Draw the pilot's target velocities (steps, 4), each held for a while, some of them 0."""
     low, high = _HOLD_ROWS
     drawn = own[0].random((steps // low + 1, 4, 3))
     aims = np.where(drawn[..., 0] < _IDLE, 0.0, (2.0 * drawn[..., 1] - 1.0) * _AIMS)
@@ -309,7 +309,7 @@ def _noise(own: list[np.random.Generator], steps: int) -> Array:
 
 
 def _gusts(children: list[list[np.random.Generator]], steps: int) -> Array:
-    """An Ornstein-Uhlenbeck process (runs, steps, 3) of deviation 1, from its stationary state on."""
+    """Simulate an Ornstein-Uhlenbeck process (runs, steps, 3) of standard deviation 1, from its stationary state on."""
     gusts = np.array([own[3].standard_normal((steps, 3)) for own in children])
     keep = math.exp(-SAMPLE_STEP / _WIND_TIME)
     fresh = math.sqrt(-math.expm1(-2.0 * SAMPLE_STEP / _WIND_TIME))

@@ -96,7 +96,7 @@ class Parameters:
 
 
 def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
-    """[ẍ, θ̈] (..., 2) at states [x, θ, ẋ, θ̇] (..., 4) under forces (...).
+    """Compute the accelerations [ẍ, θ̈] (..., 2) at states [x, θ, ẋ, θ̇] (..., 4) under forces (...).
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
 
 
 def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
-    """Kinetic and potential energy (...) in J of states (..., 4); 0 is a pole at rest and level.
+    """Compute kinetic and potential energy (...) in J of states (..., 4); 0 is a pole at rest and level.
 
     ½ (M+m) ẋ² + m l ẋ θ̇ cosθ + ½ (J + m l²) θ̇² + m g l cosθ
 
@@ -160,7 +160,7 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
 
 
 def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time_constant: float = 0.2, rng: Rng = None) -> Array:
-    """White noise, twice low-passed: a smooth force (steps,) that starts at 0 and settles to a deviation of ``strength``.
+    """Draw a smooth force (steps,), white noise twice low-passed, that starts at 0 and settles to a standard deviation.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def simulate(
     rng: Rng = None,
     progress: Progress | None = None,
 ) -> Trajectories:
-    """Runs of the cart pole, ``steps`` rows each, ``dt`` seconds apart, row 0 the initial state.
+    """Simulate runs of the cart pole, ``steps`` rows each, ``dt`` seconds apart, row 0 the initial state.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def simulate(
 def _forces(
     control: npt.ArrayLike | Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
 ) -> tuple[Array | Callable[[float, Array], Array], tuple[float, float]]:
-    """What pushes, (steps, runs) or a function of time and states, and what pulls back: gains of x and ẋ."""
+    """Return the force, (steps, runs) or a function of time and states, and the gains of x and ẋ that pull back."""
     if control is None:
         return np.array([wandering_force(steps, dt, rng=child) for child in children]).T, (_PULL, _BRAKE)
     if not callable(control):
@@ -290,7 +290,7 @@ def _forces(
 
 
 def _rates(p: Parameters, sin: Callable[[T], T], cos: Callable[[T], T]) -> Rates[T]:
-    """(θ, ẋ, θ̇, F) -> (ẍ, θ̈), for floats and for arrays: the equations above, solved for the two, divided by (M+m) and m l."""
+    """Return (θ, ẋ, θ̇, F) -> (ẍ, θ̈), for floats and for arrays: the equations above, solved for the two."""
     total = p.cart_mass + p.pole_mass
     ml, share, spin = p.pole_mass * p.length, p.pole_mass / total, p.pole_friction / p.pole_mass / p.length
     b, g, length = p.cart_friction, p.gravity, p.length
@@ -305,7 +305,7 @@ def _rates(p: Parameters, sin: Callable[[T], T], cos: Callable[[T], T]) -> Rates
 
 
 def _runge_kutta(rates: Rates[T], state: State[T], force: T, h: float) -> State[T]:
-    """One step of the classical method, by components: the same lines, and the same roundings, for a float and for an array."""
+    """Take one Runge-Kutta step by components: the same lines, and the same roundings, for a float and for an array."""
     x, theta, v, omega = state
     half, sixth = 0.5 * h, h / 6.0
     a1, b1 = rates(theta, v, omega, force)
@@ -324,7 +324,7 @@ def _runge_kutta(rates: Rates[T], state: State[T], force: T, h: float) -> State[
 
 
 def _advance(p: Parameters, h: float, substeps: int, gains: tuple[float, float]) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """(states (runs, 4), forces (rows, runs)) -> the states after each row (rows, runs, 4), the forces with the pull in them."""
+    """Return a function of states (runs, 4) and forces (rows, runs): the states after each row, and the applied forces."""
     pull, brake = gains
 
     def follow(rates: Rates[T], state: State[T], forces: Iterable[T]) -> tuple[list[State[T]], list[T]]:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems.stepping import Plan, Progress, Rates, for_each_run, generators, simulator, sizes, transient_rows
-from pesn.systems.trajectories import Trajectories, stacked
+from pesn.systems.trajectories import Trajectories, stack_runs
 
 Modes = npt.NDArray[np.complex128]
 _MOST = 1e7  # steps in a delay of Mackey and Glass, which are all held, and in a row
@@ -291,7 +291,7 @@ def mackey_glass(
     """
     parts = _parts(tau, plan.dt, plan.substeps)
     h = tau / parts
-    start = plan.starts_in(((0.5, 1.3),))[0]
+    start = plan.draw_starts(((0.5, 1.3),))[0]
     if (start < 0.0).any():
         raise ValueError(f"initial_state must be 0 or more, got {start[start < 0.0][0]}")
 
@@ -334,14 +334,14 @@ class _Step(NamedTuple):
     value: Array = np.empty(0)
 
     def cubic(self, h: float, part: float) -> Array:
-        """The cubic through both ends of the step with their slopes (Hermite's), at ``part`` of it."""
+        """Evaluate the cubic through both ends of the step with their slopes (Hermite's), at ``part`` of it."""
         rest = 1.0 - part
         ends = rest * rest * (1.0 + 2.0 * part) * self.x_before + part * part * (1.0 + 2.0 * rest) * self.x
         return ends + h * part * rest * (rest * self.slope_before - part * self.slope)
 
 
 def _parts(tau: float, dt: float, substeps: int) -> int:
-    """Steps in a delay: at least one, none longer than ``dt / substeps``."""
+    """Return the steps in a delay: at least one, none longer than ``dt / substeps``."""
     in_delay = tau * substeps / dt if substeps < _MOST else math.inf
     if in_delay > _MOST:
         raise ValueError(
@@ -353,7 +353,7 @@ def _parts(tau: float, dt: float, substeps: int) -> int:
 
 
 def _power(x: Array, n: float) -> Array:
-    """xⁿ; a whole n by multiplication alone, which rounds alike on every machine, as the library's power does not."""
+    """Compute xⁿ; a whole n by multiplication alone, which rounds alike on every machine, as the library's power does not."""
     if n != int(n) or n > 64:
         return np.asarray(np.power(x, n), np.float64)
     result, square, left = np.ones_like(x), x, int(n)
@@ -434,7 +434,7 @@ class _ETDRK4(NamedTuple):
 
 
 def _coefficients(n: int, length: float, h: float) -> _ETDRK4:
-    """Of a step of h. Differences that cancel near 0 are averaged over a circle around each value, as in the paper."""
+    """Compute the coefficients of a step of h. Differences that cancel near 0 are averaged over a circle around each value."""
     k = 2.0 * np.pi / length * np.arange(n // 2 + 1)
     linear = k**2 - k**4
     z = h * linear[:, None] + np.exp(1j * np.pi * (np.arange(_CONTOUR) + 0.5) / _CONTOUR)
@@ -570,7 +570,7 @@ def narma10(
     plan = Plan("narma10", runs, steps, skipped=skipped, progress=progress)
     first = for_each_run("initial_state", [0.0] if initial_state is None else initial_state, runs, (1,))[:, 0]
     y = plan.march(advance, (0, [first] * 10), ("y",), lambda state: state[1][-1][:, None])
-    return stacked(y, u[:, skipped:, None], 1.0, ("y", "u"), ("", ""))
+    return stack_runs(y, u[:, skipped:, None], 1.0, ("y", "u"), ("", ""))
 
 
 def mso(

@@ -39,11 +39,11 @@ class LabelledSequences(NamedTuple):
 
     @property
     def sequences(self) -> list[Array]:
-        """Each sequence by itself, (rows, d)."""
+        """Sequences as separate arrays of shape (rows, d)."""
         return list(np.split(self.X, np.cumsum(self.lengths)[:-1]))
 
     def split(self, share: float) -> tuple[LabelledSequences, LabelledSequences]:
-        """The first ``share`` of the sequences, and the others; at least one of each."""
+        """Split into the first ``share`` of the sequences and the others; at least one of each."""
         number("share", share, 0.0, 1.0, "()")
         if len(self.y) < 2:
             raise ValueError(f"split needs 2 sequences or more, got {len(self.y)}")
@@ -98,7 +98,7 @@ _TILT = np.array([0.0, -6.0, -12.0])  # dB, of the second and third formant belo
 
 
 def spoken_digits(n: int, *, noise: float = 0.03, speakers: int = 20, rng: Rng = None) -> LabelledSequences:
-    """The digits zero to nine as if spoken: cepstra of formant tracks, by speakers who differ in throat, tempo and vowels.
+    """Generate spoken digits: cepstra of formant tracks, by speakers who differ in vocal tract, tempo and vowels.
 
     Each word is a string of sounds. The formants glide from sound to sound, in a tempo and with an emphasis of that utterance,
     scaled by the speaker's vocal tract (±12 %), and each speaker has vowels of his own (±5 %). The spectrum in 24 mel bands up to
@@ -139,7 +139,7 @@ def spoken_digits(n: int, *, noise: float = 0.03, speakers: int = 20, rng: Rng =
 
 
 def _utterance(word: str, names: list[str], formants: Array, noise: float, rng: np.random.Generator) -> Array:
-    """Cepstra (rows, 13) of one word by a speaker whose sounds have these formants (sounds, 3)."""
+    """Return cepstra (rows, 13) of one word by a speaker whose sounds have these formants (sounds, 3)."""
     sounds = word.split()
     tempo = np.exp(rng.normal(0.0, 0.2))
     seconds = np.array([_PHONES[sound].seconds for sound in sounds]) * tempo * np.exp(rng.normal(0.0, 0.2, len(sounds)))
@@ -156,7 +156,7 @@ def _utterance(word: str, names: list[str], formants: Array, noise: float, rng: 
 
 
 def _spectrum(track: Array) -> Array:
-    """Power (rows, bands) of resonances and of a hiss; 1 at the first formant of a vowel."""
+    """Return the power (rows, bands) of resonances and of a hiss; 1 at the first formant of a vowel."""
     mel = np.linspace(0.0, 2595.0 * np.log10(1.0 + _HIGHEST / 700.0), _BANDS + 2)[1:-1]
     band = (700.0 * (10.0 ** (mel / 2595.0) - 1.0))[:, None]
     at, voice, hiss, place = track[:, None, :3], track[:, 3:4], track[:, 4:5], track[:, 5:6]
@@ -203,7 +203,7 @@ def written_digits(
     noise: float = 0.05,
     rng: Rng = None,
 ) -> LabelledSequences:
-    """Digits written by hands that differ, on ``size`` × ``size`` pixels, read as sequences.
+    """Generate digits by different hands, on ``size`` × ``size`` pixels, read as sequences.
 
     Parameters
     ----------
@@ -248,13 +248,13 @@ def written_digits(
     number("distortion", distortion, 0.0, math.inf, "[)")
     number("noise", noise, 0.0, math.inf, "[)")
     n, size = int(n), int(size)
-    given = None if digits is None else _checked(digits, n)
+    given = None if digits is None else _as_digits(digits, n)
     drawn, y = np.empty((n, size, size)), np.empty(n, np.intp)
     for i, draw in enumerate(generators(rng, n)):
         y[i] = draw.integers(10)
         if given is not None:
             y[i] = given[i]
-        points = _written(int(y[i]), float(distortion), 0.5 / size, draw)  # half a pixel apart
+        points = _draw_strokes(int(y[i]), float(distortion), 0.5 / size, draw)  # half a pixel apart
         drawn[i] = _ink(points, size, draw.uniform(0.03, 0.06))
         drawn[i] += noise * draw.standard_normal((size, size))
     np.clip(drawn, 0.0, 1.0, out=drawn)
@@ -262,15 +262,15 @@ def written_digits(
     return LabelledSequences(drawn.reshape(-1, width), y, (size * size // width,) * n)
 
 
-def _checked(digits: npt.ArrayLike, n: int) -> Array:
+def _as_digits(digits: npt.ArrayLike, n: int) -> Array:
     array = np.asarray(as_real("digits", digits), np.float64)
     if array.shape != (n,) or not np.isin(array, np.arange(10)).all():
         raise ValueError(f"digits must be {n} whole numbers from 0 to 9, got {digits!r}")
     return array
 
 
-def _written(digit: int, distortion: float, spacing: float, rng: np.random.Generator) -> Array:
-    """(points, 2): the digit's strokes, points ``spacing`` apart, in a square of side 1 whose middle is 0."""
+def _draw_strokes(digit: int, distortion: float, spacing: float, rng: np.random.Generator) -> Array:
+    """Draw the strokes of a digit, points ``spacing`` apart, in a square of side 1 around 0; (points, 2)."""
     ways = [way for written, way in _WAYS if written == digit]
     strokes = []
     for stroke in ways[rng.integers(len(ways))].split("|"):
@@ -286,7 +286,7 @@ def _written(digit: int, distortion: float, spacing: float, rng: np.random.Gener
 
 
 def _ink(points: Array, size: int, half_width: float) -> Array:
-    """(size, size): 1 under the pen, 0 on paper, and a pixel's width of grey between them."""
+    """Return the ink (size, size): 1 under the pen, 0 on paper, and a pixel's width of gray between them."""
     centres = (np.arange(size) + 0.5) / size - 0.5
     across = (centres[:, None] - points[:, 0]) ** 2
     down = (centres[:, None] - points[:, 1]) ** 2

@@ -129,7 +129,7 @@ def fly(flight: Flight, drone: Parameters, start: int, stop: int, rotors: bool, 
         for step in range(_STEPS):
             if step < _SETTLED:
                 given = wanted = control(drone, flight.setpoints, sight, command)
-                goals = share_out(drone, wanted) if rotors else wanted
+                goals = allocate_thrust(drone, wanted) if rotors else wanted
             if rotors:
                 given = spin(drone, up, down, flight.rotors, goals)
                 slow_down(drone, body, flight.rotors, wind)
@@ -137,20 +137,20 @@ def fly(flight: Flight, drone: Parameters, start: int, stop: int, rotors: bool, 
 
 
 @cache
-def compiled() -> Callable[[Flight, Parameters, int, int, bool, bool], None]:
-    """``fly`` for one run, compiled by numba at its first call."""
+def compile_engine() -> Callable[[Flight, Parameters, int, int, bool, bool], None]:
+    """Return ``fly`` for one run, compiled by numba at its first call."""
     from numba.extending import register_jitable
 
     from pesn._support.jit import jit
 
-    for part in (observe, feedback, steer, track, control, share_out, spin, slow_down, move):
+    for part in (observe, feedback, steer, track, control, allocate_thrust, spin, slow_down, move):
         register_jitable(part)
     fly_one = jit()(fly)
 
-    def fly_compiled(flight: Flight, drone: Parameters, start: int, stop: int, rotors: bool, piloted: bool) -> None:
+    def fly_run(flight: Flight, drone: Parameters, start: int, stop: int, rotors: bool, piloted: bool) -> None:
         fly_one(flight, _Numbers(*astuple(drone)), start, stop, rotors, piloted)
 
-    return fly_compiled
+    return fly_run
 
 
 def observe(body: Array, state: Array) -> None:
@@ -170,7 +170,7 @@ def observe(body: Array, state: Array) -> None:
 
 
 def feedback(body: Array, state: Array, last_velocity: Array) -> tuple[Array, ...]:
-    """What the controllers see until the next sample: velocities and accelerations by heading, tilt, rates, 1/R₃₃."""
+    """Return what the controllers see until the next sample: velocities and accelerations by heading, tilt, rates, 1/R₃₃."""
     w, x, y, z = body[6], body[7], body[8], body[9]
     cos, sin = np.cos(state[8]), np.sin(state[8])
     east, north, up = body[3], body[4], body[5]
@@ -200,7 +200,7 @@ def steer(command: Array, aim: Array, filters: Array, home: Array, state: Array)
 
 
 def track(wanted: Array, limit: float, setpoints: Array, i: int, seen: Array, rate: Array | float, p: float, d: float) -> Array:
-    """A PD controller: p · error + d · (rate of the set-point − rate seen); set-point ``i`` becomes ``wanted``, within limits."""
+    """Apply a PD controller, p · error + d · (rate of the set-point − rate seen), and limit set-point ``i`` to its range."""
     within = np.minimum(np.maximum(wanted, -limit), limit)
     output: Array = p * (within - seen) + d * ((within - setpoints[i]) / PHYSICS_STEP - rate)
     setpoints[i] = within
@@ -208,7 +208,7 @@ def track(wanted: Array, limit: float, setpoints: Array, i: int, seen: Array, ra
 
 
 def control(drone: Parameters, setpoints: Array, sight: tuple[Array, ...], command: Array) -> tuple[Array, Array, Array, Array]:
-    """Thrust (N) and torques (N m) that the controllers ask for: velocity to tilt, tilt to torque."""
+    """Compute thrust (N) and torques (N m) that the controllers ask for: velocity to tilt, tilt to torque."""
     forward, left, up, to_forward, to_left, to_up, roll, pitch, rate_x, rate_y, yaw_rate, load = sight
     g, speed, tilt = drone.gravity, drone.speed_limit, drone.tilt_limit
     push = track(command[0], speed, setpoints, 0, forward, to_forward, drone.speed_p, drone.speed_d)
@@ -221,8 +221,8 @@ def control(drone: Parameters, setpoints: Array, sight: tuple[Array, ...], comma
     return thrust, drone.inertia_x * bank, drone.inertia_y * nod, drone.inertia_z * turn
 
 
-def share_out(drone: Parameters, wanted: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-    """The speeds (rad/s) at which the four rotors would give thrust and torques as ``wanted``, or as near as they can."""
+def allocate_thrust(drone: Parameters, wanted: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    """Return the speeds (rad/s) at which the four rotors give thrust and torques as ``wanted``, or as near as they can."""
     thrust, torque_x, torque_y, torque_z = wanted
     reach = drone.arm / math.sqrt(2.0)  # an X: each rotor stands as far forward as aside
     x, y, z = torque_x / reach, torque_y / reach, torque_z / drone.moment_factor
@@ -245,7 +245,7 @@ def share_out(drone: Parameters, wanted: tuple[Array, Array, Array, Array]) -> t
 def spin(
     drone: Parameters, up: float, down: float, rotors: Array, goals: tuple[Array, Array, Array, Array]
 ) -> tuple[Array, Array, Array, Array]:
-    """Thrust and torques of the rotors, a step nearer to their ``goals``: by a share ``up`` or ``down`` of what is missing."""
+    """Compute thrust and torques of the rotors, a step nearer to ``goals``: by a share ``up`` or ``down`` of the difference."""
     for i in range(4):
         missing = goals[i] - rotors[i]
         rotors[i] += up * np.maximum(missing, 0.0) + down * np.minimum(missing, 0.0)
@@ -257,7 +257,7 @@ def spin(
 
 
 def slow_down(drone: Parameters, body: Array, rotors: Array, wind: Array) -> None:
-    """Take from the velocity what the air takes in a step: quadratic drag of the body, and of the rotors across their axis."""
+    """Subtract drag from the velocity for a step: quadratic drag of the body, and of the rotors across their axis."""
     w, x, y, z = body[6], body[7], body[8], body[9]
     axis_x, axis_y, axis_z = 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)
     air_x, air_y, air_z = body[3] - wind[0], body[4] - wind[1], body[5] - wind[2]
@@ -271,7 +271,7 @@ def slow_down(drone: Parameters, body: Array, rotors: Array, wind: Array) -> Non
 
 
 def move(drone: Parameters, body: Array, given: tuple[Array, Array, Array, Array]) -> None:
-    """One step of the rigid body under ``given`` thrust and torques, as Gazebo's engine (ODE) takes it.
+    """Move the rigid body one step under ``given`` thrust and torques, as Gazebo's engine (ODE) does.
 
     Velocities first; the attitude q ← q ⊗ (1, ω h/2), made unit.
     """

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.trajectories import Trajectories, stacked
+from pesn.systems.trajectories import Trajectories, stack_runs
 
 Progress: TypeAlias = Callable[[int, int], None]  # rows done, rows in all
 Rates: TypeAlias = tuple[Array, ...]  # a part for each state variable
@@ -28,7 +28,7 @@ _MOST_ROWS = 1e9  # rows of a transient: more would take days
 
 
 def sizes(runs: int, steps: int, columns: int, progress: Progress | None = None) -> tuple[int, int]:
-    """``runs`` and ``steps`` as ints, if so many rows of ``columns`` numbers find room: said before anything is drawn.
+    """Return ``runs`` and ``steps`` as ints, if memory has room for so many rows of ``columns`` numbers.
 
     >>> sizes(2, 10**18, 3)
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def sizes(runs: int, steps: int, columns: int, progress: Progress | None = None)
 
 
 def generators(rng: Rng, runs: int) -> list[np.random.Generator]:
-    """One for each run: the first ones do not depend on how many there are.
+    """Return a generator for each run: the first ones do not depend on how many there are.
 
     >>> [child.integers(100) for child in generators(0, 3)[:2]] == [child.integers(100) for child in generators(0, 2)]
     True
@@ -64,7 +64,7 @@ def report(progress: Progress | None, done: int, steps: int) -> None:
 
 
 def chunks(runs: int, steps: int, by_row: bool, progress: Progress | None) -> Iterator[tuple[int, int]]:
-    """First and last row of each hundredth of the rows, or of each row; ``progress`` is told of the rows of all runs.
+    """Yield first and last row of each hundredth of the rows, or of each row; ``progress`` is called with the rows of all runs.
 
     >>> list(chunks(1, 250, False, None))[:2]
     [(0, 3), (3, 6)]
@@ -79,7 +79,7 @@ def chunks(runs: int, steps: int, by_row: bool, progress: Progress | None) -> It
 
 
 def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
-    """One step of the classical Runge-Kutta method for ẋ = rate(x).
+    """Take one step of the classical Runge-Kutta method for ẋ = rate(x).
 
     >>> rk4(lambda x: -x, np.array([1.0]), 0.1)
     array([0.9048375])
@@ -92,7 +92,7 @@ def rk4(rate: Callable[[Array], Array], x: Array, dt: float) -> Array:
 
 
 def for_each_run(argument: str, value: npt.ArrayLike, runs: int, shape: tuple[int, ...]) -> Array:
-    """``value`` of ``shape``, for all runs alike, or of (runs, *shape): always the latter, as a new array.
+    """Return ``value`` of ``shape``, for all runs alike, or of (runs, *shape), as a new array (runs, *shape).
 
     >>> for_each_run("initial_state", [1.0, 2.0], 3, (2,)).shape
     (3, 2)
@@ -134,7 +134,7 @@ def call_control(name: str, control: Control, t: float, states: Array, shape: tu
 
 
 def check_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
-    """A FloatingPointError where a run (a row of ``after``, reached at ``time``) is no longer finite.
+    """Raise a FloatingPointError where a run (a row of ``after``, reached at ``time``) is no longer finite.
 
     >>> check_divergence("cart pole", np.ones((1, 2)), np.array([[1.0, np.inf]]), ("x", "v"), 0.3)
     Traceback (most recent call last):
@@ -148,7 +148,7 @@ def check_divergence(system: str, before: Array, after: Array, names: Sequence[s
 
 
 def check_path(system: str, before: Array, path: Array, names: Sequence[str], first: int, dt: float) -> None:
-    """The same of each row of a ``path`` (rows, runs, d) that follows the state ``before`` it, from row ``first`` on."""
+    """Check each row of a ``path`` (rows, runs, d) that follows the state ``before`` it, from row ``first`` on."""
     finite = np.isfinite(path).all(axis=(1, 2))
     if not finite.all():
         k = int(np.argmin(finite))
@@ -170,21 +170,21 @@ class Plan:
     progress: Progress | None = None
 
     def starts(self, draw: Callable[[np.random.Generator], Array], d: int) -> Array:
-        """(runs, d): states that were given, or one that each run draws by a generator of its own."""
+        """Return initial states (runs, d): those given, or one that each run draws with its own generator."""
         sizes(self.runs, self.steps, d)
         if self.initial_state is None:
             return np.stack([draw(child) for child in generators(self.rng, self.runs)])
         return for_each_run("initial_state", self.initial_state, self.runs, (d,))
 
-    def starts_in(self, box: Box) -> Array:
-        """The same as (d, runs), drawn from a box."""
+    def draw_starts(self, box: Box) -> Array:
+        """Return initial states (d, runs), drawn from a box unless given."""
         low, high = np.transpose(box)
         return np.ascontiguousarray(self.starts(lambda child: child.uniform(low, high), len(box)).T)
 
     def march(
         self, advance: Callable[[State], State], state: State, names: Sequence[str], shown: Callable[[State], Array]
     ) -> Array:  # fmt: skip
-        """The path of all runs, (runs, steps, d).
+        """Return the path of all runs, (runs, steps, d).
 
         ``advance`` takes a state from one row to the next, ``shown`` is what a row shows of it, (runs, d).
 
@@ -205,12 +205,12 @@ class Plan:
         return path
 
     def trajectories(self, states: Array, names: tuple[str, ...]) -> Trajectories:
-        """Of states (runs, steps, d) without inputs."""
-        return stacked(states, np.empty((self.runs, self.steps, 0)), self.dt, names, ("",) * len(names))
+        """Return trajectories of states (runs, steps, d) without inputs."""
+        return stack_runs(states, np.empty((self.runs, self.steps, 0)), self.dt, names, ("",) * len(names))
 
     def iterate(self, step: Callable[[Array], Array | Rates], box: Box, names: tuple[str, ...]) -> Trajectories:
         """Return x[k+1] = step(x[k]), from a state drawn in a box; states are (d, runs) here."""
-        return self.trajectories(self.march(_as_array(step), self.starts_in(box), names, np.transpose), names)
+        return self.trajectories(self.march(_as_array(step), self.draw_starts(box), names, np.transpose), names)
 
     def integrate(self, rate: Callable[[Array], Array | Rates], box: Box, names: tuple[str, ...]) -> Trajectories:
         """Integrate ẋ = rate(x) by Runge and Kutta's method, a row every ``dt``, from a state drawn in a box (d, runs)."""
@@ -321,7 +321,7 @@ def simulator(
     """
     ranges = dict.fromkeys(positive, (0.0, math.inf, "()")) | dict.fromkeys(non_negative, (0.0, math.inf, "[)"))
 
-    def checked(name: str, value: float) -> float:
+    def as_number(name: str, value: float) -> float:
         number(name, value, *ranges.get(name, (-math.inf, math.inf, "()")))
         return float(value)
 
@@ -336,7 +336,7 @@ def simulator(
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown[0]!r}")
             options = {**defaults, **given}
             parameters = {name: options.pop(name) for name in own}
-            parameters |= {name: checked(name, parameters[name]) for name in own if isinstance(defaults[name], float)}
+            parameters |= {name: as_number(name, parameters[name]) for name in own if isinstance(defaults[name], float)}
             options["runs"], options["steps"] = sizes(options["runs"], options["steps"], 1, options["progress"])
             if dt is not None:
                 number("dt", options["dt"], 0.0, math.inf, "()")
@@ -358,7 +358,7 @@ def simulator(
 
 
 def _signature(function: Callable[..., Any], dt: float | None, substeps: int) -> inspect.Signature:
-    """That of :class:`Simulator`, with the parameters of a system in the place of "parameters"."""
+    """Return the signature of :class:`Simulator` with the parameters of a system in the place of "parameters"."""
     common = dict(inspect.signature(Simulator.__call__).parameters)
     own = list(inspect.signature(function).parameters.values())[1:]
     del common["self"], common["parameters"]

@@ -71,11 +71,11 @@ class Trajectories:
             raise ValueError(f"names must differ from each other and from 'run' and 't', got {self.names!r}")
 
     def __len__(self) -> int:
-        """The number of runs."""
+        """Return the number of runs."""
         return len(self.lengths)
 
     def __getitem__(self, run: int | slice) -> Trajectories:
-        """One run, or several, as Trajectories of their own."""
+        """Return one run, or several, as Trajectories of their own."""
         if isinstance(run, slice):
             chosen = range(len(self))[run]
         else:
@@ -92,7 +92,7 @@ class Trajectories:
         return (self[i] for i in range(len(self)))
 
     def split(self, fraction: float = 0.8) -> tuple[Trajectories, Trajectories]:
-        """The first ``fraction`` and the rest: whole runs, at least one on each side; a single run is cut in time."""
+        """Split into the first ``fraction`` and the rest: whole runs, at least one on each side; a single run is cut in time."""
         number("fraction", fraction, 0.0, 1.0, "()")
         if len(self) > 1:
             n = min(max(round(fraction * len(self)), 1), len(self) - 1)
@@ -106,7 +106,7 @@ class Trajectories:
         return first, second
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with a row for each sample: run, t, the states, the inputs."""
+        """Return a pandas frame with a row for each sample: run, t, the states, the inputs."""
         import pandas as pd
 
         run = np.repeat(np.arange(len(self)), self.lengths)
@@ -138,10 +138,10 @@ class Trajectories:
         return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in runs))
 
 
-def stacked(states: Array, inputs: Array, dt: float, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectories:
-    """Trajectories of equally long runs, from states (runs, steps, d) and inputs (runs, steps, u).
+def stack_runs(states: Array, inputs: Array, dt: float, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectories:
+    """Return trajectories of equally long runs, from states (runs, steps, d) and inputs (runs, steps, u).
 
-    >>> stacked(np.zeros((2, 5, 3)), np.zeros((2, 5, 0)), 1.0, ("x", "y", "z"), ("",) * 3).lengths
+    >>> stack_runs(np.zeros((2, 5, 3)), np.zeros((2, 5, 0)), 1.0, ("x", "y", "z"), ("",) * 3).lengths
     (5, 5)
     """
     runs, steps, width = states.shape

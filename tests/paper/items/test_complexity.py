@@ -12,7 +12,7 @@ from pesn.paper.items import complexity, operations
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 
 
-@pytest.mark.parametrize("count", [operations.spline_as_written, operations.spline_shared])
+@pytest.mark.parametrize("count", [operations.count_spline, operations.count_shared_spline])
 def test_what_is_counted_is_the_spline(count):
     got, _ = count(101, MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="spline-raw")
@@ -21,14 +21,14 @@ def test_what_is_counted_is_the_spline(count):
 
 
 def test_what_is_counted_is_the_analytic_method():
-    got, _ = operations.analytic_as_written(MEAN, VAR)
+    got, _ = operations.count_analytic(MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="analytic")
     assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=1e-13)
 
 
 def test_terms_predict_the_count_at_other_sizes():
     terms = operations.recount()
-    _, lines = operations.spline_as_written(23, MEAN, VAR)
+    _, lines = operations.count_spline(23, MEAN, VAR)
     for line, tally in lines.items():
         for kind in operations.KINDS:
             t = terms["spline, as written"][line][kind]

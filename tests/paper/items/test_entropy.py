@@ -52,7 +52,7 @@ def test_one_draw_by_hand(parameters):
 
 
 def test_values_beyond_the_range_count_in_the_end_bins():
-    assert entropy.of_units(np.array([-1.3, 1.2, 0.0, 0.1]), 2) == pytest.approx(-0.25 * np.log2(0.25) - 0.75 * np.log2(0.75))
+    assert entropy.unit_entropy(np.array([-1.3, 1.2, 0.0, 0.1]), 2) == pytest.approx(-0.25 * np.log2(0.25) - 0.75 * np.log2(0.75))
 
 
 def test_published_numbers():
@@ -73,7 +73,7 @@ def made_up(P, MC):
     ("P", "outcome"), [([4.0, 5.0, 5.0], "holds"), ([4.0, 5.0, 5.3], "corrected"), ([4.0, 5.3, 5.3], "does not hold")]
 )
 def test_entropy_of_one_draw(P, outcome):
-    assert entropy.lower_of(made_up(P, [4.5, 5.1, 5.2])).outcome == outcome
+    assert entropy.grade_entropy(made_up(P, [4.5, 5.1, 5.2])).outcome == outcome
 
 
 def falling(**steps):

@@ -30,7 +30,7 @@ def test_the_bound_is_the_printed_formula_and_agrees_with_the_library_s(mean, va
     low, high = (math.erf((end - mean) / math.sqrt(2.0 * var)) for end in (-10.0, 10.0))
     c1, c2, c3 = 0.2**4 * value / 32.0, abs(1.0 + math.tanh(-10.0)) / 2.0, abs(math.tanh(10.0) - 1.0) / 2.0
     written = c1 * (high - low) + c2 * (low + 1.0) + c3 * (1.0 - high)
-    of_mean, of_var = error_bound.paper_bound(mean, var, MESH, value)
+    of_mean, of_var = error_bound.paper_bound_values(mean, var, MESH, value)
     assert of_mean == pytest.approx(written, rel=1e-9)
     assert of_mean == pytest.approx(pesn.error_bound("tanh", mean, var, MESH, constant="paper").mean, rel=1e-4)
     assert of_var > 2.0 * of_mean
@@ -71,7 +71,7 @@ def test_without_tails_mass_beyond_the_mesh_counts_nothing():
     [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "corrected"), (1.0, 4.1e-4, "does not hold")],
 )
 def test_the_printed_bound_every_way(by_place, by_value, verdict):
-    judged = error_bound.judge_printed(4.2e-5, [by_place, by_value, 8.5e-5, 2.3e-7], 9.9e-6)
+    judged = error_bound.judge_example(4.2e-5, [by_place, by_value, 8.5e-5, 2.3e-7], 9.9e-6)
     assert judged.verdict == verdict
     assert "9.9e-06" in judged.reason
     assert f"{by_value:.4e}" in judged.reason
@@ -91,6 +91,6 @@ def test_the_bound_both_ways(result):
     assert [v.verdict for v in result.verdicts] == ["holds", "corrected", "corrected"]
     frame = result.frame.copy()
     frame.loc[3, "var error"] = 2.0 * frame.loc[3, "var bound, paper"]
-    broken = error_bound.judge_bound(frame)
+    broken = error_bound.judge_bound_claim(frame)
     assert broken.verdict == "does not hold"
     assert "0 times (mean) and 1 times (variance)" in broken.reason

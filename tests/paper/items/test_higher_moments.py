@@ -6,7 +6,7 @@ import pytest
 import pesn
 from pesn import paper
 from pesn.paper.items import higher_moments
-from pesn.paper.items.higher_moments import Spread
+from pesn.paper.items.higher_moments import WrongShare
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_the_printed_kurtosis_is_the_formula_with_a_square_too_many():
     right = (a[4] - 4 * a[1] * a[3] + 6 * a[2] * a[1] ** 2 - 3 * a[1] ** 4) / var**2
     printed = (a[4] - 4 * a[1] * a[3] + 6 * a[2] ** 2 * a[1] ** 2 - 3 * a[1] ** 4) / var**2
     assert right == pytest.approx(np.mean((draws - a[1]) ** 4) / var**2, rel=1e-9)
-    got = higher_moments.printed_kurtosis(np.array(a[1]), np.array(var), np.array(right))
+    got = higher_moments.paper_kurtosis(np.array(a[1]), np.array(var), np.array(right))
     assert got == pytest.approx(printed, rel=1e-9)
 
 
@@ -62,10 +62,10 @@ def test_a_variance_that_is_not_positive_counts_as_wrong(result):
 @pytest.mark.parametrize(
     ("spreads", "verdict"),
     [
-        ([Spread(1e-6, 0.9, 0.01, 1e-6)], "holds"),
-        ([Spread(1e-6, 0.9, 0.2, 1e-3), Spread(1e-5, 0.9, 0.01, 1e-5)], "holds"),
-        ([Spread(1e-6, 0.9, 0.2, 1e-3)], "corrected"),
-        ([Spread(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
+        ([WrongShare(1e-6, 0.9, 0.01, 1e-6)], "holds"),
+        ([WrongShare(1e-6, 0.9, 0.2, 1e-3), WrongShare(1e-5, 0.9, 0.01, 1e-5)], "holds"),
+        ([WrongShare(1e-6, 0.9, 0.2, 1e-3)], "corrected"),
+        ([WrongShare(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
     ],
 )
 def test_small_variances_every_way(spreads, verdict):
@@ -96,7 +96,7 @@ def test_orders(errors):
 
 def test_what_is_cut_off_is_the_closed_form_without_its_tails():
     # Inside six standard deviations nothing is lost: E[sin z] = e^(−v/2) sin m.
-    inside = higher_moments._cut_off("sine", np.array([1.0]), np.array([0.5]), [-10.0, 10.0])
+    inside = higher_moments._integrate_inside("sine", np.array([1.0]), np.array([0.5]), [-10.0, 10.0])
     assert inside[0] == pytest.approx(np.exp(-0.25) * np.sin(1.0), abs=1e-12)
 
 

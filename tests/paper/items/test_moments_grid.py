@@ -18,7 +18,7 @@ def result(run_item):
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_means_are_everywhere_between_the_nodes(quick):
     # On a node of the mesh the spline is exact, and a grid of nodes would flatter it.
-    means, _ = moments_grid.axes_of(paper.get("moments-grid").parameters(quick))
+    means, _ = moments_grid.grid_axes(paper.get("moments-grid").parameters(quick))
     place = means / 0.2 - np.floor(means / 0.2 + 1e-9)
     assert np.sum(np.minimum(place, 1.0 - place) < 1e-6) == 1  # 0, where every method is right by symmetry
     assert np.allclose(np.diff(np.sort(place)), 1.0 / len(means))

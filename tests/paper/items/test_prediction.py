@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn import paper
-from pesn.paper.claims import published
+from pesn.paper.claims import paper_numbers
 from pesn.paper.item_settings import defaults
 from pesn.paper.items import prediction, robots
 from pesn.paper.items import prediction_verdicts as verdicts
@@ -39,7 +39,7 @@ def test_full_covariances_agree_with_the_samples_and_variances_alone_do_not(scen
     one = prediction.multi_step(scene, scene.esn, 420, sampling(10))
     np.testing.assert_allclose(one.ratio("full"), 1.0, atol=0.06)
     assert np.abs(one.ratio("diagonal") - 1.0).max() > np.abs(one.ratio("full") - 1.0).max()
-    assert one.off("full").max() < 0.05
+    assert one.mean_error("full").max() < 0.05
     assert ((one.shares["full"] > 0.9) & (one.shares["full"] < 0.99)).all()
 
 
@@ -64,7 +64,7 @@ def test_weights_know_only_what_came_before(scene):
     y, targets = scene.y.copy(), scene.targets.copy()
     y[441:], targets[440:] = 1e3, 1e3  # targets[440] leads to row 441
     other = prediction.Scene(**{**vars(scene), "y": y, "targets": targets})
-    here, there = (prediction.updated(one, [410, 440]) for one in (scene, other))
+    here, there = (prediction.online_networks(one, [410, 440]) for one in (scene, other))
     np.testing.assert_array_equal(here[1].readout_.weights, there[1].readout_.weights)
     assert np.abs(here[1].readout_.weights - here[0].readout_.weights).max() > 0.0
     assert np.abs(here[0].readout_.weights - scene.esn.readout_.weights).max() > 0.0
@@ -135,7 +135,7 @@ def test_the_ardrone_s_results(run_item):
 
 
 def test_published_numbers():
-    said = {name: {line["quantity"]: line["published"] for line in published(name)} for name in ("cart-pole", "ardrone")}
+    said = {name: {line["quantity"]: line["published"] for line in paper_numbers(name)} for name in ("cart-pole", "ardrone")}
     assert said["cart-pole"]["steps until the mean leaves Monte Carlo"] == "4 to 5"
     p = paper.get("cart-pole").parameters(False)
     assert said["cart-pole"]["steps of the multi-step prediction"] == "20" == str(p["steps"])
@@ -183,37 +183,45 @@ ONE_OF_TWENTY, SIX_OF_TWENTY = (np.where(np.arange(20)[:, None, None] < n, 0.5, 
 @pytest.mark.parametrize(
     ("judge", "given", "outcome"),
     [
-        (verdicts.cross_terms_of, (np.array([0.5, 0.6, 1.0]),), "holds"),
-        (verdicts.cross_terms_of, (np.array([1.5, 2.0, 1.0]),), "does not hold"),
-        (verdicts.cross_terms_of, (np.array([0.5, 2.0]),), "corrected"),
-        (verdicts.cross_terms_of, (np.array([1.0, 1.01]),), "does not hold"),
-        (verdicts.multi_step_of, ([4, 5, 5], np.full((3, 20, 2), 1.0)), "holds"),
-        (verdicts.multi_step_of, ([20, 20, 20], np.full((3, 20, 2), 1.0)), "corrected"),  # a half of it
-        (verdicts.multi_step_of, ([4, 5, 5], np.full((3, 20, 2), 2.0)), "corrected"),  # the other half
-        (verdicts.multi_step_of, ([1, 1, 2], np.full((3, 20, 2), 2.0)), "does not hold"),
-        (verdicts.twenty_of, bands(0.95, 0.95), "holds"),
-        (verdicts.twenty_of, bands(0.5, 0.95), "corrected"),
-        (verdicts.twenty_of, bands(1.0, 0.95), "corrected"),
-        (verdicts.twenty_of, bands(0.5, 0.5), "does not hold"),
-        (verdicts.updating_of, (1.0, 0.5, 0.4), "holds"),
-        (verdicts.updating_of, (1.0, 0.9, 0.4), "corrected"),
-        (verdicts.updating_of, (1.0, 1.1, 0.9), "does not hold"),
-        (verdicts.updating_of, (1.0, 0.69, 2.0), "holds"),
-        (verdicts.twenty_of, (np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95), bands(0.95)[0]), "corrected"),
-        (verdicts.twenty_of, (ONE_OF_TWENTY, ONE_OF_TWENTY), "corrected"),  # refutes a claim about all, not its correction
-        (verdicts.twenty_of, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
-        (verdicts.single_step_of, (compared(1.0, 10),), "does not hold"),
+        (verdicts.grade_cross_terms, (np.array([0.5, 0.6, 1.0]),), "holds"),
+        (verdicts.grade_cross_terms, (np.array([1.5, 2.0, 1.0]),), "does not hold"),
+        (verdicts.grade_cross_terms, (np.array([0.5, 2.0]),), "corrected"),
+        (verdicts.grade_cross_terms, (np.array([1.0, 1.01]),), "does not hold"),
+        (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 1.0)), "holds"),
+        (verdicts.grade_multi_step, ([20, 20, 20], np.full((3, 20, 2), 1.0)), "corrected"),  # a half of it
+        (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 2.0)), "corrected"),  # the other half
+        (verdicts.grade_multi_step, ([1, 1, 2], np.full((3, 20, 2), 2.0)), "does not hold"),
+        (verdicts.grade_twenty_steps, bands(0.95, 0.95), "holds"),
+        (verdicts.grade_twenty_steps, bands(0.5, 0.95), "corrected"),
+        (verdicts.grade_twenty_steps, bands(1.0, 0.95), "corrected"),
+        (verdicts.grade_twenty_steps, bands(0.5, 0.5), "does not hold"),
+        (verdicts.grade_updating, (1.0, 0.5, 0.4), "holds"),
+        (verdicts.grade_updating, (1.0, 0.9, 0.4), "corrected"),
+        (verdicts.grade_updating, (1.0, 1.1, 0.9), "does not hold"),
+        (verdicts.grade_updating, (1.0, 0.69, 2.0), "holds"),
+        (
+            verdicts.grade_twenty_steps,
+            (np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95), bands(0.95)[0]),
+            "corrected",
+        ),
+        (
+            verdicts.grade_twenty_steps,
+            (ONE_OF_TWENTY, ONE_OF_TWENTY),
+            "corrected",
+        ),  # refutes a claim about all, not its correction
+        (verdicts.grade_twenty_steps, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
+        (verdicts.grade_single_step, (compared(1.0, 10),), "does not hold"),
         *[
-            (verdicts.single_step_of, (compared(0.01, good),), outcome)
+            (verdicts.grade_single_step, (compared(0.01, good),), outcome)
             for good, outcome in ((10, "holds"), (9, "holds"), (7, "corrected"), (4, "does not hold"))
         ],
-        (verdicts.same_weights_of, (1e-9, 0.1), "corrected"),
-        (verdicts.same_weights_of, (1e-9, 1e-3), "holds"),
-        (verdicts.same_weights_of, (0.1, 0.1), "does not hold"),
-        (verdicts.dimensions_of, (1.0, 0.95, 1.0), "holds"),
-        (verdicts.dimensions_of, (1.0, 0.5, 0.5), "corrected"),
-        (verdicts.dimensions_of, (0.5, 0.5, 1.0), "corrected"),
-        (verdicts.dimensions_of, (0.5, 0.5, 0.5), "does not hold"),
+        (verdicts.grade_same_weights, (1e-9, 0.1), "corrected"),
+        (verdicts.grade_same_weights, (1e-9, 1e-3), "holds"),
+        (verdicts.grade_same_weights, (0.1, 0.1), "does not hold"),
+        (verdicts.grade_dimensions, (1.0, 0.95, 1.0), "holds"),
+        (verdicts.grade_dimensions, (1.0, 0.5, 0.5), "corrected"),
+        (verdicts.grade_dimensions, (0.5, 0.5, 1.0), "corrected"),
+        (verdicts.grade_dimensions, (0.5, 0.5, 0.5), "does not hold"),
     ],
 )
 def test_every_outcome(judge, given, outcome):

@@ -54,7 +54,7 @@ def test_samples_have_the_moments_that_the_full_covariance_says(learned):
 def test_targets_lead_from_row_to_row(learned):
     forecaster, plain, run = learned
     y, _, _ = rows_of(forecaster, run)
-    after = plain.after(y[:50], plain.targets(y[:51]))
+    after = plain.next_state(y[:50], plain.targets(y[:51]))
     np.testing.assert_allclose(after[:, [2, 3]], y[1:51, 2:], atol=1e-12)
     np.testing.assert_allclose(after, y[1:51], atol=1e-2)  # positions by the kinematics
 
@@ -78,13 +78,13 @@ def test_to_the_letter_the_true_states_go_in_and_the_weights_see_the_future(lear
     esn = robots.network(SMALL, 5, 3, feedback_scaling=0.2).fit(z[:300], plain.targets(y[:301]))
     targets = plain.targets(y[350:361])
     before = esn.readout_.weights.copy()
-    mean = robots.to_the_letter(esn, z[300:350], z[350:360], targets)
+    mean = robots.predict_to_the_letter(esn, z[300:350], z[350:360], targets)
     np.testing.assert_array_equal(esn.readout_.weights, before)  # a copy has learnt
-    frozen, state = esn.predict(z[350:360], state=robots.washed_out(esn, z[300:350]), return_state=True)
+    frozen, state = esn.predict(z[350:360], state=robots.washout_state(esn, z[300:350]), return_state=True)
     np.testing.assert_allclose(mean[0], frozen[0], atol=1e-12)  # the first row knows nothing yet
     other = targets.copy()
     other[3] += 1.0
-    changed = robots.to_the_letter(esn, z[300:350], z[350:360], other)
+    changed = robots.predict_to_the_letter(esn, z[300:350], z[350:360], other)
     np.testing.assert_array_equal(changed[:4], mean[:4])
     assert np.abs(changed[4:] - mean[4:]).max() > 1e-6
     assert state.mean.shape == (30,)
@@ -95,11 +95,11 @@ def test_in_its_loop_without_surprise_the_weights_stay(learned):
     forecaster, plain, run = learned
     y, u, z = rows_of(forecaster, run)
     esn = forecaster.esn_
-    state = robots.washed_out(esn, z[:200])
+    state = robots.washout_state(esn, z[:200])
     own, _ = plain.forecast(np.asarray(state.mean), y[200], u[200:206])
-    mean, std, weights = robots.in_its_loop(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
+    mean, std, weights = robots.forecast_with_updates(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
     np.testing.assert_allclose(mean, own, atol=1e-8)
     np.testing.assert_allclose(weights[-1], weights[0], atol=1e-8)
-    uncertain = robots.in_its_loop(esn, plain, state, y[200], np.full(4, 0.01), u[200:206], y[201:207])
+    uncertain = robots.forecast_with_updates(esn, plain, state, y[200], np.full(4, 0.01), u[200:206], y[201:207])
     assert (uncertain[1] > std).all()
     assert np.abs(uncertain[2][-1] - uncertain[2][0]).max() > 0.0

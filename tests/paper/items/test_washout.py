@@ -45,7 +45,7 @@ def test_no_start_sees_what_it_forecasts_but_the_paper_s(here, p):
         one.rng = np.random.default_rng(0)
     _, fair = other.plain_errors(300, 20, np.zeros((1, 20)), 0.0)
     np.testing.assert_allclose(fair, truth, atol=0.3)  # it misses by what was added
-    assert (other.updated(300, 20)[[1, 3]] < 0.9 * fair[[1, 3]]).all()  # this one was told
+    assert (other.algorithm_errors(300, 20)[[1, 3]] < 0.9 * fair[[1, 3]]).all()  # this one was told
 
 
 def test_a_draw_by_its_parts(here, p):
@@ -102,7 +102,7 @@ def test_published_numbers():
         assert tuple(by_length) == washout.LENGTHS
         assert all(len(row) == 6 for row in by_length.values())
         assert all(row[2 + m] <= row[m] <= row[4 + m] for row in by_length.values() for m in (0, 1))
-    printed = washout.published
+    printed = washout.paper_errors
     assert printed("mean", "P")["position", 1] == 0.0093
     assert printed("max", "MC")["angular velocity", 200] == 2.6916
     assert printed("min", "P")["angle", 1] == 0.0653
@@ -113,7 +113,7 @@ def test_published_numbers():
 
 
 def test_distance_of_the_printed_table_is_nothing():
-    P, MC = ([[washout.published("mean", which)[s, k] for s in STATES] for k in washout.LENGTHS] for which in ("P", "MC"))
+    P, MC = ([[washout.paper_errors("mean", which)[s, k] for s in STATES] for k in washout.LENGTHS] for which in ("P", "MC"))
     assert washout.distance(np.array(P), np.array(MC)) == 0.0
     assert washout.distance(10.0 * np.array(P), 0.1 * np.array(MC)) == pytest.approx(1.0)
 
@@ -172,7 +172,7 @@ def made_up(P=1.0, MC=1.1, zero=1.0):
     ],
 )
 def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
-    assert washout.wins_of(made_up(MC=mc, zero=zero)).outcome == outcome
+    assert washout.grade_wins(made_up(MC=mc, zero=zero)).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
     ],
 )
 def test_losses_are_small_or_not(mc, outcome):
-    assert washout.losses_of(made_up(MC=mc)).outcome == outcome
+    assert washout.grade_losses(made_up(MC=mc)).outcome == outcome

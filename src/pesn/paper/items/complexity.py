@@ -18,7 +18,19 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
+from pesn.paper.claims import (
+    Draw,
+    Record,
+    Result,
+    Settings,
+    Tasks,
+    Verdict,
+    describe,
+    grade,
+    median_range,
+    over_draws,
+    paper_numbers,
+)
 from pesn.paper.item_settings import Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.error_time import plain_spline
@@ -33,7 +45,7 @@ PUBLISHED: list[Record] = [
         "operation": kind,
         **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
     }
-    for letter, (method, lines) in zip("ab", published("complexity").items(), strict=True)
+    for letter, (method, lines) in zip("ab", paper_numbers("complexity").items(), strict=True)
     for line, row in lines.items()
     for kind, terms in zip(KINDS, row, strict=True)
 ]
@@ -56,7 +68,7 @@ def _call(method: str, mean: Array, var: Array, seed: int, mesh: pesn.Mesh | Non
 
 
 def measure(units: dict[str, list[int]], points: Sequence[int], meshed: int, rounds: int, seed: int) -> list[Record]:
-    """Seconds of every method at every D, and of both splines of ``meshed`` units at every N.
+    """Measure every method at every D, and both splines of ``meshed`` units at every N, in seconds.
 
     Round after round, all of them in turn: processor time of this thread.
     """
@@ -81,7 +93,7 @@ def measure(units: dict[str, list[int]], points: Sequence[int], meshed: int, rou
 
 
 def _time(method: str, call: partial[tuple[FloatArray, ...]], d: int) -> float:
-    """Seconds of a call; a short one is repeated, after one that fetches the memory."""
+    """Time a call; a short one is repeated, after one that fetches the memory."""
     repeats = 1
     if method in (ANALYTIC, SURFACE, SPLINE):
         call()
@@ -93,7 +105,7 @@ def _time(method: str, call: partial[tuple[FloatArray, ...]], d: int) -> float:
 
 
 def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
-    """method -> exponent p of time ∝ ``by``^p in each round, fitted in logarithms at the sizes given."""
+    """Return the exponent p of time ∝ ``by``^p of each method in each round, fitted in logarithms at the sizes given."""
     result = {}
     for method, sizes in fitted.items():
         kept = frame[(frame["method"] == method) & frame[by].isin(sizes)]
@@ -104,12 +116,12 @@ def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) ->
 
 
 def linear(exponents: Sequence[float]) -> list[Draw]:
-    """Of each, whether it is called linear."""
+    """Grade each exponent: linear or not."""
     return [Draw(grade(abs(p - 1.0) <= SLACK), p) for p in exponents]
 
 
 def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequence[int]]) -> Verdict:
-    """A round holds where the exponent of D of each of the paper's three methods is within 0.25 of 1."""
+    """Judge the growth with D: a round holds where the exponent of each of the paper's three methods is within 0.25 of 1."""
     worst = [max(each, key=lambda p: abs(p - 1.0)) for each in zip(*(fits[method] for method in JUDGED), strict=True)]
     parts = [
         f"{method}: {median_range(fits[method], '.2f')} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
@@ -122,7 +134,7 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
 
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
-    """A round holds where the exponent of N of the spline as one writes it is within 0.25 of 1; ``counted`` are operations."""
+    """Judge the growth with N: a round holds where the exponent of the plain spline is within 0.25 of 1."""
     reason = (
         f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
         f"N from {min(sizes)} to {max(sizes):,}: {median_range(fits[PLAIN], '.2f')} over the rounds as one writes it in NumPy, "

@@ -19,7 +19,7 @@ import pandas as pd
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, published
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, amend, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
@@ -33,7 +33,7 @@ _SAME = 0.005  # bits: closer than that, entropies are the same to the two digit
 FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a start is forgotten
 
 # P and MC of the mean, of the min, of the max, in bits.
-PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in published("entropy").items()}
+PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in paper_numbers("entropy").items()}
 
 _TRIALS = "Washouts, each at its own place and with its own random starts; the paper's are 50."
 _SHARED = amend(START_SETTINGS, samples=(50, 12))
@@ -67,7 +67,7 @@ _MEASURES = {"lower": "MC − P (bits)", "rise": "rise of P (bits)", "sooner": "
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """The entropy table, the distances over the steps of a washout, and the two claims."""
+    """Compute the entropy table, the distances over the steps of a washout, and the two claims."""
     p = settings.parameters
     found = tasks.map(one_draw, [(p, seed) for seed in settings.seeds(p["draws"])])
     frames = [as_frame(entropies, curves, p["lengths"]) for entropies, curves in found]
@@ -94,7 +94,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 
 
 def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
-    """Entropies (origins, lengths, methods) of the washouts that end at each origin, and distances (origins, curves, steps).
+    """Compute entropies (origins, lengths, methods) of the washouts before each origin, and distances (origins, curves, steps).
 
     One network on one set of runs. The distances follow one washout of ``steps`` rows: root mean squares over the units, as a
     share of the units' deviation in the long run. Of P, MC, the zero and the learned start: from the units of a network that
@@ -112,13 +112,13 @@ def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
     for b, origin in enumerate(at):
         for i, rows in enumerate(p["lengths"]):
             seen = z[origin - rows : origin]
-            mean = _from(esn, wide).transform(seen)
+            mean = _with_start(esn, wide).transform(seen)
             each = plain.drive(drawn[b], seen[:, None], p["noise"], rng)
             zero = plain.drive(np.zeros(n), seen)
-            random = [of_units(each[:, j], p["bins"]) for j in range(p["samples"])]
-            entropies[b, i] = of_units(mean, p["bins"]), np.mean(random), of_units(zero, p["bins"])
+            random = [unit_entropy(each[:, j], p["bins"]) for j in range(p["samples"])]
+            entropies[b, i] = unit_entropy(mean, p["bins"]), np.mean(random), unit_entropy(zero, p["bins"])
         # how starts are forgotten, without the noise that comes anew
-        seen, quiet = z[origin - steps : origin], _from(copy.copy(esn), wide).set_params(noise=0.0)
+        seen, quiet = z[origin - steps : origin], _with_start(copy.copy(esn), wide).set_params(noise=0.0)
         truth = plain.drive(np.zeros(n), z[origin - 2 * steps : origin])[steps:]
         each = plain.drive(drawn[b], seen[:, None])
         curves[b, 0] = _rms(quiet.transform(seen) - truth)
@@ -128,18 +128,18 @@ def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
         for rows in (k for k in p["lengths"] if k <= steps):
             state = quiet.predict(seen[:rows], return_state=True)[-1]
             curves[b, 5, rows - 1] = 0.0 if state.var is None else np.sqrt(state.var.mean())
-        curves[b, 3] = _rms(_from(quiet, "learned").transform(seen) - truth)
+        curves[b, 3] = _rms(_with_start(quiet, "learned").transform(seen) - truth)
     long_run_std = float(np.sqrt(plain.drive(np.zeros(n), z)[steps:].var(axis=0).mean()))
     return entropies, curves / long_run_std
 
 
-def _from(esn: ProbabilisticESN, start: Any) -> ProbabilisticESN:
-    """The network, told where its sequences start."""
+def _with_start(esn: ProbabilisticESN, start: Any) -> ProbabilisticESN:
+    """Return the network with another initial state."""
     return esn.set_params(initial_state=start)
 
 
 def measure(p: Record, seed: int) -> dict[str, float]:
-    """A small draw in three numbers."""
+    """Reduce a small draw to three numbers."""
     entropies, curves = one_draw({**p, "trials": 2, "samples": min(p["samples"], 8)}, seed)
     P, MC, _ = entropies.mean(axis=0).T
     steps = {name: steps_until(curves[:, CURVES.index(name)].mean(axis=0)) or p["steps"] for name in ("P", "MC")}
@@ -147,7 +147,7 @@ def measure(p: Record, seed: int) -> dict[str, float]:
 
 
 def distances_to_print(p: Record, seed: int) -> dict[str, float]:
-    """How far a candidate's entropies are from the published ones, in bits, root mean square over P and MC.
+    """Return how far a candidate's entropies are from the published ones, in bits, root mean square over P and MC.
 
     From the same origins, and where each washout begins where the run does.
     """
@@ -157,25 +157,25 @@ def distances_to_print(p: Record, seed: int) -> dict[str, float]:
     same = entropies[:, :, :2].mean(axis=0) - printed
     return {
         "same origins": float(np.sqrt(np.mean(np.square(same)))),
-        "own place": float(np.sqrt(np.mean(np.square(from_the_start(small, seed) - printed)))),
+        "own place": float(np.sqrt(np.mean(np.square(entropies_from_run_start(small, seed) - printed)))),
     }
 
 
-def from_the_start(p: Record, seed: int) -> Array:
-    """Entropies (lengths, 2) of P and MC where each washout begins with the run."""
+def entropies_from_run_start(p: Record, seed: int) -> Array:
+    """Return the entropies (lengths, 2) of P and MC where each washout begins with the run."""
     here, rng = Washout(p, seed, "level"), np.random.default_rng([seed, 2])
     plain, z, n = here.plain, here.z, here.plain.n_units
     starts = p["start_std"] * rng.standard_normal((p["samples"], n))
-    esn, found = _from(here.forecaster.esn_, Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))), []
+    esn, found = _with_start(here.forecaster.esn_, Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))), []
     for rows in p["lengths"]:
         each = plain.drive(starts, z[:rows, None], p["noise"], rng)
-        random = np.mean([of_units(each[:, j], p["bins"]) for j in range(len(starts))])
-        found.append((of_units(esn.transform(z[:rows]), p["bins"]), random))
+        random = np.mean([unit_entropy(each[:, j], p["bins"]) for j in range(len(starts))])
+        found.append((unit_entropy(esn.transform(z[:rows]), p["bins"]), random))
     return np.array(found)
 
 
-def of_units(values: FloatArray, bins: int) -> float:
-    """The entropy of a histogram on [−1, 1]; the few values beyond, of random starts and of noise, in the end bins."""
+def unit_entropy(values: FloatArray, bins: int) -> float:
+    """Return the entropy of a histogram on [−1, 1]; values beyond, of random starts and of noise, count in the end bins."""
     return entropy(np.clip(values, -1.0, 1.0), bins)
 
 
@@ -187,7 +187,7 @@ def _rms(values: Array) -> Array:
 
 
 def as_frame(entropies: Array, curves: Array, lengths: Sequence[int]) -> pd.DataFrame:
-    """A row for each washout length: entropies over the trials, and the distances after as many steps of a washout."""
+    """Return a row for each washout length: entropies over the trials, and the distances after as many steps."""
     rows = []
     for i, length in enumerate(lengths):
         row: Record = {"washout": length}
@@ -201,14 +201,14 @@ def as_frame(entropies: Array, curves: Array, lengths: Sequence[int]) -> pd.Data
 
 
 def mean_curves(curves: Array) -> pd.DataFrame:
-    """Distances over the steps, averaged over the trials."""
+    """Average the distances over the trials, step by step."""
     frame = pd.DataFrame(curves.mean(axis=0).T, columns=list(CURVES))
     frame.insert(0, "step", np.arange(1, len(frame) + 1))
     return frame
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Published and obtained side by side; the lower mean is the better one."""
+    """Set published and obtained numbers side by side; the lower mean is the better one."""
     shown = pd.DataFrame({"washout": frame["washout"]})
     for s, statistic in enumerate(STATISTICS):
         for m, method in enumerate(METHODS[:2]):
@@ -223,7 +223,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def spreads(frame: pd.DataFrame) -> pd.DataFrame:
-    """What the entropy is meant to tell, as shares of the units' deviation in the long run."""
+    """Return distances between starts, as shares of the units' long-run standard deviation."""
     names = {
         "spread": "spread across random starts",
         "distance MC": "random start to washed out",
@@ -236,14 +236,14 @@ def spreads(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_until(distance: npt.ArrayLike, share: float = FORGOTTEN) -> int | None:
-    """Steps after which the distance is below the share and stays there; None where it is not."""
+    """Return the steps after which the distance stays below the share; None where it does not."""
     above = np.flatnonzero(np.asarray(distance, float) >= share)
     steps = 1 if len(above) == 0 else int(above[-1]) + 2
     return steps if steps <= len(np.asarray(distance)) else None
 
 
 def forgetting(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """For each draw and start the steps until its units are within 1 % of those of a network driven for long."""
+    """Tabulate the steps until each start is within 1 % of a network driven for long, by draw."""
     names = {"MC": "random start", "P": "PESN from the same Gaussian", "zero start": "0", "learned start": "learned"}
     steps = {
         text: [steps_until(distances[name]) or f"> {len(distances)}" for distances in curves] for name, text in names.items()
@@ -255,19 +255,19 @@ def forgetting(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def judge(frames: Sequence[pd.DataFrame], curves: Sequence[pd.DataFrame]) -> list[Verdict]:
-    """Both claims, by the entropies and the distances of every draw."""
+    """Judge both claims by the entropies and the distances of every draw."""
     return [_judge_entropy(frames), _judge_echo_state(curves)]
 
 
-def lower_of(frame: pd.DataFrame) -> Draw:
-    """One draw: the PESN's entropy is lower at every length, or the same to the paper's digits; corrected: at most of them."""
+def grade_entropy(frame: pd.DataFrame) -> Draw:
+    """Grade one draw: the PESN's entropy is lower at every length, or the same to the paper's digits; corrected: at most."""
     margin = (frame["MC mean"] - frame["P mean"]).to_numpy()
     share = float((margin > -_SAME).mean())
     return Draw(grade(share == 1.0, share > 0.5), float(margin.min()))
 
 
-def sooner_of(distances: pd.DataFrame) -> Draw:
-    """One draw: the PESN is there before a random start and before a start at 0; corrected where only before the first.
+def grade_forgetting(distances: pd.DataFrame) -> Draw:
+    """Grade one draw: the PESN forgets before a random start and before a zero start; corrected where only before the first.
 
     A step or two against a start at 0 is no gain: it is counted from three on.
     """
@@ -276,7 +276,7 @@ def sooner_of(distances: pd.DataFrame) -> Draw:
 
 
 def crossing(distance: npt.ArrayLike, share: float = FORGOTTEN) -> float:
-    """The same as :func:`steps_until` in parts of a step, along straight lines in the logarithm; one more than all where never.
+    """Interpolate :func:`steps_until` along straight lines in the logarithm; one more than all steps if never.
 
     >>> crossing([1.0, 0.1, 0.001], 0.01), crossing([1.0, 0.3], 0.01)
     (2.5, 3.0)
@@ -292,7 +292,7 @@ def crossing(distance: npt.ArrayLike, share: float = FORGOTTEN) -> float:
 
 
 def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
-    draws = [lower_of(frame) for frame in frames]
+    draws = [grade_entropy(frame) for frame in frames]
     P, MC, zero, spread = (
         np.array([frame[name].to_numpy() for frame in frames]) for name in ("P mean", "MC mean", "zero start mean", "spread")
     )
@@ -317,7 +317,7 @@ def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
 
 
 def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
-    draws = [sooner_of(distances) for distances in curves]
+    draws = [grade_forgetting(distances) for distances in curves]
     never = len(curves[0]) + 1
     said = {}
     for name in ("MC", "P", "zero start", "learned start"):

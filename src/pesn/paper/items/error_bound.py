@@ -14,13 +14,13 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, published
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, paper_numbers
 from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import midpoints
 
-PUBLISHED: Record = published("error-bound")
+PUBLISHED: Record = paper_numbers("error-bound")
 
 _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def steepest() -> tuple[float, float]:
-    """Where |tanh⁗| is largest, and how large it is there."""
+    """Return where |tanh⁗| is largest, and how large it is there."""
     from scipy.optimize import minimize_scalar
 
     def fourth(z: float) -> float:
@@ -52,12 +52,12 @@ def steepest() -> tuple[float, float]:
     return place, abs(fourth(place))
 
 
-def paper_bound(
+def paper_bound_values(
     mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh, fourth: float, constant: float = 1.0 / 16.0
 ) -> tuple[Array, Array]:
-    """ε_μ and ε_σ = ε₁ + 2ε_μ as the paper writes them, for sup|tanh⁗| = ``fourth``.
+    """Return ε_μ and ε_σ = ε₁ + 2ε_μ as the paper writes them, for sup|tanh⁗| = ``fourth``.
 
-    >>> f"{paper_bound(3.0, 0.2, pesn.Mesh(-10, 10, 101), 4.0858855)[0]:.4e}"
+    >>> f"{paper_bound_values(3.0, 0.2, pesn.Mesh(-10, 10, 101), 4.0858855)[0]:.4e}"
     '4.0859e-04'
     """
     mean, var = np.asarray(mean, float), np.asarray(var, float)
@@ -65,20 +65,20 @@ def paper_bound(
     inside, left, right = sc.erf(high) - sc.erf(low), sc.erfc(-low), sc.erfc(high)  # erfc(−A) = 1 + erf A, without cancellation
     ends = np.tanh([mesh.a, mesh.b])
 
-    def bound(fourth: float, gaps: AnyArray) -> Array:
+    def value(fourth: float, gaps: AnyArray) -> Array:
         c1 = 0.5 * constant * mesh.step**4 * fourth
         return np.asarray(c1 * inside + 0.5 * gaps[0] * left + 0.5 * gaps[1] * right)
 
-    of_mean = bound(fourth, np.abs(ends - [-1.0, 1.0]))
-    return of_mean, bound(_SQUARE_FOURTH, 1.0 - ends**2) + 2.0 * of_mean
+    of_mean = value(fourth, np.abs(ends - [-1.0, 1.0]))
+    return of_mean, value(_SQUARE_FOURTH, 1.0 - ends**2) + 2.0 * of_mean
 
 
 def with_mesh(mean: list[float], var: list[float], ends: list[float], n_points: int) -> dict[str, list[float]]:
-    """A work unit: true errors and bounds on one mesh, a number for each pair of ``mean`` and ``var``."""
+    """Compute true errors and bounds on one mesh (a work unit), a number for each pair of ``mean`` and ``var``."""
     mesh = pesn.Mesh(ends[0], ends[1], n_points)
     exact = pesn.moments("tanh", mean, var, method="exact")
     spline = pesn.moments("tanh", mean, var, method="spline-raw", mesh=mesh)
-    paper, paper_var = paper_bound(mean, var, mesh, steepest()[1])
+    paper, paper_var = paper_bound_values(mean, var, mesh, steepest()[1])
     sharp = pesn.error_bound("tanh", mean, var, mesh)
     result = {"mean error": np.abs(spline.mean - exact.mean), "mean bound, paper": paper, "mean bound, sharp": sharp.mean}
     result |= {"var error": np.abs(spline.var - exact.var), "var bound, paper": paper_var, "var bound, sharp": sharp.var}
@@ -86,7 +86,7 @@ def with_mesh(mean: list[float], var: list[float], ends: list[float], n_points: 
 
 
 def without_tails(mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh) -> Array:
-    """The spline's mean with nothing outside [a, b], as the paper's equation is printed.
+    """Return the spline's mean with nothing outside [a, b], as the paper's equation is printed.
 
     >>> without_tails(9.5, 1.0, pesn.Mesh(-10, 10, 101)).round(2)
     np.float64(0.69)
@@ -97,7 +97,7 @@ def without_tails(mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh) -> A
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """The bound and the error by number of points, the printed example, and inputs beyond the mesh."""
+    """Compute bound and error by number of points, the printed example, and inputs beyond the mesh."""
     p = settings.parameters
     grid = [x.ravel() for x in np.meshgrid(midpoints(p["mean_range"], p["means"]), p["variances"])]
     units = [(grid[0].tolist(), grid[1].tolist(), p["mesh_range"], n) for n in p["points"]]
@@ -117,16 +117,16 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         },
         {"bound": _draw(frame), "beyond-the-mesh": _draw_outside(outside)},
         [
-            judge_bound(frame),
-            judge_printed(PUBLISHED["bound of the mean"], example["obtained"].tolist(), same.max() if len(same) else None),
+            judge_bound_claim(frame),
+            judge_example(PUBLISHED["bound of the mean"], example["obtained"].tolist(), same.max() if len(same) else None),
             judge_mesh(outside.groupby("form", sort=False)[["error", "bound"]].max(), outside["mean"].max()),
         ],
         [*describe("error-bound").notes],
     )
 
 
-def judge_bound(frame: pd.DataFrame) -> Verdict:
-    """Holds if no error of mean or variance exceeds the paper's bound by more than rounding."""
+def judge_bound_claim(frame: pd.DataFrame) -> Verdict:
+    """Judge the bound: holds if no error of mean or variance exceeds it by more than rounding."""
     over = {
         (of, kind): int((frame[f"{of} error"] > frame[f"{of} bound, {kind}"] + _ROUNDING).sum())
         for of in ("mean", "var")
@@ -151,9 +151,9 @@ def _example() -> pd.DataFrame:
     # A Gaussian of no variance is a point: the spline's mean is then the spline itself.
     itself = np.max(np.abs(pesn.moments("tanh", z, 0.0, method="spline-raw", mesh=mesh).mean - np.tanh(z)))
     rows = [
-        ("the formula with the place of the largest |tanh⁗|", place, paper_bound(mean, var, mesh, place)[0]),
-        ("the formula with its value", value, paper_bound(mean, var, mesh, value)[0]),
-        ("the same with the sharp constant 5/384", value, paper_bound(mean, var, mesh, value, 5.0 / 384.0)[0]),
+        ("the formula with the place of the largest |tanh⁗|", place, paper_bound_values(mean, var, mesh, place)[0]),
+        ("the formula with its value", value, paper_bound_values(mean, var, mesh, value)[0]),
+        ("the same with the sharp constant 5/384", value, paper_bound_values(mean, var, mesh, value, 5.0 / 384.0)[0]),
         ("true error of the spline's mean", np.nan, abs(spline - pesn.moments("tanh", mean, var, method="exact").mean)),
         ("largest error of the spline itself", np.nan, itself),
     ]
@@ -162,12 +162,12 @@ def _example() -> pd.DataFrame:
     return frame[["what", "published", "obtained", "sup|tanh⁗| taken as"]]
 
 
-def judge_printed(printed: float, obtained: list[float], largest: float | None) -> Verdict:
-    """Holds if the formula gives the printed number; corrected if only the place of the maximum, put for its value, does.
+def judge_example(printed: float, obtained: list[float], largest: float | None) -> Verdict:
+    """Judge the example: holds if the formula gives it; corrected if only with the place of the maximum in place of its value.
 
     ``obtained``: by the place, by the value, with the sharp constant, and the true error.
 
-    >>> judge_printed(4.2e-5, [4.2e-5, 4.1e-4, 8.5e-5, 2e-7], None).verdict
+    >>> judge_example(4.2e-5, [4.2e-5, 4.1e-4, 8.5e-5, 2e-7], None).verdict
     'corrected'
     """
     by_place, by_value, sharp, error, *_ = obtained
@@ -209,7 +209,7 @@ def _outside_table(outside: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
-    """Holds if inputs beyond the mesh err with tails too; corrected if only without them; else does not hold. 1e-3 is an error.
+    """Judge inputs beyond the mesh: holds if they err by 1e-3 with tails too; corrected if only without them; else does not hold.
 
     ``worst``: largest "error" and "bound" without tails, with them, and with those of a narrow mesh.
     """

@@ -52,7 +52,7 @@ Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]] 
 
 
 def plain_spline(mean: Array, var: Array, mesh: pesn.Mesh | None = None, chunk: int = 500) -> tuple[Array, Array]:
-    """The paper's spline of tanh as one would write it: Φ and φ at both ends of every interval, for f and again for f².
+    """Compute the paper's spline of tanh in plain NumPy: Φ and φ at both ends of every interval, for f and again for f².
 
     ``mean`` and ``var`` (n,) give mean and variance (n,), the variance as A₂ − A₁². With the tails that the paper leaves out.
 
@@ -86,7 +86,7 @@ def plain_spline(mean: Array, var: Array, mesh: pesn.Mesh | None = None, chunk: 
 
 
 def reference(mean: Array, var: Array) -> tuple[Array, Array]:
-    """Mean and variance by a fine trapezoid rule, written out here: independent of what is judged. For variances up to 1.
+    """Compute mean and variance by a fine trapezoid rule, independent of what is judged. For variances up to 1.
 
     >>> mean, var = reference(np.array([3.0]), np.array([0.2]))
     >>> print(f"{mean[0]:.9f}")
@@ -100,7 +100,7 @@ def reference(mean: Array, var: Array) -> tuple[Array, Array]:
 
 
 def _calls(given: Record) -> dict[tuple[str, int], Moments]:
-    """(method, its size) -> function of mean, variance and a seed."""
+    """Return a function of mean, variance and a seed for each method and size."""
     low, high = given["interval"]
 
     def use(method: MomentName, **options: object) -> Moments:
@@ -122,7 +122,7 @@ def _calls(given: Record) -> dict[tuple[str, int], Moments]:
 
 
 def measure(given: Record, seed: int) -> list[Record]:
-    """A row for each method and size: mean absolute errors over the units, and time a unit (median, quartiles) over the rounds.
+    """Measure each method and size: mean absolute errors over the units, and time a unit (median, quartiles) over the rounds.
 
     "groups" are the mean errors of mean and variance in each of the groups that the units are dealt out to, "times" the rounds'.
     The methods are taken in turn, round after round, so that a busy machine slows all of them alike; time is the thread's own.
@@ -156,13 +156,13 @@ def measure(given: Record, seed: int) -> list[Record]:
 
 
 def front(seconds: Sequence[float], errors: Sequence[float]) -> list[bool]:
-    """For each point, whether no other is at least as fast and as accurate and better in one of the two."""
+    """Return for each point whether no other is at least as fast and as accurate and better in one of the two."""
     points = list(zip(seconds, errors, strict=True))
     return [not any(a <= s and b <= e and (a < s or b < e) for a, b in points) for s, e in points]
 
 
 def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13) -> float:
-    """The exponent p of error ∝ size^p: a straight line in logarithms through the points above the rounding ``floor``.
+    """Fit the exponent p of error ∝ size^p: a straight line in logarithms through the points above the rounding ``floor``.
 
     >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
     -4.0
@@ -183,7 +183,7 @@ def _orders(parts: dict[str, pd.DataFrame]) -> dict[str, float]:
 
 
 def converges(frame: pd.DataFrame) -> Draw:
-    """Holds where the analytic error is over twice the best of both rivals, and the spline's falls much faster than sampling.
+    """Grade convergence: holds where the analytic error is over twice both others' best, and the spline's falls much faster.
 
     Corrected where one of the two does; the number is the order of the spline.
     """
@@ -199,7 +199,7 @@ def converges(frame: pd.DataFrame) -> Draw:
 
 
 def judge(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Verdict:
-    """Each group of inputs is a draw; the words are about all of them, ``frame``."""
+    """Judge convergence, each group of inputs a draw; the words are about all of them, ``frame``."""
     analytic, spline, samples = (parts := _parts(frame)).values()
     orders = _orders(parts)
     row, best = analytic.iloc[0], spline.iloc[-1]
@@ -227,7 +227,7 @@ def judge(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Verdict:
 
 
 def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:
-    """A round holds where no size of the paper's other methods is as fast as the analytic one; the number is how much slower."""
+    """Judge the speed: a round holds where none of the paper's other methods is as fast as the analytic one."""
     rivals = [key for key in times if key[0] in (_SAMPLES, _PLAIN, _SPLINE)]
     ratios = np.min([times[key] for key in rivals], axis=0) / np.asarray(times[_ANALYTIC, 1])
     draws = [Draw(grade(ratio > 1.0), float(ratio)) for ratio in ratios]

@@ -15,7 +15,19 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, median_range, over_draws, published
+from pesn.paper.claims import (
+    Draw,
+    Record,
+    Result,
+    Settings,
+    Tasks,
+    Verdict,
+    describe,
+    grade,
+    median_range,
+    over_draws,
+    paper_numbers,
+)
 from pesn.paper.item_settings import Item, Setting, number, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -32,7 +44,7 @@ PUBLISHED: list[Record] = [
         "layer": layer,
         "published": value,
     }
-    for letter, (network, rows) in zip("ab", published("feedforward").items(), strict=True)
+    for letter, (network, rows) in zip("ab", paper_numbers("feedforward").items(), strict=True)
     for row, values in rows.items()
     for layer, value in zip(_SHOWN[network], values, strict=True)
 ]
@@ -55,8 +67,8 @@ SETTINGS = {
 }
 
 
-def _printed(network: str) -> dict[tuple[str, str, int], float]:
-    """Published errors by method, moment and layer."""
+def _paper_errors(network: str) -> dict[tuple[str, str, int], float]:
+    """Return the published errors by method, moment and layer."""
     return {(row["method"], row["moment"], row["layer"]): row["published"] for row in PUBLISHED if row["network"] == network}
 
 
@@ -68,7 +80,7 @@ def _input() -> pesn.Gaussian:
 
 
 def draw_network(name: str, scaling: str, seed: int) -> list[pesn.Dense]:
-    """1024 inputs, tanh layers, one linear output; normal weights of standard deviation 1 or, for ``"1/√n"``, 1/√inputs."""
+    """Draw a network of 1024 inputs, tanh layers, a linear output; weights of std 1 or, for ``"1/√n"``, 1/√inputs."""
     width, depth = _SIZES[name]
     rng, sizes = np.random.default_rng(seed), [1024, *[width] * depth, 1]
     weights = [rng.normal(size=(b, a)) * (a**-0.5 if scaling == "1/√n" else 1.0) for a, b in pairwise(sizes)]
@@ -76,13 +88,13 @@ def draw_network(name: str, scaling: str, seed: int) -> list[pesn.Dense]:
 
 
 def saturation(seed: int) -> float:
-    """How many standard deviations the least saturated unit of the shallow network's first layer is away from 0."""
+    """Return how many standard deviations the least saturated unit of the shallow network's first layer is away from 0."""
     W = np.random.default_rng(seed).normal(size=(_SIZES["shallow"][0], 1024))
     return float(np.min(0.5 * np.abs(W.sum(axis=1)) / (0.1 * np.sqrt(np.square(W).sum(axis=1)))))
 
 
 def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: MomentName) -> list[tuple[FloatArray, FloatArray]]:
-    """Mean and variance of every layer without covariances, as in the paper, a negative variance raised to 0."""
+    """Compute mean and variance of every layer without covariances, as in the paper, a negative variance raised to 0."""
     mean, var, layers = x.mean, np.broadcast_to(x.var, np.shape(x.mean)), []
     for layer in network:
         mean, var = layer.W @ mean + layer.b, np.square(layer.W) @ var
@@ -96,7 +108,7 @@ def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: MomentName
 def sample(
     network: Sequence[pesn.Dense], x: pesn.Gaussian, n: int, rng: Rng
 ) -> tuple[list[tuple[FloatArray, FloatArray]], FloatArray]:
-    """Mean and variance of every layer over n samples, and the samples of the output, sorted."""
+    """Estimate mean and variance of every layer from n samples; return the sorted samples of the output too."""
     # The first layer's inputs are jointly Gaussian: drawing them, not the 1024 they are made of, is the same in distribution.
     h = x.affine(network[0].W, network[0].b).sample(n, rng=rng)
     layers = []
@@ -107,7 +119,7 @@ def sample(
 
 
 def distance(samples: FloatArray, mean: float, std: float) -> float:
-    """The largest distance between the distribution functions of sorted samples and of N(mean, std²).
+    """Return the Kolmogorov–Smirnov distance between samples and N(mean, std²).
 
     >>> round(distance(np.array([-1.0, 1.0]), 0.0, 1e-9), 6)
     0.5
@@ -120,7 +132,7 @@ def distance(samples: FloatArray, mean: float, std: float) -> float:
 
 
 def through(name: str, scaling: str, seed: int, samples: int) -> Record:
-    """One draw: ``errors`` rows by method, moment and layer; ``output`` by method: mean, std, distance; and points of the cdf."""
+    """Propagate through one draw: ``errors`` by method, moment and layer; ``output`` by method; and points of the cdf."""
     network, x = draw_network(name, scaling, seed), _input()
     truth, out = sample(network, x, samples, np.random.default_rng([seed, 1]))
     ours = pesn.propagate(network, x, closure="gaussian", check=False, return_layers=True).layers or []
@@ -150,21 +162,21 @@ def through(name: str, scaling: str, seed: int, samples: int) -> Record:
 
 
 def shallow_parts(draw: Record) -> tuple[bool, bool, bool]:
-    """Close to a delta; recovered by the spline; over-estimated by the analytic method: by the measures that the reason names."""
+    """Check the three parts of the claim: close to a delta; recovered by the spline; over-estimated by the analytic method."""
     out, reach = draw["output"], draw["reach"]
     true = out["samples"]
     wrong = max(abs(out["spline"]["mean"] - true["mean"]), abs(out["spline"]["std"] - true["std"]))
     return true["std"] <= 0.02 * reach, wrong <= 0.02 * reach, out["analytic"]["std"] ** 2 >= 2.0 * true["std"] ** 2
 
 
-def shallow_of(any_draw: Record, saturated: Record | None) -> Draw:
-    """One draw of each kind: all three parts hold for any weights, or only where the first layer is saturated."""
+def grade_shallow(any_draw: Record, saturated: Record | None) -> Draw:
+    """Grade one draw of each kind: all three parts hold for any weights, or only where the first layer is saturated."""
     parts = shallow_parts(any_draw)
     return Draw(grade(all(parts), saturated is not None and all(shallow_parts(saturated))), float(sum(parts)))
 
 
 def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float) -> Verdict:
-    """Holds if all three parts do for any weights; corrected if only for saturated ones."""
+    """Judge the shallow network: holds if all three parts do for any weights; corrected if only for saturated ones."""
     told = []
     for name, some in ((_ANY, any_draw), (_SATURATED, saturated)):
         if some:
@@ -184,18 +196,18 @@ def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float)
         "standard deviation at most 2 % of the length of the output weights; recovered: mean and standard deviation wrong by "
         "no more than that; over-estimated: variance at least doubled.)"
     )
-    draws = [shallow_of(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
+    draws = [grade_shallow(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
     return over_draws("shallow-delta", draws, reason, measure="parts of three that hold for any weights", limits=[2.5])
 
 
 def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:
-    """In how many of the printed cells (moment, layer) the spline errs less than the analytic method, and of how many."""
+    """Count the printed cells (moment, layer) in which the spline errs less than the analytic method, and all cells."""
     cells = list(product(_MOMENTS, _SHOWN["deep"]))
     return sum(medians["spline", m, k] < medians["analytic", m, k] for m, k in cells), len(cells)
 
 
-def deep_of(draw: Record) -> Draw:
-    """One draw, two parts: both output distributions within 0.03 of the samples'; the spline better in most cells."""
+def grade_deep(draw: Record) -> Draw:
+    """Grade one draw in two parts: both output distributions within 0.03 of the samples'; the spline better in most cells."""
     recovered = all(draw["output"][method]["distance"] <= _ALIKE for method in ("spline", "analytic"))
     won, cells = wins({(row["method"], row["moment"], row["layer"]): row["error"] for row in draw["errors"]})
     less = 2 * won > cells
@@ -203,7 +215,7 @@ def deep_of(draw: Record) -> Draw:
 
 
 def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) -> Verdict:
-    """By every draw, with the medians in words."""
+    """Judge the deep network by every draw, with the medians in words."""
     near = {method: [draw["output"][method]["distance"] for draw in draws] for method in _METHODS}
     told = []
     for method, distances in near.items():
@@ -217,12 +229,12 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
     seen = [method for method in ("spline", "analytic") if np.median(near[method]) <= _ALIKE]
     reason = (
         f"Output recovered by {' and '.join(seen) or 'neither method'}; the spline errs less in {won} of {cells} cells of the "
-        f"table (paper: {wins(_printed('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and {analytic:.2g} "
-        f"(analytic). Largest distance between the output's distribution function and the samples', median of {len(draws)} "
-        f"draws (called recovered up to {_ALIKE:g}): {'; '.join(told)}."
+        f"table (paper: {wins(_paper_errors('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and "
+        f"{analytic:.2g} (analytic). Largest distance between the output's distribution function and the samples', median of "
+        f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(told)}."
     )
     measure = "share of the table's cells in which the spline errs less"
-    return over_draws("deep-recovered", map(deep_of, draws), reason, measure=measure, limits=[0.5])
+    return over_draws("deep-recovered", map(grade_deep, draws), reason, measure=measure, limits=[0.5])
 
 
 # ---------------------------------------------------------------- the item
@@ -233,7 +245,7 @@ _DRAWN = (("shallow", _SATURATED), ("shallow", _ANY), ("deep", _ANY))
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """Every draw a unit of work; medians over the draws beside the printed numbers."""
+    """Run every draw as a unit of work; set medians over the draws beside the printed numbers."""
     p = settings.parameters
     seeds = settings.seeds(p["candidates"])
     saturated = [seed for seed in seeds if saturation(seed) >= p["saturation"]]
@@ -277,7 +289,7 @@ def _tables(draws: dict[tuple[str, str], list[Record]], medians: pd.Series[float
 
 
 def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.DataFrame:
-    printed, rows = _printed(name), []
+    printed, rows = _paper_errors(name), []
     for moment, layer in product(_MOMENTS, _SHOWN[name]):
         pairs = {}
         for method in ("spline", "analytic"):
@@ -345,7 +357,7 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
 def _draw_layers(medians: pd.Series[float]) -> Picture:
     figure, grid = figures.panels(2, 3, 6.0, sharey="col", sharex="col")
     for column, (name, kind) in zip(grid.T, _DRAWN, strict=True):
-        printed, shown = _printed(name), list(_SHOWN[name])
+        printed, shown = _paper_errors(name), list(_SHOWN[name])
         for ax, moment in zip(column, _MOMENTS, strict=True):
             ax.set(yscale="log", xticks=shown, xticklabels=[*map(str, shown[:-1]), "Out"])
             ax.grid(alpha=0.25, linewidth=0.5)
@@ -360,7 +372,7 @@ def _draw_layers(medians: pd.Series[float]) -> Picture:
         column[0].set_title(f"{name.capitalize()} network,\n{kind}")
     figures.label_outside(grid, "layer", *(f"mean absolute error of {moment}" for moment in _MOMENTS))
     figures.legend(figure, grid[0, -1], 3, "lower")
-    first = medians["shallow", _ANY, "spline", "mean", 1] / _printed("shallow")["spline", "mean", 1]
+    first = medians["shallow", _ANY, "spline", "mean", 1] / _paper_errors("shallow")["spline", "mean", 1]
     return figure, (
         "Errors of mean and variance by layer, logarithmic, published ones as crosses, for saturated and any draws of the "
         "shallow network and for the deep one; in any draw of the shallow network the spline's first layer errs "

@@ -1,6 +1,6 @@
 """Mean, variance, skewness and kurtosis of tanh, sigmoid and swish by the paper's spline, over the grid of inputs.
 
->>> printed_kurtosis(np.array(0.5), np.array(0.1), np.array(3.0)).round(3)      # 6·A₂²·A₁² where 6·A₂·A₁² belongs
+>>> paper_kurtosis(np.array(0.5), np.array(0.1), np.array(3.0)).round(3)      # 6·A₂²·A₁² where 6·A₂·A₁² belongs
 np.float64(-31.125)
 >>> kind("relu"), kind("gelu"), kind("sine")
 ('kinked', 'smooth', 'no tails')
@@ -17,14 +17,14 @@ import pandas as pd
 import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, published
-from pesn.paper.item_settings import Item, Setting, amend, one_of, several, whole
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, paper_numbers
+from pesn.paper.item_settings import Item, Setting, amend, choice, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.error_time import order
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.moments import GRID_SETTINGS, axes_of, draw_map, sample_grid
+from pesn.paper.items.moments import GRID_SETTINGS, draw_map, grid_axes, sample_grid
 
-PUBLISHED: Record = published("higher-moments")
+PUBLISHED: Record = paper_numbers("higher-moments")
 
 MOMENTS = ("mean", "variance", "skewness", "kurtosis")
 FORMS: dict[MomentName, tuple[str, str]] = {
@@ -36,7 +36,7 @@ _WRONG = 0.1  # of a skewness or kurtosis
 _FLOOR = 1e-17
 
 
-class Spread(NamedTuple):
+class WrongShare(NamedTuple):
     """Where skewness or kurtosis is wrong: shares of the points below and above a variance, and how far up it goes."""
 
     threshold: float
@@ -52,34 +52,34 @@ _SMALL = 0.02  # the largest error of a mean that still counts as served
 _GRID = amend(GRID_SETTINGS, shape=([101, 61], [33, 19]))
 SETTINGS = {
     "activations": Setting(
-        "Activations, a row of the figure each.", several(one_of("tanh", "sigmoid", "swish")), ["tanh", "sigmoid", "swish"]
+        "Activations, a row of the figure each.", several(choice("tanh", "sigmoid", "swish")), ["tanh", "sigmoid", "swish"]
     ),
     **{name: _GRID[name] for name in ("mean_range", "var_exponents", "shape")},
     "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(10), 10_000, quick=1_000),
     "mesh": _GRID["mesh"],
-    "functions": Setting("Functions that the spline is tried on.", several(one_of(*FUNCTIONS)), list(FUNCTIONS)),
+    "functions": Setting("Functions that the spline is tried on.", several(choice(*FUNCTIONS)), list(FUNCTIONS)),
     "mesh_points": Setting(
         "Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3), 2), [26, 51, 101, 201, 401]
     ),
 }
 
 
-def printed_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
-    """What the printed formula makes of a distribution with this mean, variance and kurtosis: A₂² in place of A₂."""
+def paper_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
+    """Return the kurtosis by the printed formula, with A₂² in place of A₂, of a distribution with these moments."""
     second = var + mean * mean
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(var > 0.0, kurtosis + 6.0 * mean**2 * (second**2 - second) / var**2, 3.0))
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """Four moments of three activations on the grid, by the paper's form, by pesn's, by samples."""
+    """Compute four moments of three activations on the grid, by the paper's form, by pesn's, by samples."""
     p = settings.parameters
-    means, variances = axes_of(p)
+    means, variances = grid_axes(p)
     mean, var = (x.ravel() for x in np.meshgrid(means, variances))
     sampled = sample_grid(settings, tasks, p["activations"], 4)
     parts = [_moments(name, mean, var, pesn.Mesh(*p["mesh"]), own) for name, own in zip(p["activations"], sampled, strict=True)]
     frame = pd.concat(parts, ignore_index=True)
-    spreads = [_spread(frame, "spline-raw", threshold) for threshold in _THRESHOLDS]
+    spreads = [_wrong_share(frame, "spline-raw", threshold) for threshold in _THRESHOLDS]
     printed = _error(frame, "printed", "kurtosis")
     sensible = frame["exact variance"] > 1e-2
     served = measure_functions(p["functions"], mean, var, p["mesh"][:2], sorted(p["mesh_points"]))
@@ -91,7 +91,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "Other functions: largest error of the spline's mean by points N of the mesh": served,
         },
         {"errors": _draw(means, variances, frame), "against-variance": _draw_against(frame, spreads[0])},
-        [judge_any_function(served), judge_small_variance(spreads, _spread(frame, "spline", _THRESHOLDS[0]).below)],
+        [judge_any_function(served), judge_small_variance(spreads, _wrong_share(frame, "spline", _THRESHOLDS[0]).below)],
         [
             *describe("higher-moments").notes,
             f"With the printed kurtosis, 6A₂²A₁², the median error is {np.median(printed[sensible]):.2g} where the output's "
@@ -104,7 +104,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 
 
 def _moments(name: str, mean: Array, var: Array, mesh: pesn.Mesh, sampled: Array) -> pd.DataFrame:
-    """The moments of one activation by every method, a row for each input."""
+    """Compute the moments of one activation by every method, a row for each input."""
     exact = pesn.moments(name, mean, var, order=4, method="exact")
     got = {form: pesn.moments(name, mean, var, order=4, method=form, mesh=mesh) for form in FORMS}
     surface = pesn.moments(name, mean, var)
@@ -115,7 +115,7 @@ def _moments(name: str, mean: Array, var: Array, mesh: pesn.Mesh, sampled: Array
         part[f"monte-carlo {moment}"] = sampled[k]
         if k < 2:
             part[f"surface {moment}"] = surface[k]
-    part["printed kurtosis"] = printed_kurtosis(*(np.asarray(got["spline-raw"][k]) for k in (0, 1, 3)))
+    part["printed kurtosis"] = paper_kurtosis(*(np.asarray(got["spline-raw"][k]) for k in (0, 1, 3)))
     return pd.DataFrame(part)
 
 
@@ -128,20 +128,20 @@ def _wrong(frame: pd.DataFrame, form: str) -> npt.NDArray[np.bool_]:
     return np.asarray(off | (frame[f"{form} variance"] <= 0.0).to_numpy())
 
 
-def _spread(frame: pd.DataFrame, form: str, threshold: float) -> Spread:
+def _wrong_share(frame: pd.DataFrame, form: str, threshold: float) -> WrongShare:
     wrong, var = _wrong(frame, form), frame["exact variance"].to_numpy()
     small = var < threshold
     below, above = (float(wrong[part].mean()) if part.any() else 0.0 for part in (small, ~small))
-    return Spread(threshold, below, above, float(var[wrong].max()) if wrong.any() else 0.0)
+    return WrongShare(threshold, below, above, float(var[wrong].max()) if wrong.any() else 0.0)
 
 
-def judge_small_variance(spreads: list[Spread], ours: float) -> Verdict:
-    """Holds if they err on half of the points below a threshold, and on a twentieth at most above it, for any of the readings.
+def judge_small_variance(spreads: list[WrongShare], ours: float) -> Verdict:
+    """Judge small variances: holds if half of the points below a threshold err, and a twentieth at most above it.
 
     Corrected if they err below, but above as well; does not hold if they do not err below. ``ours`` is the share of wrong points
     below the first threshold by central moments of the same spline.
 
-    >>> judge_small_variance([Spread(1e-6, 0.9, 0.3, 2e-2)], 0.0).verdict
+    >>> judge_small_variance([WrongShare(1e-6, 0.9, 0.3, 2e-2)], 0.0).verdict
     'corrected'
     """
     parts = [
@@ -187,7 +187,7 @@ def _wrong_table(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, part in frame.groupby("activation", sort=False):
         for form, (label, _) in FORMS.items():
-            spread = _spread(part, form, _THRESHOLDS[0])
+            spread = _wrong_share(part, form, _THRESHOLDS[0])
             row = {"activation": name, "form": label, "% below 1e-6": 100 * spread.below, "% above 1e-6": 100 * spread.above}
             rows.append(row | {"up to an output variance of": spread.reach})
     return pd.DataFrame(rows)
@@ -219,7 +219,7 @@ def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> Picture:
     )
 
 
-def _draw_against(frame: pd.DataFrame, spread: Spread) -> Picture:
+def _draw_against(frame: pd.DataFrame, spread: WrongShare) -> Picture:
     parts = dict(list(frame.groupby("activation", sort=False)))
     figure, axes = figures.panels(2, len(parts), 5.4, sharex=True, sharey=True)
     for column, (name, part) in zip(axes.T, parts.items(), strict=True):
@@ -245,13 +245,13 @@ def _draw_against(frame: pd.DataFrame, spread: Spread) -> Picture:
 
 
 def kind(name: str) -> str:
-    """ "smooth", "kinked", or "no tails": neither constant nor polynomial outside of an interval."""
+    """Classify a function: "smooth", "kinked", or "no tails" (neither constant nor polynomial outside of an interval)."""
     f = activations.get(name)
     return "no tails" if f.left is None or f.right is None else "kinked" if len(f.kinks) else "smooth"
 
 
 def measure_functions(names: list[str], mean: Array, var: Array, ends: list[float], points: list[int]) -> pd.DataFrame:
-    """The largest error of the mean over the inputs by function and points of the mesh, and its order in N.
+    """Measure the largest error of the mean over the inputs by function and points of the mesh, and its order in N.
 
     A function without tails is cut off at the ends: its errors are those of the integral from a to b, which is what the spline
     approaches.
@@ -260,7 +260,7 @@ def measure_functions(names: list[str], mean: Array, var: Array, ends: list[floa
     for name in names:
         exact = pesn.moments(name, mean, var, method="exact").mean
         if kind(name) == "no tails":
-            found = [_cut_off(name, mean, var, ends)] * len(points)
+            found = [_integrate_inside(name, mean, var, ends)] * len(points)
         else:
             meshes = [pesn.Mesh(ends[0], ends[1], n) for n in points]
             found = [np.asarray(pesn.moments(name, mean, var, method="spline-raw", mesh=mesh).mean) for mesh in meshes]
@@ -272,8 +272,8 @@ def measure_functions(names: list[str], mean: Array, var: Array, ends: list[floa
     return pd.DataFrame(rows)
 
 
-def _cut_off(name: str, mean: Array, var: Array, ends: list[float]) -> Array:
-    """∫ f(z) N(z; mean, var) dz from one end to the other, by Gauss and Legendre on pieces of a length of 0.05."""
+def _integrate_inside(name: str, mean: Array, var: Array, ends: list[float]) -> Array:
+    """Integrate f(z) N(z; mean, var) from one end to the other, by Gauss and Legendre on segments of length 0.05."""
     x, w = np.polynomial.legendre.leggauss(8)
     edges = np.linspace(ends[0], ends[1], round((ends[1] - ends[0]) / 0.05) + 1)
     half = 0.5 * np.diff(edges)[:, None]
@@ -284,7 +284,7 @@ def _cut_off(name: str, mean: Array, var: Array, ends: list[float]) -> Array:
 
 
 def judge_any_function(errors: pd.DataFrame) -> Verdict:
-    """Holds if every function is served: the error at the finest mesh at most 0.02, less than at the coarsest.
+    """Judge other functions: holds if the error at the finest mesh is at most 0.02, and less than at the coarsest.
 
     Corrected if only those with tails are.
     """

@@ -1,6 +1,6 @@
 """Moments of tanh by every method of the paper: along the mean for two input variances, and over a grid of inputs.
 
->>> means, variances = axes_of({"mean_range": [-1, 1], "var_exponents": [-1, 1], "shape": [3, 3]})
+>>> means, variances = grid_axes({"mean_range": [-1, 1], "var_exponents": [-1, 1], "shape": [3, 3]})
 >>> means, variances
 (array([-0.66666667,  0.        ,  0.66666667]), array([ 0.1,  1. , 10. ]))
 """
@@ -49,7 +49,7 @@ SETTINGS = {
 
 
 def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh | None = None) -> tuple[Array, Array]:
-    """Mean and variance of tanh by "analytic" (as printed: unclipped), "spline" (the paper's A₂ − A₁²), or a pesn method.
+    """Compute mean and variance of tanh by "analytic" (as printed: unclipped), "spline" (the paper's A₂ − A₁²), or a pesn method.
 
     >>> mean, var = answer("analytic", 0.8, 0.01)
     >>> bool(var < 0)
@@ -65,12 +65,12 @@ def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh
 
 
 def answers(mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh) -> dict[str, tuple[Array, Array]]:
-    """Mean and variance by every method but Monte Carlo."""
+    """Compute mean and variance by every method but Monte Carlo."""
     return {name: answer(name, mean, var, mesh) for name in ("exact", "analytic", "spline", "surface")}
 
 
 def sample(activation: str, mean: list[float], var: list[float], order: int, n_samples: int, seed: int) -> list[Array]:
-    """A work unit: the first ``order`` moments of ``n_samples`` draws, each (len(var), len(mean))."""
+    """Estimate the first ``order`` moments from ``n_samples`` draws (a work unit), each (len(var), len(mean))."""
     grid = np.meshgrid(mean, var)
     method: MomentName = "monte-carlo"
     got = pesn.moments(activation, *grid, order=order, method=method, n_samples=n_samples, rng=seed)
@@ -78,7 +78,7 @@ def sample(activation: str, mean: list[float], var: list[float], order: int, n_s
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """All methods along the mean, and the verdict on saturation."""
+    """Compute all methods along the mean, and the verdict on saturation."""
     p = settings.parameters
     means = np.linspace(p["mean_range"][0], p["mean_range"][1], p["points"])
     blocks = [means[i : i + _BLOCK].tolist() for i in range(0, means.size, _BLOCK)]
@@ -113,7 +113,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 
 
 def judge_saturation(drops: pd.DataFrame) -> Verdict:
-    """Holds if every absolute error at the outermost means is a tenth of its largest, or less.
+    """Judge saturation: holds if every absolute error at the outermost means is a tenth of its largest, or less.
 
     ``drops`` has the columns method, input variance, of, largest, at the ends, ends / largest, relative at the ends.
     """
@@ -165,7 +165,7 @@ def _drops(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_values(frame: pd.DataFrame) -> Picture:
-    """Mean and variance; below each its difference to the exact one, as most of the curves lie on each other."""
+    """Draw mean and variance; below each its difference to the exact one, as most of the curves lie on each other."""
     figure, axes = figures.panels(4, frame["variance"].nunique(), 9.0, sharex=True)
     for column, (var, some) in zip(axes.T, frame.groupby("variance", sort=False), strict=True):
         column[0].set_title(f"input variance {var:g}")
@@ -250,7 +250,7 @@ GRID_SETTINGS = {
 
 
 def midpoints(ends: Sequence[float], n: int) -> Array:
-    """The middles of n equal cells between the ``ends``: off the nodes of a spline, where it is exact and would flatter itself.
+    """Return the midpoints of n equal cells between the ``ends``: off the nodes of a spline, where it is exact.
 
     With n prime to the intervals of the mesh between them, here 50, every place between two nodes is taken once.
 
@@ -261,15 +261,15 @@ def midpoints(ends: Sequence[float], n: int) -> Array:
     return np.asarray(low + (np.arange(n) + 0.5) * ((high - low) / n))
 
 
-def axes_of(p: Record) -> tuple[Array, Array]:
-    """The grid's means, the middles of equal cells, and variances, evenly spaced in the logarithm."""
+def grid_axes(p: Record) -> tuple[Array, Array]:
+    """Return the grid's means, the midpoints of equal cells, and variances, evenly spaced in the logarithm."""
     (least, most), (n, m) = p["var_exponents"], p["shape"]
     return midpoints(p["mean_range"], n), np.logspace(least, most, m)
 
 
 def sample_grid(settings: Settings, tasks: Tasks, activations: Sequence[str], order: int) -> list[Array]:
-    """For each activation the first ``order`` moments of samples at every point of the grid, (order, points)."""
-    means, variances = axes_of(settings.parameters)
+    """Estimate the first ``order`` moments of each activation at every point of the grid, (order, points)."""
+    means, variances = grid_axes(settings.parameters)
     blocks = [variances[i : i + _ROWS].tolist() for i in range(0, variances.size, _ROWS)]
     units = [(f, means.tolist(), block, order, settings.parameters["samples"]) for f in activations for block in blocks]
     found = iter(tasks.map(sample, [(*unit, seed) for unit, seed in zip(units, settings.seeds(len(units)), strict=True)]))
@@ -277,9 +277,9 @@ def sample_grid(settings: Settings, tasks: Tasks, activations: Sequence[str], or
 
 
 def run_grid(settings: Settings, tasks: Tasks) -> Result:
-    """Every method on the grid, errors, negative places, and the two verdicts."""
+    """Compute every method on the grid, its errors, negative variances, and the two verdicts."""
     p = settings.parameters
-    means, variances = axes_of(p)
+    means, variances = grid_axes(p)
     (sampled,) = sample_grid(settings, tasks, ["tanh"], 2)
     mean, var = (x.ravel() for x in np.meshgrid(means, variances))
     columns: dict[str, Array] = {"mean": mean, "variance": var}
@@ -331,7 +331,7 @@ def _compare(errors: dict[str, Array], var: Array) -> Comparison:
 
 
 def judge_spline(compared: dict[str, Comparison]) -> Verdict:
-    """Holds if the spline has the smaller largest and median error in each moment, and errs less on 90 % of the grid.
+    """Judge the spline: holds if it has the smaller largest and median error in each moment, and errs less on 90 % of the grid.
 
     >>> judge_spline({"mean": Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3)}).verdict
     'holds'
@@ -353,7 +353,7 @@ def judge_spline(compared: dict[str, Comparison]) -> Verdict:
 
 
 def judge_overestimates(share: float, variances: Array, others: Mapping[str, float]) -> Verdict:
-    """Holds if the analytic variance is above the true one on 90 % of the grid and nowhere negative.
+    """Judge over-estimation: holds if the analytic variance is above the true one on 90 % of the grid and nowhere negative.
 
     ``variances`` are the analytic ones; ``others``: on what share of grids with other means they are too large, by name.
 
@@ -377,10 +377,10 @@ def judge_overestimates(share: float, variances: Array, others: Mapping[str, flo
 
 
 def signs(p: Record) -> pd.DataFrame:
-    """On grids whose means go less and more far, how much of the analytic variance is too large, and how much negative."""
+    """Tabulate how much of the analytic variance is too large, and how much negative, on grids with other means."""
     rows = []
     for reach in p["other_means"]:
-        mean, var = np.meshgrid(*axes_of(p | {"mean_range": [-reach, reach]}))
+        mean, var = np.meshgrid(*grid_axes(p | {"mean_range": [-reach, reach]}))
         (_, got), (_, true) = (answer(method, mean, var) for method in ("analytic", "exact"))
         too_large, negative = 100.0 * float(np.mean(got > true)), 100.0 * float(np.mean(got < 0.0))
         rows.append({"means": f"−{reach:g} to {reach:g}", "% too large": too_large, "% negative": negative})

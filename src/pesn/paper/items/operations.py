@@ -56,11 +56,11 @@ class Counted:
         return Counted(-self.value, self.tally)
 
     def exp(self) -> Counted:
-        """e to this."""
+        """Return e to this power."""
         return self._make("exp", math.exp(self.value))
 
     def sqrt(self) -> Counted:
-        """The square root of this."""
+        """Return the square root of this."""
         return self._make("sqrt", math.sqrt(self.value))
 
 
@@ -69,7 +69,7 @@ def _plain(x: Counted | float) -> float:
 
 
 def _erf(x: Counted, exponential: Counted | None = None) -> Counted:
-    """Abramowitz and Stegun 7.1.26, |error| ≤ 1.5e-7: the paper's choice; ``exponential`` is e^(−x²) where it is known."""
+    """Approximate erf by Abramowitz and Stegun 7.1.26, |error| ≤ 1.5e-7, as in the paper; ``exponential`` is e^(−x²) if known."""
     positive = x if x.value >= 0.0 else -x
     t = 1.0 / (1.0 + 0.3275911 * positive)
     series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
@@ -78,7 +78,7 @@ def _erf(x: Counted, exponential: Counted | None = None) -> Counted:
 
 
 def _cubics(z: list[Counted], y: list[float], slopes: tuple[float, float]) -> list[list[Counted]]:
-    """Coefficients of (z − z_j)^k by the tridiagonal solver of Numerical Recipes (``spline``), complete ends."""
+    """Return coefficients of (z − z_j)^k by the tridiagonal solver of Numerical Recipes (``spline``), complete ends."""
     n, tally = len(z), z[0].tally
     f = [Counted(value, tally) for value in y]
     bend, u = [Counted(-0.5, tally)], [3.0 / (z[1] - z[0]) * ((f[1] - f[0]) / (z[1] - z[0]) - slopes[0])]
@@ -101,7 +101,7 @@ def _cubics(z: list[Counted], y: list[float], slopes: tuple[float, float]) -> li
 
 
 def _integral(c: list[Counted], m: Counted, v: Counted, al: Counted, be: Counted) -> Counted:
-    """Σ c_k I_k with the supplement's four integrals, every erf, exp and root computed wherever it is printed.
+    """Return Σ c_k I_k with the supplement's four integrals, every erf, exp and root computed wherever it is printed.
 
     Corrected: the μ that the second lacks, the factor ½ that the third lacks. ``m`` is relative to z_j.
     """
@@ -142,39 +142,39 @@ def _splines(z: list[Counted]) -> list[list[list[Counted]]]:
 Lines = dict[str, Counter[str]]
 
 
-def spline_as_written(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
-    """Algorithm 1 on n points of [−10, 10]: (mean, variance) of each unit, and operations by line. No tails, as printed."""
+def count_spline(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
+    """Count Algorithm 1 on n points of [−10, 10]: (mean, variance) of each unit, and operations by line. No tails, as printed."""
     lines: Lines = {name: Counter() for name in ("1", "2", "4", "5", "6")}
     z = _mesh(n, -10.0, 10.0, lines["1"])
-    first, second = _splines(_as(lines["2"], *z))
+    first, second = _splines(_wrap(lines["2"], *z))
     moments = []
     for m, v in zip(mean, var, strict=True):
         sums = [Counted(0.0, lines["5"]), Counted(0.0, lines["6"])]
         for j in range(n - 1):
-            mu, sigma = _as(lines["4"], m, v)
-            al, be = ((point - mu) / (2.0 * sigma).sqrt() for point in _as(lines["4"], z[j], z[j + 1]))
+            mu, sigma = _wrap(lines["4"], m, v)
+            al, be = ((point - mu) / (2.0 * sigma).sqrt() for point in _wrap(lines["4"], z[j], z[j + 1]))
             for k, (name, c) in enumerate((("5", first[j]), ("6", second[j]))):
-                shift, s2, a, b = _as(lines[name], m - z[j].value, v, al, be)
-                sums[k] = sums[k] + _integral(_as(lines[name], *c), shift, s2, a, b)
-        (a1,) = _as(lines["6"], sums[0])
+                shift, s2, a, b = _wrap(lines[name], m - z[j].value, v, al, be)
+                sums[k] = sums[k] + _integral(_wrap(lines[name], *c), shift, s2, a, b)
+        (a1,) = _wrap(lines["6"], sums[0])
         moments.append((a1.value, (sums[1] - a1 * a1).value))
     return moments, lines
 
 
-def _as(tally: Counter[str], *numbers: Counted | float) -> list[Counted]:
+def _wrap(tally: Counter[str], *numbers: Counted | float) -> list[Counted]:
     return [Counted(_plain(x), tally) for x in numbers]
 
 
-def spline_shared(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
-    """The same numbers, nothing computed twice: erf and exp once a node, I_k from I_(k−1) and I_(k−2), for f and f² at once."""
+def count_shared_spline(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
+    """Count without computing anything twice: erf and exp once a node, I_k from I_(k−1) and I_(k−2), for f and f² at once."""
     lines: Lines = {"1, 2": Counter(), "4, 5, 6": Counter()}
     z = _mesh(n, -10.0, 10.0, lines["1, 2"])
     first, second = _splines(z)
     h, moments, tally = (z[1] - z[0]).value, [], lines["4, 5, 6"]
-    points = _as(tally, *z)
-    cubics = [(_as(tally, *c), _as(tally, *d)) for c, d in zip(first, second, strict=True)]
+    points = _wrap(tally, *z)
+    cubics = [(_wrap(tally, *c), _wrap(tally, *d)) for c, d in zip(first, second, strict=True)]
     for m, v in zip(mean, var, strict=True):
-        mu, sigma = _as(tally, m, v)
+        mu, sigma = _wrap(tally, m, v)
         twice = 2.0 * sigma
         root = twice.sqrt()
         inverse, k0 = 1.0 / root, root * (0.5 / math.sqrt(math.pi))
@@ -186,7 +186,7 @@ def spline_shared(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[
             x = d * inverse
             e = (-(x * x)).exp()
             nodes.append((d, -0.5 * _erf(x, e), e))
-        a1, a2 = _as(tally, 0.0, 0.0)
+        a1, a2 = _wrap(tally, 0.0, 0.0)
         for (d, low, p), (_, high, q), (c, b) in zip(nodes[:-1], nodes[1:], cubics, strict=True):
             i0 = high - low
             i1 = d * i0 - k0 * (q - p)
@@ -198,18 +198,18 @@ def spline_shared(n: int, mean: Sequence[float], var: Sequence[float]) -> tuple[
     return moments, lines
 
 
-def analytic_as_written(mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
-    """The two one-line formulas, the mean computed again inside the variance, as printed."""
+def count_analytic(mean: Sequence[float], var: Sequence[float]) -> tuple[list[tuple[float, float]], Lines]:
+    """Count the two one-line formulas, the mean computed again inside the variance, as printed."""
     lines: Lines = {"mean": Counter(), "variance": Counter()}
 
     def centre(m: Counted, v: Counted) -> Counted:
-        pi, four = _as(m.tally, math.pi, 4.0)
+        pi, four = _wrap(m.tally, math.pi, 4.0)
         return 2.0 / (1.0 + (-(m / (3.0 / (pi * pi) * v + 1.0 / four).sqrt())).exp()) - 1.0
 
     moments = []
     for m, v in zip(mean, var, strict=True):
-        value = centre(*_as(lines["mean"], m, v))
-        mu, sigma, pi = _as(lines["variance"], m, v, math.pi)
+        value = centre(*_wrap(lines["mean"], m, v))
+        mu, sigma, pi = _wrap(lines["variance"], m, v, math.pi)
         height = 2.0 / (2.0 * pi * (2.0 / pi + sigma)).sqrt()
         again = centre(mu, sigma)
         spread = 1.0 - height * (-(mu * mu / (2.0 * (2.0 / pi + sigma)))).exp() - again * again
@@ -218,12 +218,12 @@ def analytic_as_written(mean: Sequence[float], var: Sequence[float]) -> tuple[li
 
 
 def recount() -> dict[str, dict[str, dict[str, Terms]]]:
-    """method -> line -> operation -> terms: exact, as every count is p·ND + q·N + r·D + s and four sizes decide those."""
+    """Return the terms by method, line and operation: exact, as every count is p·ND + q·N + r·D + s, fixed by four sizes."""
     mean, var = [0.5, -1.0], [0.2, 0.3]
     methods: dict[str, Callable[[int, int], Lines]] = {
-        "spline, as written": lambda n, d: spline_as_written(n, mean[:d], var[:d])[1],
-        "spline, shared": lambda n, d: spline_shared(n, mean[:d], var[:d])[1],
-        "analytic": lambda n, d: analytic_as_written(mean[:d], var[:d])[1],
+        "spline, as written": lambda n, d: count_spline(n, mean[:d], var[:d])[1],
+        "spline, shared": lambda n, d: count_shared_spline(n, mean[:d], var[:d])[1],
+        "analytic": lambda n, d: count_analytic(mean[:d], var[:d])[1],
     }
     result: dict[str, dict[str, dict[str, Terms]]] = {}
     for method, count in methods.items():
@@ -242,7 +242,7 @@ def recount() -> dict[str, dict[str, dict[str, Terms]]]:
 
 
 def words(terms: Terms) -> str:
-    """Terms as one writes them.
+    """Format terms as one writes them.
 
     >>> words({"ND": 4, "N": 0, "D": -4, "1": 2}), words({"ND": 0, "N": 0, "D": -1, "1": 0}), words({"ND": 0})
     ('4ND − 4D + 2', '−D', '0')

@@ -68,7 +68,7 @@ class Scene:
 
 
 def learn(robot: Robot, p: Record, seed: int, target: Target) -> Scene:
-    """Simulated, trained, and driven over the whole of the last run."""
+    """Simulate, train, and drive the network over the whole of the last run."""
     forecaster, runs = robots.learn(robot, p, seed, target)
     plain, last = PlainNetwork(forecaster), runs[len(runs) - 1]
     y, u = forecaster.scaled(last.states, last.inputs)
@@ -79,10 +79,10 @@ def learn(robot: Robot, p: Record, seed: int, target: Target) -> Scene:
 # ---------------------------------------------------------------- weights that are updated
 
 
-def updated(scene: Scene, rows: Sequence[int]) -> list[ProbabilisticESN]:
-    """The network as it is *before* each of ``rows`` (ascending) is learnt from: all that a forecast from there may know."""
+def online_networks(scene: Scene, rows: Sequence[int]) -> list[ProbabilisticESN]:
+    """Return the network *before* it learns from each of ``rows`` (ascending): all that a forecast from there may know."""
     esn, seen, z, found = copy.copy(scene.esn), scene.first, scene.z, []
-    esn.state_ = state_of(scene, seen)
+    esn.state_ = network_state(scene, seen)
     for row in rows:
         if row > seen:
             esn.partial_fit(z[seen:row], scene.targets[seen:row])
@@ -91,8 +91,8 @@ def updated(scene: Scene, rows: Sequence[int]) -> list[ProbabilisticESN]:
     return found
 
 
-def state_of(scene: Scene, k: int) -> State:
-    """Where the network stands before it takes in row k, as ``predict`` takes it: its units, known."""
+def network_state(scene: Scene, k: int) -> State:
+    """Return the state before row k is taken in, as ``predict`` takes it: the units, known."""
     return scene.esn.state_._replace(mean=scene.units[k - 1], var=None, output_var=None, cov=None, own=None)
 
 
@@ -110,21 +110,21 @@ class Compared(NamedTuple):
     std: Array
     shares: dict[str, Array]
 
-    def off(self, form: str) -> Array:
-        """|mean − samples' mean| in deviations."""
+    def mean_error(self, form: str) -> Array:
+        """Return |mean − samples' mean| in standard deviations."""
         return np.asarray(np.abs(self.closed[form][0] - self.mean) / self.std)
 
     def ratio(self, form: str) -> Array:
-        """Deviation ÷ samples' deviation."""
+        """Return the standard deviation ÷ the samples'."""
         return np.asarray(self.closed[form][1] / self.std)
 
     def good(self, form: str) -> npt.NDArray[np.bool_]:
-        """Where the mean is within 0.1 σ, and the deviation within 10 %."""
-        return (self.off(form) <= OFF) & (np.abs(self.ratio(form) - 1.0) <= WIDE)
+        """Return where the mean is within 0.1 σ, and the standard deviation within 10 %."""
+        return (self.mean_error(form) <= OFF) & (np.abs(self.ratio(form) - 1.0) <= WIDE)
 
 
 def within(one: Compared) -> float:
-    """The share of all cases in which the paper's form is good."""
+    """Return the share of all cases in which the paper's form is good."""
     return float(one.good("diagonal").mean())
 
 
@@ -140,29 +140,27 @@ class Sampling:
 
 
 def single_step(scene: Scene, k: int, how: Sampling) -> Compared:
-    """The outputs (steps, m) for rows k, k + 1, …, each the true state with an error on it."""
+    """Predict the outputs (steps, m) for rows k, k + 1, …, each the true state with an error on it."""
     z, d, n = scene.z[k : k + how.steps], scene.y.shape[1], how.samples
     var = np.zeros_like(z)
     var[:, :d] = how.input_std**2
     closed = {}
     for form, options in FORMS.items():
         esn = copy.copy(scene.esn).set_params(**options)
-        mean, deviation = esn.predict(Gaussian(z, var=var), return_std=True, state=state_of(scene, k), parts=("state",))
+        mean, deviation = esn.predict(Gaussian(z, var=var), return_std=True, state=network_state(scene, k), parts=("state",))
         closed[form] = np.asarray(mean, float), np.asarray(deviation, float)
     plain, h, noise = scene.plain, np.tile(scene.units[k - 1], (n, 1)), float(scene.esn.noise)
     found = []
     for row in z:
         rows = np.tile(row, (n, 1))
         rows[:, :d] += how.input_std * pairs(how.rng, n, d)
-        h = plain.move(h, rows)
-        if noise:
-            h = h + noise * how.rng.standard_normal(h.shape)
+        h = plain.move(h, rows, noise, how.rng)
         found.append(plain.read(h, rows, plain.readout))
     return _compare(k, closed, np.array(found))
 
 
 def multi_step(scene: Scene, esn: ProbabilisticESN, k: int, how: Sampling) -> Compared:
-    """The states (steps, d) after row k, known but for the errors on it and on each unit."""
+    """Predict the states (steps, d) after row k, known but for the errors on it and on each unit."""
     forecaster, units = copy.copy(scene.forecaster), scene.units[k - 1]
     start = Gaussian(units, var=np.full(len(units), how.unit_std**2))
     context = Gaussian(scene.run.states[k], var=np.square(how.input_std * forecaster.scale_.y_std))
@@ -180,20 +178,20 @@ def multi_step(scene: Scene, esn: ProbabilisticESN, k: int, how: Sampling) -> Co
 
 
 def _compare(k: int, closed: dict[str, tuple[Array, Array]], samples: Array) -> Compared:
-    """``samples`` (T, n, columns)."""
+    """Compare closed forms with samples (T, n, columns)."""
     inside = {form: np.abs(samples - mean[:, None]) <= 2.0 * std[:, None] for form, (mean, std) in closed.items()}
     shares = {form: some.mean(axis=1) for form, some in inside.items()}
     return Compared(k, closed, samples.mean(axis=1), samples.std(axis=1), shares)
 
 
 def pairs(rng: np.random.Generator, n: int, size: int) -> Array:
-    """Normal numbers (n, size) in pairs of opposite sign, which takes most of the chance out of a mean."""
+    """Draw normal numbers (n, size) in antithetic pairs, which reduces the variance of a mean."""
     half = rng.standard_normal(((n + 1) // 2, size))
     return np.concatenate([half, -half])[:n]
 
 
 def steps_until(good: npt.ArrayLike) -> int:
-    """Steps before the first that is not good; all of them if none is."""
+    """Return the steps before the first that is not good; all of them if none is."""
     wrong = np.flatnonzero(~np.asarray(good, bool))
     return int(wrong[0]) if len(wrong) else np.size(good)
 
@@ -202,7 +200,7 @@ def steps_until(good: npt.ArrayLike) -> int:
 
 
 def fair_forecasts(robot: Robot, p: Record, seed: int, form: str, origins: Sequence[int]) -> dict[str, tuple[Array, Array]]:
-    """Means and deviations (origins, steps, d), in units of the robot, of :class:`pesn.Forecaster`: every error counted.
+    """Return means and standard deviations (origins, steps, d), in units of the robot, of :class:`pesn.Forecaster`.
 
     "frozen": the weights of the training rows; "updated": weights updated by all rows up to each origin, none after.
     """
@@ -247,7 +245,7 @@ def one_draw(robot: Robot, p: Record, seed: int, target: Target) -> Study:
     single = single_step(scene, scene.first, replace(how, steps=steps * p["segments"]))
     multi = {
         "never": [multi_step(scene, scene.esn, k, how) for k in at],
-        "before": [multi_step(scene, esn, k, how) for k, esn in zip(at, updated(scene, at), strict=True)],
+        "before": [multi_step(scene, esn, k, how) for k, esn in zip(at, online_networks(scene, at), strict=True)],
     }
     if p["unit_std"]:
         uncertain = replace(how, input_std=0.0, unit_std=p["unit_std"])
@@ -256,30 +254,30 @@ def one_draw(robot: Robot, p: Record, seed: int, target: Target) -> Study:
 
 
 def _errors(scene: Scene, p: Record) -> dict[str, Array]:
-    """|prediction − truth| of free runs from exactly known rows, by the way of having weights."""
+    """Return |prediction − truth| in closed loop from exactly known rows, for each way of updating the weights."""
     steps, plain, at = p["steps"], scene.plain, fair_origins(p, len(scene.y))
     found = {name: np.full((len(at), steps, plain.n_states), np.nan) for name in WEIGHTS}
-    for i, (k, esn) in enumerate(zip(at, updated(scene, at), strict=True)):
+    for i, (k, esn) in enumerate(zip(at, online_networks(scene, at), strict=True)):
         truth, u = scene.y[k + 1 : k + 1 + steps], scene.u[k : k + steps]
         h, y, weights = scene.units[k - 1], scene.y[k], np.asarray(esn.readout_.weights, float)
         found["never"][i] = plain.forecast(h, y, u)[0] - truth
         found["before"][i] = plain.forecast(h, y, u, weights)[0] - truth
         if not i % p["future_every"]:
-            state, known = state_of(scene, k), np.zeros(plain.n_states)
-            found["future"][i] = robots.in_its_loop(esn, plain, state, y, known, u, truth)[0] - truth
+            state, known = network_state(scene, k), np.zeros(plain.n_states)
+            found["future"][i] = robots.forecast_with_updates(esn, plain, state, y, known, u, truth)[0] - truth
     return {name: np.abs(some) for name, some in found.items()}
 
 
 def fair_origins(p: Record, rows: int, every: int = 1) -> list[int]:
-    """Rows that free runs begin at, in a run of so many rows; each ``every``-th of them."""
+    """Return the forecast origins in a run of ``rows`` rows; each ``every``-th of them."""
     last = min(p["train_rows"] + p["test_rows"], rows) - p["steps"] - 1
     return list(range(p["train_rows"], last, p["origin_every"]))[::every]
 
 
 def letter_errors(robot: Robot, p: Record, seed: int) -> Array:
-    """The same as errors of the studies, (origins, steps, d), of Algorithm 3 to the letter, whose inputs are the true states."""
+    """Return the errors (origins, steps, d) of Algorithm 3 to the letter, whose inputs are the true states."""
     scene = learn(robot, p, seed, "level")
-    esn, found = robots.fed_back(scene.forecaster, scene.training, p, seed), []
+    esn, found = robots.train_feedback_network(scene.forecaster, scene.training, p, seed), []
     for k in fair_origins(p, len(scene.y))[:: p["future_every"]]:
         ahead = slice(k, k + p["steps"])
         washout = scene.z[max(k - 100, 0) : k]
@@ -288,28 +286,28 @@ def letter_errors(robot: Robot, p: Record, seed: int) -> Array:
     return np.array(found)
 
 
-def told_the_future(scene: Scene, p: Record, k: int, rng: np.random.Generator) -> Compared:
-    """A stretch of Algorithm 3 in its own loop, variances alone, beside samples with the weights that each step had."""
+def multi_step_with_future(scene: Scene, p: Record, k: int, rng: np.random.Generator) -> Compared:
+    """Run a segment of Algorithm 3 in closed loop, variances alone, beside samples with the weights that each step had."""
     steps, std, n, d = p["steps"], p["input_std"], p["samples"], scene.y.shape[1]
-    (esn,) = updated(scene, [k])
+    (esn,) = online_networks(scene, [k])
     esn.set_params(**FORMS["diagonal"])
     known, truth = scene.u[k : k + steps], scene.y[k + 1 : k + 1 + steps]
-    state, var = state_of(scene, k), np.full(d, std**2)
-    mean, deviation, weights = robots.in_its_loop(esn, scene.plain, state, scene.y[k], var, known, truth)
+    state, var = network_state(scene, k), np.full(d, std**2)
+    mean, deviation, weights = robots.forecast_with_updates(esn, scene.plain, state, scene.y[k], var, known, truth)
     h = np.tile(scene.units[k - 1], (n, 1))
     states, _ = scene.plain.forecast(h, scene.y[k] + std * pairs(rng, n, d), known[:, None], weights)
     return _compare(k, {"diagonal": (mean, deviation)}, states)
 
 
 def leaving(some: Sequence[Compared], form: str) -> tuple[list[int], list[int]]:
-    """For each stretch the steps until the mean, and until the deviation, has left the samples' in any of the states."""
-    means = [steps_until((one.off(form) <= OFF).all(axis=1)) for one in some]
+    """Return for each segment the steps until the mean, and until the standard deviation, leaves the samples' in any state."""
+    means = [steps_until((one.mean_error(form) <= OFF).all(axis=1)) for one in some]
     widths = [steps_until((np.abs(one.ratio(form) - 1.0) <= WIDE).all(axis=1)) for one in some]
     return means, widths
 
 
 def measure(robot: Robot, p: Record, seed: int) -> dict[str, float]:
-    """A small draw in three numbers."""
+    """Reduce a small draw to three numbers."""
     fewer = {"runs": min(p["runs"], 4), "segments": 2, "samples": min(p["samples"], 400), "unit_std": 0.0, "future_every": 1000}
     found = one_draw(robot, {**p, **fewer}, seed, "level")
     wrong = {way: float(found.errors[way][..., list(robot.velocities)].mean()) for way in ("never", "before")}

@@ -46,27 +46,27 @@ class View:
     first: int
     dt: float
 
-    def unscaled(self, values: Array, i: int, shift: float = 1.0) -> Array:
-        """Column i in its units; ``shift`` 0: of deviations."""
+    def unscale(self, values: Array, i: int, shift: float = 1.0) -> Array:
+        """Return column i in its units; ``shift`` 0: of standard deviations."""
         return np.asarray(values[:, i] * self.width[i] + shift * self.mean[i])
 
     def time(self, one: Compared) -> AnyArray:
-        """Of the rows that a stretch predicts."""
+        """Return the times of the rows that a segment predicts."""
         return np.asarray((one.origin - self.first + 1 + np.arange(len(one.mean))) * self.dt)
 
     def label(self, i: int) -> str:
-        """Name and unit of column i."""
+        """Return name and unit of column i."""
         return f"{self.names[i]} ({self.units[i]})"
 
 
-def states_of(scene: Scene, robot: Robot, columns: int) -> View:
-    """The states, which multi-step predictions are of."""
+def state_view(scene: Scene, robot: Robot, columns: int) -> View:
+    """Return a view of the states, which multi-step predictions are of."""
     scale = scene.forecaster.scale_
     return View(scene.y, scale.y_mean, scale.y_std, robot.names, robot.units, columns, scene.first, scene.run.dt)
 
 
-def outputs_of(scene: Scene, robot: Robot, columns: int) -> View:
-    """The network's outputs, which single-step predictions are of: velocities, or their changes."""
+def output_view(scene: Scene, robot: Robot, columns: int) -> View:
+    """Return a view of the network's outputs, which single-step predictions are of: velocities, or their changes."""
     scale, at, change = scene.forecaster.scale_, list(robot.velocities), scene.plain.change
     truth = np.vstack([scene.targets[:1], scene.targets])  # the output at row k leads to row k + 1
     names = [f"change of {robot.names[i]}" if change else robot.names[i] for i in at]
@@ -97,8 +97,8 @@ def _figure(
     return figure, axes
 
 
-def _paired(view: View) -> tuple[Figure, Grid, Iterator[tuple[int, Axes, Axes]]]:
-    """A figure with two panels for each column, one below the other; and (column, panel, panel below)."""
+def _pair_panels(view: View) -> tuple[Figure, Grid, Iterator[tuple[int, Axes, Axes]]]:
+    """Make a figure with two panels for each column, one below the other; and (column, panel, panel below)."""
     rows = len(view.names) // view.columns
     figure, axes = _figure(2 * rows, view.columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
     return figure, axes, zip(range(len(view.names)), axes[::2].ravel(), axes[1::2].ravel(), strict=True)
@@ -115,41 +115,41 @@ def _finish(figure: Figure, axes: Grid, x: str = "time (s)", columns: int = 4) -
 
 
 def _band(ax: Axes, t: AnyArray, mean: Array, std: Array, form: str) -> None:
-    """A closed form as lines: the mean, and thinner two deviations away."""
+    """Draw a closed form as lines: the mean, and thinner two standard deviations away."""
     ax.plot(t, mean, linewidth=1.4, label=_LABEL[form], **_LINE[form])
     for sign in (-2.0, 2.0):
         ax.plot(t, mean + sign * std, linewidth=1.0, **_LINE[form])
 
 
 def _bands(ax: Axes, view: View, one: Compared, i: int) -> None:
-    """Samples as a band, closed forms as lines."""
-    t, mean, std = view.time(one), view.unscaled(one.mean, i), view.unscaled(one.std, i, 0.0)
+    """Draw samples as a band, closed forms as lines."""
+    t, mean, std = view.time(one), view.unscale(one.mean, i), view.unscale(one.std, i, 0.0)
     ax.fill_between(t, mean - 2.0 * std, mean + 2.0 * std, color=figures.MONTE_CARLO, alpha=0.18, linewidth=0)
     ax.plot(t, mean, color=figures.MONTE_CARLO, linewidth=2.6, alpha=0.6, label="Monte Carlo: mean, ±2σ")
     for form, closed in one.closed.items():
-        _band(ax, t, view.unscaled(closed[0], i), view.unscaled(closed[1], i, 0.0), form)
+        _band(ax, t, view.unscale(closed[0], i), view.unscale(closed[1], i, 0.0), form)
 
 
 def _truth(ax: Axes, view: View, rows: npt.NDArray[np.intp], i: int) -> None:
     size = 3.0 if len(rows) < 40 else 0.0
-    ax.plot((rows - view.first) * view.dt, view.unscaled(view.truth[rows], i), markersize=size, **_TRUTH)
+    ax.plot((rows - view.first) * view.dt, view.unscale(view.truth[rows], i), markersize=size, **_TRUTH)
 
 
 def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure:
-    """A panel for each column, and below it how far the closed forms are from the samples, as lines lie on each other.
+    """Draw a panel for each column, and below it the difference between closed forms and samples.
 
     All stretches one after the other; or the first ``zoomed`` steps of the first one, and of them the range of the means and of
     the truth, the bands going out of the picture.
     """
     shown = [_cut(some[0], zoomed)] if zoomed else some
-    figure, axes, places = _paired(view)
+    figure, axes, places = _pair_panels(view)
     for i, ax, below in places:
         for one in shown:
             _bands(ax, view, one, i)
             _differences(below, view, one, i)
         _truth(ax, view, np.arange(shown[0].origin, shown[-1].origin + len(shown[-1].mean) + 1), i)
         if zoomed:
-            _close_up(ax)
+            _zoom(ax)
         ax.set_ylabel(view.label(i), fontsize=_SIZE)
         below.set_ylabel("Δ (% of σ)", fontsize=_SIZE)
     figure.text(0.01, 0.04 / figure.get_figheight(), "Δ: less Monte Carlo's, the mean; thin: the deviation", fontsize=_SIZE)
@@ -157,7 +157,7 @@ def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure
 
 
 def draw_around(view: View, one: Compared, steps: int) -> Figure:
-    """The first steps of a stretch less the samples' mean, a panel for each column."""
+    """Draw the first steps of a segment minus the samples' mean, a panel for each column."""
     rows = len(view.names) // view.columns
     figure, axes = _figure(rows, view.columns, 1.55 * rows + 0.9)
     cut = _cut(one, steps)
@@ -170,13 +170,13 @@ def draw_around(view: View, one: Compared, steps: int) -> Figure:
 
 
 def _cut(one: Compared, steps: int) -> Compared:
-    """The first steps of a stretch."""
+    """Return the first steps of a segment."""
     closed = {form: (mean[:steps], std[:steps]) for form, (mean, std) in one.closed.items()}
     return one._replace(closed=closed, mean=one.mean[:steps], std=one.std[:steps])
 
 
 def _differences(ax: Axes, view: View, one: Compared, i: int) -> None:
-    """Closed forms less samples, in percent of the samples' deviation: of the means, and thinner of the deviations."""
+    """Draw closed forms minus samples, in percent of the samples' standard deviation: means, and thinner standard deviations."""
     ax.axhline(0.0, color=figures.MONTE_CARLO, linewidth=1.6, alpha=0.6)
     t, unit = view.time(one), 0.01 * one.std[:, i]
     for form, (mean, std) in one.closed.items():
@@ -190,8 +190,8 @@ def _differences(ax: Axes, view: View, one: Compared, i: int) -> None:
     ax.minorticks_off()
 
 
-def _close_up(ax: Axes) -> None:
-    """As high as the means and the truth, which are the lines with a label, and a fifth more."""
+def _zoom(ax: Axes) -> None:
+    """Limit the y axis to the means and the truth, the labeled lines, and a fifth more."""
     lines = [np.asarray(line.get_ydata()) for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     low, high = min(map(np.min, lines)), max(map(np.max, lines))
     room = 0.1 * max(high - low, 1e-9)
@@ -199,7 +199,7 @@ def _close_up(ax: Axes) -> None:
 
 
 def _alike(axes: Sequence[Axes], sure: int | None = None) -> None:
-    """Panels side by side with one range; beside that of the first ``sure`` the others have half as much again, not more."""
+    """Give panels side by side one range; beside that of the first ``sure`` the others have half as much again, not more."""
     ends = np.array([ax.get_ylim() for ax in axes])
     low, high = float(ends[:sure, 0].min()), float(ends[:sure, 1].max())
     room = 0.5 * (high - low) if sure else 0.0
@@ -208,26 +208,26 @@ def _alike(axes: Sequence[Axes], sure: int | None = None) -> None:
         ax.set_ylim(low, high)
 
 
-def noise_of(values: AnyArray) -> float:
-    """How far rows are, in the root mean square, from the average of themselves and their neighbours, in parts of ½ and ¼.
+def noise_level(values: AnyArray) -> float:
+    """Return the root mean square distance of rows from the weighted average (¼, ½, ¼) of themselves and their neighbors.
 
-    >>> noise_of(np.array([2.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0]))  # a slope, and ±0.75 in turn
+    >>> noise_level(np.array([2.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0]))  # a slope, and ±0.75 in turn
     0.75
     """
     return float(np.sqrt(np.mean(np.square(0.5 * values[1:-1] - 0.25 * (values[:-2] + values[2:])))))
 
 
 def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> Figure:
-    """Columns that jump from row to row as small multiples, a column a method, with the size of the jumps as a bar."""
+    """Draw noisy columns as small multiples, a column a method, with the noise level as a bar."""
     ways = {"Monte Carlo": figures.MONTE_CARLO, **{_SHORT[form]: _COLOR[form] for form in FORMS}}
     figure, axes = _figure(len(chosen), len(ways), 1.25 * len(chosen) + 0.9, titled=True)
     one = _cut(one, steps)
     t, paths = view.time(one), [(one.mean, one.std), *(one.closed[form] for form in FORMS)]
     for row, i in zip(axes, chosen, strict=True):
-        truth = view.unscaled(view.truth[one.origin + 1 : one.origin + 1 + len(t)], i)
-        size = noise_of(truth)
+        truth = view.unscale(view.truth[one.origin + 1 : one.origin + 1 + len(t)], i)
+        size = noise_level(truth)
         for ax, (mean, std), color in zip(row, paths, ways.values(), strict=True):
-            middle, width = view.unscaled(mean, i), 2.0 * view.unscaled(std, i, 0.0)
+            middle, width = view.unscale(mean, i), 2.0 * view.unscale(std, i, 0.0)
             ax.fill_between(t, middle - width, middle + width, color=color, alpha=0.25, linewidth=0)
             ax.plot(t, middle, color=color, linewidth=1.3)
             ax.plot(t, truth, color=figures.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
@@ -241,7 +241,7 @@ def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> 
 
 
 def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[int]) -> Figure:
-    """One stretch with each way of having weights, a row for each state chosen: the paper's beside what is fair."""
+    """Draw one segment for each way of updating the weights, a row for each state chosen: the paper's beside what is fair."""
     figure, axes = _figure(len(chosen), len(WEIGHTS), 1.9 * len(chosen) + 1.0, titled=True)
     for column, (way, title) in zip(axes.T, WEIGHTS.items(), strict=True):
         one = by_way[way]
@@ -256,13 +256,13 @@ def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[i
 
 
 def draw_agreement(some: Sequence[Compared]) -> Figure:
-    """By step: how far the means are from Monte Carlo's, and how large deviations are beside its; median and range."""
+    """Draw by step how far the means are from Monte Carlo's, and the ratio of standard deviations; median and range."""
     figure, axes = _figure(1, 2, 3.4)
     left, right = axes[0]
     steps = len(some[0].mean)
     t = np.arange(1, steps + 1)
     for form in FORMS:
-        for ax, values in ((left, [one.off(form) for one in some]), (right, [one.ratio(form) for one in some])):
+        for ax, values in ((left, [one.mean_error(form) for one in some]), (right, [one.ratio(form) for one in some])):
             by_step = np.array(values).transpose(1, 0, 2).reshape(steps, -1)
             ax.fill_between(t, by_step.min(axis=1), by_step.max(axis=1), color=_COLOR[form], alpha=0.2, linewidth=0)
             ax.plot(t, np.median(by_step, axis=1), label=f"{_SHORT[form]}: median, and all states", **_LINE[form])
@@ -281,11 +281,11 @@ def draw_agreement(some: Sequence[Compared]) -> Figure:
 
 
 def draw_fair(view: View, fair: Fair) -> Picture:
-    """The forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands that count every error.
+    """Draw forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands of all errors.
 
     Below each state the same less the truth.
     """
-    figure, axes, places = _paired(view)
+    figure, axes, places = _pair_panels(view)
     middle = {form: [part[len(part) // 2] for part in fair[form, "updated"]] for form in FORMS}
     t = view.dt * np.arange(1, len(middle["full"][0]) + 1)
     for i, ax, below in places:

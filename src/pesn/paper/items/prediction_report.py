@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pesn._support.types import Array
-from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, published
+from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, paper_numbers
 from pesn.paper.item_settings import POSITIVE, Item, Setting, amend, flag, number, or_word, whole
 from pesn.paper.items import prediction, robots, sensitivity
 from pesn.paper.items import prediction_figures as draw
@@ -77,7 +77,7 @@ class Experiment:
 
 
 def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
-    """All draws judged and the first one shown."""
+    """Judge all draws and show the first one."""
     p, robot = settings.parameters, own.robot
     seeds = settings.seeds(p["draws"])
     units = [(robot, p, seed, target) for seed in seeds for target in ("level", "change")]
@@ -92,7 +92,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     if own.name in CLAIMS["higher-dimensions"].items:
         judged.append(verdicts.judge_dimensions(levels))
     common, after = _figures(own, scene, levels, p, seeds[0])
-    after["fair-forecast"] = draw.draw_fair(draw.states_of(scene, robot, own.columns), fair)
+    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair)
     after["sensitivity"] = sensitivity.draw(
         varied,
         p,
@@ -100,7 +100,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
         "the share of single-step outputs within 0.1 σ and 10 % of Monte Carlo, the steps until the diagonal mean leaves it, and "
         "the error with weights updated up to the origin by that without",
     )
-    table = pd.DataFrame(published(own.name)).assign(obtained=own.obtained(levels[0], p))
+    table = pd.DataFrame(paper_numbers(own.name)).assign(obtained=own.obtained(levels[0], p))
     return Result(
         frame=long_frame(dict(zip(targets, by_draw, strict=True)), robot),
         tables={
@@ -122,11 +122,11 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
 def _figures(
     own: Experiment, scene: Scene, levels: Sequence[Study], p: Record, seed: int
 ) -> tuple[dict[str, Picture], dict[str, Picture]]:
-    """The figures before the item's own, and those after them."""
+    """Draw the figures before the item's own, and those after them."""
     steps, single, multi = p["steps"], levels[0].single, levels[0].multi
     stretch = {way: multi[way][len(multi["before"]) // 2] for way in ("never", "before")}
-    stretch["future"] = prediction.told_the_future(scene, p, stretch["before"].origin, np.random.default_rng([seed, 3]))
-    states, outputs = (view(scene, own.robot, own.columns) for view in (draw.states_of, draw.outputs_of))
+    stretch["future"] = prediction.multi_step_with_future(scene, p, stretch["before"].origin, np.random.default_rng([seed, 3]))
+    states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
     bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
     close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
     before = {
@@ -162,13 +162,13 @@ def _figures(
 
 
 def wide(found: Study) -> str:
-    """How large the diagonal deviations of the multi-step predictions are beside Monte Carlo's."""
+    """Describe the diagonal standard deviations of the multi-step predictions beside Monte Carlo's."""
     ratio = np.array([one.ratio("diagonal") for one in found.multi["before"]])
     return f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ"
 
 
 def _fair(tasks: Tasks, robot: Robot, p: Record, seed: int, scene: Scene) -> draw.Fair:
-    """Means, deviations and what came, by form and by the way of having weights."""
+    """Return means, standard deviations and truth, by form and way of updating the weights."""
     origins = prediction.fair_origins(p, len(scene.y), p["fair_every"])
     truth = np.array([scene.run.states[k + 1 : k + 1 + p["steps"]] for k in origins])
     found = tasks.map(prediction.fair_forecasts, [(robot, p, seed, form, origins) for form in FORMS])
@@ -178,19 +178,19 @@ def _fair(tasks: Tasks, robot: Robot, p: Record, seed: int, scene: Scene) -> dra
 # ---------------------------------------------------------------- tables
 
 
-def pooled(found: Study) -> dict[str, list[Compared]]:
-    """Every comparison by a name for people."""
+def comparisons(found: Study) -> dict[str, list[Compared]]:
+    """Return every comparison by a readable name."""
     multi = {f"multi-step, weights {text}": found.multi[name] for name, text in WEIGHTS.items() if name in found.multi}
     units = {"multi-step, uncertain units": found.multi["units"]} if "units" in found.multi else {}
     return {"single-step, the network's outputs": [found.single], **multi, **units}
 
 
 def agreement(levels: Sequence[Study], changes: Sequence[Study]) -> pd.DataFrame:
-    """One line for each target, comparison and form, over all draws: how far closed form and samples agree."""
+    """Tabulate how far closed form and samples agree, a line for each target, comparison and form, over all draws."""
     lines = []
     for learned, studies in (("velocities", levels), ("changes", changes)):
-        for name in pooled(studies[0]):
-            every = [one for found in studies for one in pooled(found)[name]]
+        for name in comparisons(studies[0]):
+            every = [one for found in studies for one in comparisons(found)[name]]
             for form in FORMS:
                 lines.append({"learned": learned, "prediction": name, "covariance": form, **_agree(every, form)})
     return pd.DataFrame(lines)
@@ -201,7 +201,7 @@ def _agree(every: Sequence[Compared], form: str) -> Record:
     means, widths = (steps_text(steps, ratio.shape[1]) for steps in leaving(every, form))
     return {
         "within 0.1 σ and 10 %, %": round(100.0 * float(np.mean([one.good(form) for one in every])), 1),
-        "mean off by, σ": max(float(one.off(form).max()) for one in every),
+        "mean off by, σ": max(float(one.mean_error(form).max()) for one in every),
         "σ ÷ Monte Carlo": f"{ratio.min():.2f} … {np.median(ratio):.2f} … {ratio.max():.2f}",
         "samples in 2σ, %": f"{100 * inside.min():.0f} … {100 * inside.max():.0f}",
         "mean leaves": means,
@@ -210,7 +210,7 @@ def _agree(every: Sequence[Compared], form: str) -> Record:
 
 
 def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
-    """σ ÷ Monte Carlo of the multi-step prediction with fair weights, the median over draws and stretches, by state and step."""
+    """Tabulate σ ÷ Monte Carlo's of the multi-step prediction, median over draws and segments, by state and step."""
     some = [one for found in studies for one in found.multi["before"]]
     lines = []
     for i, name in enumerate(names):
@@ -223,7 +223,7 @@ def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int
 
 
 def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFrame:
-    """A row for each target, draw, comparison, form, quantity and step: medians over the stretches, deviations scaled."""
+    """Return a row for each target, draw, comparison, form, quantity and step: medians over the segments, scaled."""
     frames = []
     outputs = [robot.names[i] for i in robot.velocities]
     for (target, index), found in studies.items():
@@ -231,7 +231,7 @@ def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFr
         stretches += [("multi-step", way, list(robot.names), some) for way, some in found.multi.items()]
         for (kind, weights, names, some), form in product(stretches, FORMS):
             numbers = {
-                "mean_off_sigma": [one.off(form) for one in some],
+                "mean_off_sigma": [one.mean_error(form) for one in some],
                 "std_ratio": [one.ratio(form) for one in some],
                 "inside_2sigma": [one.shares[form] for one in some],
                 "monte_carlo_std": [one.std for one in some],
@@ -244,7 +244,7 @@ def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFr
 
 
 def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.DataFrame:
-    """Mean absolute error over all steps of free runs, by state and way of having weights, in units of the robot."""
+    """Tabulate the mean absolute error over all steps, by state and way of updating the weights, in units of the robot."""
     lines = []
     for i, (name, unit) in enumerate(zip(robot.names, robot.units, strict=True)):
         line: Record = {"state": f"{name} ({unit})"}
@@ -257,21 +257,21 @@ def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.D
 
 
 def coverage_table(found: Study, scene: Scene, fair: draw.Fair, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
-    """Share of what came inside the 2σ bands: fair forecasts with every error counted, and the state's part alone."""
+    """Tabulate the coverage of the 2σ bands: fair forecasts with every error counted, and the state's part alone."""
     lines = []
     for (form, way), (mean, std, truth) in fair.items():
         inside, off = np.abs(truth - mean) <= 2.0 * std, np.abs(truth - mean) / scene.forecaster.scale_.y_std
-        lines.append(_covered(f"pesn.Forecaster, weights {way}", form, inside, off, steps))
+        lines.append(_coverage_line(f"pesn.Forecaster, weights {way}", form, inside, off, steps))
     for form in FORMS:
         for way in ("never", "before"):
             pairs = [(one, scene.y[one.origin + 1 : one.origin + 1 + len(one.mean)]) for one in found.multi[way]]
             off = np.array([np.abs(one.closed[form][0] - truth) for one, truth in pairs])
             inside = off <= 2.0 * np.array([one.closed[form][1] for one, _ in pairs])
-            lines.append(_covered(f"the input's error alone, weights {WEIGHTS[way]}", form, inside, off, steps))
+            lines.append(_coverage_line(f"the input's error alone, weights {WEIGHTS[way]}", form, inside, off, steps))
     return pd.DataFrame(lines)
 
 
-def _covered(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, steps: Sequence[int]) -> Record:
+def _coverage_line(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, steps: Sequence[int]) -> Record:
     share = {f"in 2σ at step {s}, %": round(100.0 * float(inside[:, s - 1].mean()), 1) for s in steps if s <= inside.shape[1]}
     return {"forecast": name, "covariance": form, **share, "mean error, σ of the state": float(off.mean())}
 
@@ -280,7 +280,7 @@ def _covered(name: str, form: str, inside: npt.NDArray[np.bool_], off: Array, st
 
 
 def _lead(levels: Sequence[Study], total: int) -> str:
-    """Where the mean leaves Monte Carlo at another time than the paper's 4 to 5 steps; nothing where it does not."""
+    """Describe where the mean leaves Monte Carlo at another time than the paper's 4 to 5 steps; empty where it does not."""
     steps = [step for found in levels for step in leaving(found.multi["before"], "diagonal")[0]]
     if 4.0 <= float(np.median(steps)) <= 5.0:
         return ""
@@ -339,17 +339,17 @@ def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p
     around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
     own = {
         "single-step-outputs": (
-            draw.draw_around(draw.outputs_of(scene, CART_POLE, 2), levels.single, p["steps"]),
+            draw.draw_around(draw.output_view(scene, CART_POLE, 2), levels.single, p["steps"]),
             f"The network's outputs in single steps, the velocities: {around}",
         ),
         "single-step-changes": (
-            draw.draw_around(draw.outputs_of(other, CART_POLE, 2), changes.single, p["steps"]),
+            draw.draw_around(draw.output_view(other, CART_POLE, 2), changes.single, p["steps"]),
             f"The outputs in single steps of a network that puts out the changes of the velocities: {around}",
         ),
     }
     if "units" in levels.multi:
         own["uncertain-units"] = (
-            draw.draw_around(draw.states_of(scene, CART_POLE, 2), levels.multi["units"][0], p["steps"]),
+            draw.draw_around(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][0], p["steps"]),
             f"{p['steps']} steps from units that are not known exactly: {around}",
         )
     return own
@@ -361,7 +361,7 @@ def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
         str(p["steps"]),
         steps_text(leaving(found.multi["before"], "diagonal")[0], p["steps"]),
         wide(found),
-        f"mean within {single.off('diagonal').max():.2g} σ; {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ",
+        f"mean within {single.mean_error('diagonal').max():.2g} σ; {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ",
     ]
 
 
@@ -394,7 +394,7 @@ def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
 def _ardrone_figures(scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     return {
         "noisy-states": (
-            draw.draw_noisy(draw.outputs_of(scene, ARDRONE, 3), levels.single, _NOISY, 2 * p["steps"]),
+            draw.draw_noisy(draw.output_view(scene, ARDRONE, 3), levels.single, _NOISY, 2 * p["steps"]),
             "Velocities that jump from row to row, in single steps, a column a method: each mean with its 2σ band beside the "
             "truth; the bar at the right of a panel is the size of the jumps: how far a row is from the average of three.",
         ),
@@ -402,7 +402,7 @@ def _ardrone_figures(scene: Scene, levels: Study, changes: Study, p: Record) -> 
 
 
 def _ardrone_numbers(found: Study, p: Record) -> list[str]:
-    kept = verdicts.kept_steps([one.shares["diagonal"] for one in found.multi["before"]])
+    kept = verdicts.steps_within_band([one.shares["diagonal"] for one in found.multi["before"]])
     return [
         f"{(p['runs'] - 1) * p['run_rows'] + p['train_rows']:,}",
         f"2σ bands hold 90 to 99 % of the samples for {np.median(kept):g} steps",
@@ -412,6 +412,6 @@ def _ardrone_numbers(found: Study, p: Record) -> list[str]:
 
 
 ITEMS = (
-    Item("cart-pole", _CART_POLE, run_cart_pole, published("cart-pole")),
-    Item("ardrone", _ARDRONE, run_ardrone, published("ardrone")),
+    Item("cart-pole", _CART_POLE, run_cart_pole, paper_numbers("cart-pole")),
+    Item("ardrone", _ARDRONE, run_ardrone, paper_numbers("ardrone")),
 )

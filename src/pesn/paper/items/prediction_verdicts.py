@@ -1,8 +1,8 @@
 """Verdicts on the claims about predictions: of one draw, and over the draws.
 
->>> updating_of(frozen=1.0, before=0.9, future=0.2)
+>>> grade_updating(frozen=1.0, before=0.9, future=0.2)
 Draw(outcome='corrected', value=0.9)
->>> same_weights_of(1e-9, 0.12).outcome, same_weights_of(1e-9, 1e-3).outcome, same_weights_of(0.2, 0.2).outcome
+>>> grade_same_weights(1e-9, 0.12).outcome, grade_same_weights(1e-9, 1e-3).outcome, grade_same_weights(0.2, 0.2).outcome
 ('corrected', 'holds', 'does not hold')
 """
 
@@ -26,7 +26,7 @@ _NEEDED = 0.7  # of an error: what lowers it by 30 % is needed
 
 
 def steps_text(steps: Sequence[int], total: int) -> str:
-    """The median with its range; what never leaves is "not in 20", and a median of 19.5 is 19.5.
+    """Format the median with its range; what never leaves is "not in 20", and a median of 19.5 is 19.5.
 
     >>> steps_text([4, 5, 9], 20), steps_text([20, 20], 20), steps_text([19, 20], 20)
     ('after 5 (4–9) steps', 'not in 20 steps', 'after 19.5 (19–>20) steps')
@@ -42,21 +42,21 @@ def steps_text(steps: Sequence[int], total: int) -> str:
 # ---------------------------------------------------------------- one draw
 
 
-def cross_terms_of(ratio: Array) -> Draw:
-    """From deviations without covariances ÷ those of samples: where they differ by 10 %, how often are they below?"""
+def grade_cross_terms(ratio: Array) -> Draw:
+    """Grade standard deviations without covariances ÷ those of samples: where they differ by 10 %, how often are they below?"""
     below, above = float(np.mean(ratio < 1.0 - WIDE)), float(np.mean(ratio > 1.0 + WIDE))
     share = below / (below + above) if below + above else 0.0
     return Draw(grade(share >= MOST, share > _FEW), share)
 
 
-def single_step_of(one: Compared) -> Draw:
-    """Almost perfect: within 0.1 σ and 10 % in nine of ten cases; corrected where that is so of more than half of them."""
+def grade_single_step(one: Compared) -> Draw:
+    """Grade single steps: within 0.1 σ and 10 % in nine of ten cases; corrected where that is so of more than half of them."""
     share = within(one)
     return Draw(grade(share >= MOST, share > 0.5), share)
 
 
-def multi_step_of(steps: Sequence[int], ratio: Array) -> Draw:
-    """Two halves: the mean leaves after about 4 to 5 steps; the deviations grow alike, within a factor 1.5 nearly always.
+def grade_multi_step(steps: Sequence[int], ratio: Array) -> Draw:
+    """Grade two halves: the mean leaves after about 4 to 5 steps; the standard deviations grow alike, within a factor 1.5.
 
     One of them alone is a correction.
     """
@@ -69,26 +69,26 @@ def _alike(ratio: Array) -> float:
     return float(np.mean((ratio >= _ALIKE[0]) & (ratio <= _ALIKE[1])))
 
 
-def kept_steps(shares: Sequence[Array] | Array) -> list[int]:
-    """For each stretch (stretches, steps, states) the steps for which mean ± 2 σ holds 90 to 99 % of the samples in every state.
+def steps_within_band(shares: Sequence[Array] | Array) -> list[int]:
+    """Return for each segment (segments, steps, states) the steps for which mean ± 2 σ holds 90 to 99 % of the samples.
 
     A Gaussian has 95 % there.
     """
     return [steps_until(((one >= 0.90) & (one <= 0.99)).all(axis=1)) for one in shares]
 
 
-def twenty_of(diagonal: Array, full: Array) -> Draw:
-    """From the shares of the samples in mean ± 2 σ: kept for all steps by the paper's form, or by the full covariance alone.
+def grade_twenty_steps(diagonal: Array, full: Array) -> Draw:
+    """Grade the shares of samples in mean ± 2 σ: within range for all steps by the paper's form, or by the full covariance alone.
 
     The claim is one of every stretch, the correction one of three in four: the value is the least steps of the paper's form.
     """
     total = diagonal.shape[1]
-    kept, ours = float(min(kept_steps(diagonal))), sorted(kept_steps(full))[len(full) // 4]
+    kept, ours = float(min(steps_within_band(diagonal))), sorted(steps_within_band(full))[len(full) // 4]
     return Draw(grade(kept >= total, ours >= total), kept)
 
 
-def updating_of(frozen: float, before: float, future: float) -> Draw:
-    """From mean errors with weights never updated, updated before the origin, and updated inside the forecast."""
+def grade_updating(frozen: float, before: float, future: float) -> Draw:
+    """Grade mean errors with weights never updated, updated before the origin, and updated inside the forecast."""
     ratio = before / frozen
     return Draw(grade(ratio <= _NEEDED, future <= _NEEDED * frozen), ratio)
 
@@ -97,7 +97,7 @@ def updating_of(frozen: float, before: float, future: float) -> Draw:
 
 
 def judge(levels: Sequence[Study], changes: Sequence[Study], velocities: Sequence[int]) -> list[Verdict]:
-    """The five claims, by networks that learn the velocities, as the paper's do; what changes say is told beside."""
+    """Judge the five claims by networks that learn the velocities, as the paper's do; changes are mentioned beside."""
     return [
         _cross_terms(levels),
         _single_step(levels, changes),
@@ -107,8 +107,8 @@ def judge(levels: Sequence[Study], changes: Sequence[Study], velocities: Sequenc
     ]
 
 
-def dimensions_of(single: float, multi: float, full: float) -> Draw:
-    """From the shares of single-step outputs and of multi-step deviations that agree with the samples, with variances alone.
+def grade_dimensions(single: float, multi: float, full: float) -> Draw:
+    """Grade the shares of single-step outputs and of multi-step standard deviations that agree with the samples.
 
     One of them is half of the claim; where only the full covariance's deviations agree, it takes the covariances: corrected.
     """
@@ -117,7 +117,7 @@ def dimensions_of(single: float, multi: float, full: float) -> Draw:
 
 
 def judge_dimensions(studies: Sequence[Study]) -> Verdict:
-    """Whether variances alone still do for a system of more states; the full covariance beside."""
+    """Judge whether variances alone suffice for a system of more states; the full covariance beside."""
     single = [within(found.single) for found in studies]
     multi = {form: [_alike(_ratios(found, form)) for found in studies] for form in FORMS}
 
@@ -131,13 +131,13 @@ def judge_dimensions(studies: Sequence[Study]) -> Verdict:
         f"with all covariances the latter are in {percent(multi['full'])}. (Effective: in nine of ten. Where it takes the "
         "covariances, corrected.)"
     )
-    draws = [dimensions_of(*shares) for shares in zip(single, multi["diagonal"], multi["full"], strict=True)]
+    draws = [grade_dimensions(*shares) for shares in zip(single, multi["diagonal"], multi["full"], strict=True)]
     measure = "share of multi-step deviations within a factor 1.5"
     return over_draws("higher-dimensions", draws, reason, measure=measure, limits=[MOST])
 
 
 def _ratios(found: Study, form: str) -> Array:
-    """Deviations ÷ the samples', (stretches, steps, states), weights updated before each stretch."""
+    """Return standard deviations ÷ the samples', (segments, steps, states), weights updated before each segment."""
     return np.array([one.ratio(form) for one in found.multi["before"]])
 
 
@@ -153,14 +153,16 @@ def _cross_terms(studies: Sequence[Study]) -> Verdict:
         f"too small in {100 * below:.0f} %, more than 10 % too large in {100 * above:.0f} % of all predicted values, steps and "
         "draws."
     )
-    draws = [cross_terms_of(one) for one in ratios]
+    draws = [grade_cross_terms(one) for one in ratios]
     measure = "of deviations wrong by 10 %, the share that is too small"
     return over_draws("cross-terms-underestimate", draws, reason, measure=measure, limits=[_FEW, MOST])
 
 
 def _single_step(levels: Sequence[Study], changes: Sequence[Study]) -> Verdict:
-    draws = [single_step_of(found.single) for found in levels]
-    off, ratio = (np.concatenate([getattr(found.single, what)("diagonal") for found in levels]) for what in ("off", "ratio"))
+    draws = [grade_single_step(found.single) for found in levels]
+    off, ratio = (
+        np.concatenate([getattr(found.single, what)("diagonal") for found in levels]) for what in ("mean_error", "ratio")
+    )
     beside = [within(found.single) for found in changes]
     shares = [draw.value for draw in draws if draw.value is not None]
     reason = (
@@ -186,7 +188,7 @@ def _multi_step(studies: Sequence[Study]) -> Verdict:
         f"factor 1.5 in {100 * _alike(ratio):.0f} % of all states and steps. ({_LEAVES[0]:g} to {_LEAVES[1]:g} steps pass for "
         "the paper's 4 to 5; where one half of the claim holds it is corrected.)"
     )
-    draws = [multi_step_of(left, wide) for left, wide in zip(steps["diagonal"], ratios, strict=True)]
+    draws = [grade_multi_step(left, wide) for left, wide in zip(steps["diagonal"], ratios, strict=True)]
     return over_draws("multi-step-mean", draws, reason, measure="steps until the mean leaves, median", limits=_LEAVES)
 
 
@@ -195,14 +197,14 @@ def _twenty(studies: Sequence[Study]) -> Verdict:
     words = []
     for form, some in shares.items():
         inside = np.concatenate(some)
-        kept, total = [step for draw in some for step in kept_steps(draw)], inside.shape[1]
+        kept, total = [step for draw in some for step in steps_within_band(draw)], inside.shape[1]
         words.append(
             f"with {form} covariance the 2σ bands hold 90 to 99 % of the samples in every state for {np.median(kept):g} of "
             f"{total} steps (median; {min(kept)} to {max(kept)}), over all {100 * inside.min():.0f} to {100 * inside.max():.0f} "
             "%"
         )
     reason = f"Of Monte Carlo's samples: {words[0]}; {words[1]}. Where the second alone keeps them, it takes the covariances."
-    draws = [twenty_of(diagonal, full) for diagonal, full in zip(shares["diagonal"], shares["full"], strict=True)]
+    draws = [grade_twenty_steps(diagonal, full) for diagonal, full in zip(shares["diagonal"], shares["full"], strict=True)]
     measure = "steps for which the diagonal bands hold 90 to 99 % in every stretch"
     return over_draws("twenty-steps", draws, reason, measure=measure, limits=[float(inside.shape[1])])
 
@@ -224,7 +226,7 @@ def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Seq
         "forecast by the true outputs that it is to forecast, as Algorithm 3 has it. (Where changes are learned: "
         f"{_times(beside)} up to the origin.) It is called needed where it lowers the error by 30 %."
     )
-    draws = [updating_of(1.0, *ratios) for ratios in zip(before, future, strict=True)]
+    draws = [grade_updating(1.0, *ratios) for ratios in zip(before, future, strict=True)]
     measure = "error with weights updated up to the origin ÷ without"
     return over_draws("needs-updating", draws, reason, measure=measure, limits=[_NEEDED])
 
@@ -242,7 +244,7 @@ _SAME = 0.01  # of the outputs' deviation: nearer than that, predictions are cal
 
 
 def learn_weights(p: Record, seed: int) -> tuple[float, float]:
-    """How far predictions are apart, in deviations of the outputs, with weights that were trained, and then updated, by either.
+    """Measure how far predictions are apart with weights that were trained, and then updated, by either network.
 
     The PESN is trained as Algorithm 2 has it, from a Gaussian start on the means of its units; a deterministic network from a
     random start. Then the PESN's weights are updated by the rows as they are, a deterministic network's by rows with errors, as
@@ -254,12 +256,12 @@ def learn_weights(p: Record, seed: int) -> tuple[float, float]:
     inputs, targets = [np.hstack(pair)[:-1] for pair in scaled], [y[1:, velocities] for y, _ in scaled]
     n, lengths = p["n_units"], [len(z) for z in inputs[:-1]]
 
-    def trained(mean: Array, var: float) -> ProbabilisticESN:
+    def train(mean: Array, var: float) -> ProbabilisticESN:
         start = Gaussian(mean, var=np.full(n, var))
         esn = robots.network(p, inputs[0].shape[1], seed, initial_state=start)
         return esn.fit(np.vstack(inputs[:-1]), np.vstack(targets[:-1]), lengths=lengths).set_params(initial_state="zero")
 
-    both = trained(np.zeros(n), _START**2), trained(_START * rng.standard_normal((n,)), 0.0)
+    both = train(np.zeros(n), _START**2), train(_START * rng.standard_normal((n,)), 0.0)
     rows, after = inputs[-1], min(_UPDATED, len(inputs[-1]) // 2)
 
     def apart() -> float:
@@ -272,13 +274,13 @@ def learn_weights(p: Record, seed: int) -> tuple[float, float]:
     return before, apart()
 
 
-def same_weights_of(trained: float, updated: float) -> Draw:
-    """Holds where both ways give the same weights, corrected where only training does; the number is the updated ones'."""
+def grade_same_weights(trained: float, updated: float) -> Draw:
+    """Grade one draw: holds where both ways give the same weights, corrected where only training does."""
     return Draw(grade(max(trained, updated) <= _SAME, trained <= _SAME), updated)
 
 
 def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdict:
-    """From what each draw's networks learned."""
+    """Judge what each draw's networks learned."""
     trained, updated = np.transpose(draws)
     reason = (
         f"Trained by itself, each network learns the same weights: after a washout of {p['washout']} rows predictions of the "
@@ -290,7 +292,7 @@ def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdi
     )
     return over_draws(
         "same-weights",
-        [same_weights_of(*draw) for draw in draws],
+        [grade_same_weights(*draw) for draw in draws],
         reason,
         measure="distance of updated predictions",
         limits=(_SAME,),

@@ -29,7 +29,7 @@ Algorithm 3 to the letter, line by line, in multi-step mode:
 >>> z = np.sin(0.2 * np.arange(301.0))[:, None]
 >>> esn = ProbabilisticESN(20, feedback_scaling=0.2, covariance="diagonal", process_noise=0.0, random_state=0)
 >>> esn = esn.fit(z[:200], z[1:201])
->>> to_the_letter(esn, z[200:250], z[250:260], z[251:261]).shape
+>>> predict_to_the_letter(esn, z[200:250], z[250:260], z[251:261]).shape
 (10, 1)
 """
 
@@ -62,7 +62,7 @@ class Robot:
     velocities: tuple[int, ...]
 
     def simulate(self, p: Record, seed: int) -> Trajectories:
-        """So many runs of so many rows, drawn from ``seed``."""
+        """Simulate the runs of the settings from ``seed``."""
         return systems.get(self.system)(runs=p["runs"], steps=p["run_rows"], rng=[seed, 0])
 
 
@@ -103,7 +103,7 @@ DRAWS = {
 
 
 def network(p: Record, n_inputs: int, seed: int, **own: Any) -> ProbabilisticESN:
-    """The network of these settings, not fitted; the paper's weights do not shrink with the number of inputs."""
+    """Make the network of these settings, not fitted; the paper's weights do not shrink with the number of inputs."""
     given = ("n_units", "leak_rate", "spectral_radius", "density", "noise", "bias_scaling", "ridge", "rls_delta", "forgetting")
     options = {name: p[name] for name in given} | {"input_scaling": p["input_scaling"] * n_inputs**0.5}
     options |= {"washout": p["washout"], "process_noise": 0.0, "covariance": "diagonal", "initial_state": "zero"}
@@ -113,7 +113,7 @@ def network(p: Record, n_inputs: int, seed: int, **own: Any) -> ProbabilisticESN
 def learn(
     robot: Robot, p: Record, seed: int, target: Target = "level", calibrate: bool = False, **own: Any
 ) -> tuple[Forecaster, Trajectories]:
-    """A forecaster that has learned all runs but the last, and ``train_rows`` rows of that; and all runs.
+    """Train a forecaster on all runs but the last, and ``train_rows`` rows of that; return it and all runs.
 
     All that is random comes from ``seed``. ``own`` are parameters of the network beside those of the settings.
     """
@@ -130,21 +130,17 @@ def learn(
     return forecaster.fit(runs.states[:n], runs.inputs[:n], lengths=lengths), runs
 
 
-def fed_back(forecaster: Forecaster, training: Trajectories, p: Record, seed: int) -> ProbabilisticESN:
-    """The paper's network with W_fb, trained on the same rows as the forecaster: that of Algorithm 3 to the letter."""
-    rows, targets, lengths = [], [], []
-    learned, change = forecaster.learned_columns_, forecaster.target_ == "change"
-    for k in range(len(training)):
-        y, u = forecaster.scaled(training[k].states, training[k].inputs)
-        rows.append(np.hstack([y, u])[:-1])
-        targets.append((y[1:, learned] - (y[:-1, learned] if change else 0.0)) / forecaster.output_std_)
-        lengths.append(len(y) - 1)
+def train_feedback_network(forecaster: Forecaster, training: Trajectories, p: Record, seed: int) -> ProbabilisticESN:
+    """Train the paper's network with W_fb on the same rows as the forecaster: that of Algorithm 3 to the letter."""
+    plain, scaled = PlainNetwork(forecaster), [forecaster.scaled(run.states, run.inputs) for run in training]
+    rows = [np.hstack(pair)[:-1] for pair in scaled]
     esn = network(p, rows[0].shape[1], seed, feedback_scaling=p["feedback_scaling"])
-    return esn.fit(np.vstack(rows), np.vstack(targets), lengths=lengths)
+    targets = np.vstack([plain.targets(y) for y, _ in scaled])
+    return esn.fit(np.vstack(rows), targets, lengths=[len(z) for z in rows])
 
 
 def kinematics(n_states: int, positions: Sequence[int], velocities: Sequence[int], dt: float) -> tuple[Array, Array, Array]:
-    """(A, B, c) of a Forecaster: each position moves by the mean of the old and the new value of its velocity.
+    """Return (A, B, c) of a Forecaster: each position moves by the mean of the old and the new value of its velocity.
 
     >>> A, B, c = kinematics(4, [0, 1], [2, 3], 0.02)
     >>> A[0], B[0], c
@@ -186,19 +182,19 @@ class PlainNetwork:
         """d."""
         return len(self.learned) + len(self.kinematic)
 
-    def move(self, h: Array, z: Array) -> Array:
-        """Units (…, N) after an input (…, n)."""
+    def move(self, h: Array, z: Array, noise: float = 0.0, rng: np.random.Generator | None = None) -> Array:
+        """Return the units (…, N) after an input (…, n); noise M_e is drawn from ``rng``."""
         moved: Array = (1.0 - self.leak) * h + self.leak * np.tanh(z @ self.W_in.T + h @ self.W.T + self.bias)
-        return moved
+        return moved + noise * rng.standard_normal(h.shape) if noise and rng is not None else moved
 
     def read(self, h: Array, z: Array, weights: Array) -> Array:
-        """Outputs (…, m) of the readout's weights (m, 1 + n + N)."""
+        """Return the outputs (…, m) of the readout's weights (m, 1 + n + N)."""
         n = z.shape[-1]
         found: Array = weights[:, 0] + z @ weights[:, 1 : n + 1].T + h @ weights[:, n + 1 :].T
         return found
 
-    def after(self, y: Array, output: Array) -> Array:
-        """States (…, d) one row after y, by what the network puts out."""
+    def next_state(self, y: Array, output: Array) -> Array:
+        """Return the states (…, d) one row after y, from the network's output."""
         v = output * self.scale + (y[..., self.learned] if self.change else 0.0)
         result = np.empty_like(y)
         result[..., self.learned] = v
@@ -206,18 +202,15 @@ class PlainNetwork:
         return result
 
     def targets(self, y: Array) -> Array:
-        """What it should put out, (T − 1, m), between the rows of y (T, d)."""
+        """Return the target outputs (T − 1, m) between the rows of y (T, d)."""
         now: Array = (y[1:, self.learned] - (y[:-1, self.learned] if self.change else 0.0)) / self.scale
         return now
 
     def drive(self, h: Array, z: Array, noise: float = 0.0, rng: np.random.Generator | None = None) -> Array:
-        """Units (T, …, N) from h (…, N) over rows (T, …, n), which may be the same for all; noise M_e is drawn from ``rng``."""
+        """Drive units h (…, N) over rows (T, …, n), which may be the same for all; return (T, …, N)."""
         path = np.empty((len(z), *h.shape))
         for k, row in enumerate(z):
-            h = self.move(h, row)
-            if noise and rng is not None:
-                h = h + noise * rng.standard_normal(h.shape)
-            path[k] = h
+            path[k] = h = self.move(h, row, noise, rng)
         return path
 
     def forecast(
@@ -229,7 +222,7 @@ class PlainNetwork:
         noise: float = 0.0,
         rng: np.random.Generator | None = None,
     ) -> tuple[Array, Array]:
-        """States (T, …, d) and outputs (T, …, m) after y (…, d) under inputs (T, …, k), the network's own rows going in again.
+        """Forecast states (T, …, d) and outputs (T, …, m) from y (…, d) under inputs (T, …, k), in closed loop.
 
         ``weights`` (m, p), or (T, m, p) where they change from step to step; None: those of the forecaster.
         """
@@ -238,11 +231,9 @@ class PlainNetwork:
         states, outputs = [], []
         for k, control in enumerate(u):
             z = np.concatenate([y, np.broadcast_to(control, (*y.shape[:-1], control.shape[-1]))], axis=-1)
-            h = self.move(h, z)
-            if noise and rng is not None:
-                h = h + noise * rng.standard_normal(h.shape)
+            h = self.move(h, z, noise, rng)
             out = self.read(h, z, weights if weights.ndim == 2 else weights[k])
-            y = self.after(y, out)
+            y = self.next_state(y, out)
             states.append(y)
             outputs.append(out)
         return np.array(states), np.array(outputs)
@@ -251,15 +242,15 @@ class PlainNetwork:
 # ---------------------------------------------------------------- Algorithm 3
 
 
-def washed_out(esn: ProbabilisticESN, rows: Array) -> State:
-    """The state after rows (T, n) that are known, means alone, as ``esn.predict`` takes it."""
+def washout_state(esn: ProbabilisticESN, rows: Array) -> State:
+    """Return the state after known rows (T, n), means alone, as ``esn.predict`` takes it."""
     plain = copy.copy(esn).set_params(noise=0.0, initial_state="zero")
     return plain.predict(rows, return_state=True)[-1]
 
 
-def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Array) -> Array:
-    """Mean (T, m) of the outputs for z_test (T, n), weights updated by y_test ``outputs`` (T, m) on the way."""
-    esn, state, found = copy.copy(esn), washed_out(esn, washout), []
+def predict_to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Array) -> Array:
+    """Predict the mean (T, m) of the outputs for z_test (T, n), weights updated by y_test ``outputs`` (T, m) on the way."""
+    esn, state, found = copy.copy(esn), washout_state(esn, washout), []
     for row, output in zip(z, outputs, strict=True):
         mean, _, after = _step(esn, row[None], state)
         found.append(mean)
@@ -269,21 +260,21 @@ def to_the_letter(esn: ProbabilisticESN, washout: Array, z: Array, outputs: Arra
 
 
 def states_to_the_letter(esn: ProbabilisticESN, plain: PlainNetwork, washout: Array, z: Array, y: Array) -> Array:
-    """The states (T, d) that come of it, y (T + 1, d) being the true ones: positions by the kinematics, from its own."""
-    outputs = to_the_letter(esn, washout, z, plain.targets(y))
+    """Return the resulting states (T, d), y (T + 1, d) being the true ones: positions by the kinematics."""
+    outputs = predict_to_the_letter(esn, washout, z, plain.targets(y))
     now, states = y[0], []
     for true, output in zip(y, outputs, strict=False):
         given = true.copy()
         given[plain.kinematic] = now[plain.kinematic]
-        now = plain.after(given, output)
+        now = plain.next_state(given, output)
         states.append(now)
     return np.array(states)
 
 
-def in_its_loop(
+def forecast_with_updates(
     esn: ProbabilisticESN, plain: PlainNetwork, state: State, y: Array, var: Array, known: Array, truth: Array
 ) -> tuple[Array, Array, Array]:
-    """Algorithm 3 where the network's own states go in again: it departs from the letter in its inputs, and in those alone.
+    """Run Algorithm 3 with the network's own states as inputs: it departs from the letter in its inputs, and in those alone.
 
     From y (d,) with variances (d,), under known inputs (T, u), to ``truth`` (T, d), by whose outputs the weights are updated
     inside the forecast. Mean and deviation (T, d) of the states, and the weights (T, m, p) that each step used.
@@ -295,7 +286,7 @@ def in_its_loop(
         out, std, after = _step(esn, Gaussian(row[None], var=row_var[None]), state)
         _update(esn, row, plain.targets(np.array([y, true]))[0], state)
         v_var = np.square(std * plain.scale) + (var[plain.learned] if plain.change else 0.0)
-        y, before, state = plain.after(y, out), var, after
+        y, before, state = plain.next_state(y, out), var, after
         var = np.empty_like(before)
         var[plain.learned] = v_var
         var[plain.kinematic] = np.square(plain.A) @ before + np.square(plain.B) @ v_var  # variances alone, as in the paper
@@ -310,6 +301,6 @@ def _step(esn: ProbabilisticESN, row: Array | Gaussian, state: State) -> tuple[A
 
 
 def _update(esn: ProbabilisticESN, row: Array, output: Array, state: State) -> None:
-    """W_out and P by one true output, the units having gone the way of ``state``."""
+    """Update W_out and P by one true output from ``state``."""
     esn.state_ = state
     esn.partial_fit(row[None], output[None])

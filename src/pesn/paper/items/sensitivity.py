@@ -1,6 +1,6 @@
 """Sensitivity of the results to settings, and the settings closest to the printed values.
 
->>> [value for _, value, _ in one_at_a_time({"noise": 0.01, "n_units": 100}, {"noise": [0.0, 0.1]})]
+>>> [value for _, value, _ in vary_settings({"noise": 0.01, "n_units": 100}, {"noise": [0.0, 0.1]})]
 [0.0, 0.01, 0.1]
 
 >>> rng = np.random.default_rng(0)
@@ -48,17 +48,17 @@ SYMBOLS = {
 }
 
 
-def one_at_a_time(p: Record, varied: Values) -> Iterator[tuple[str, float, Record]]:
-    """Each value of each setting in ``varied``, and the one in ``p``, with all others as they are in ``p``."""
+def vary_settings(p: Record, varied: Values) -> Iterator[tuple[str, float, Record]]:
+    """Yield each value of each setting in ``varied``, and the one in ``p``, with all others as they are in ``p``."""
     for name, values in varied.items():
         for value in sorted({*values, p[name]}):
             yield name, value, {**p, name: value}
 
 
 def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) -> pd.DataFrame:
-    """A row for each setting, value and draw, with what ``measure(parameters, seed)`` gives by name."""
+    """Measure each setting, value and draw: a row with what ``measure(parameters, seed)`` returns."""
     seeds = settings.seeds(settings.parameters["varied_draws"], stream=3)
-    cases = [(name, value, own, seed) for name, value, own in one_at_a_time(settings.parameters, varied) for seed in seeds]
+    cases = [(name, value, own, seed) for name, value, own in vary_settings(settings.parameters, varied) for seed in seeds]
     found = tasks.map(measure, [(own, seed) for *_, own, seed in cases])
     return pd.DataFrame(
         {"setting": name, "value": value, **numbers} for (name, value, *_), numbers in zip(cases, found, strict=True)
@@ -66,7 +66,7 @@ def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) ->
 
 
 def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, logarithmic: bool = False) -> Picture:
-    """A column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
+    """Draw a column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
 
     The value that the item uses is shaded. ``alt`` says what the measures are.
     """
@@ -98,12 +98,12 @@ SETTINGS = {"candidates": Setting(_CANDIDATES, whole(1), 300, quick=16)}
 
 
 def candidate(choices: Values, p: Record, rng: np.random.Generator) -> Record:
-    """The settings p with one of the choices of each setting, drawn."""
+    """Draw one of the choices of each setting, with the others as in ``p``."""
     return {**p, **{name: values[int(rng.integers(len(values)))] for name, values in choices.items()}}
 
 
 def search(settings: Settings, tasks: Tasks, distances: Measure, choices: Values) -> pd.DataFrame:
-    """A row for each candidate, a draw each: its settings, seed and distances by name, the closest first.
+    """Evaluate candidates, a draw each: a row with settings, seed and distances by name, the closest first.
 
     The first candidate has the settings in use. ``distances(parameters, seed)`` must not grow with what it does not use.
     """
@@ -120,7 +120,7 @@ def search(settings: Settings, tasks: Tasks, distances: Measure, choices: Values
 
 
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:
-    """Settings in words, with the paper's letters."""
+    """Format settings with the paper's letters."""
     return ", ".join(
         f"{SYMBOLS.get(name, name.replace('_', ' '))} {row[name] if isinstance(row[name], str) else format(row[name], 'g')}"
         for name in names

@@ -21,8 +21,7 @@ import pandas as pd
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws
-from pesn.paper.claims import published as print_of
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, number, several, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
@@ -75,7 +74,7 @@ class Washout:
         self.rng = np.random.default_rng([seed, 1])
 
     def errors(self, states: Array, origin: int) -> Array:
-        """|forecast − truth| (…, 4), averaged over the steps of scaled states (T, …, d), in the table's order and units."""
+        """Return |forecast − truth| (…, 4), averaged over the steps of scaled states (T, …, d), in the units of the table."""
         truth = self.y[origin + 1 : origin + 1 + len(states)]
         wrong = np.abs(states - truth.reshape(len(truth), *[1] * (states.ndim - 2), -1)).mean(axis=0)
         found: Array = (wrong * self.forecaster.scale_.y_std)[..., _COLUMNS]
@@ -84,7 +83,7 @@ class Washout:
     # ---------------------------------------------------------------- the PESN, by the front door
 
     def gaussian(self, origin: int, rows: int) -> Array:
-        """The PESN's mean (T, d), scaled: from N(0, σ² I) over ``rows`` rows that are known, then ahead by itself."""
+        """Return the PESN's mean (T, d), scaled: from N(0, σ² I) over ``rows`` known rows, then in closed loop."""
         n, p, f = self.plain.n_units, self.p, self.forecaster
         f.esn_.set_params(initial_state=Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2)))
         state: State = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
@@ -96,7 +95,7 @@ class Washout:
     # ---------------------------------------------------------------- plain networks
 
     def plain_errors(self, origin: int, rows: int, starts: Array, noise: float) -> tuple[Array, Array]:
-        """Errors (samples, 4) of the networks from each of ``starts``, and (4,) of the mean of their forecasts."""
+        """Return errors (samples, 4) of the networks from each of ``starts``, and (4,) of the mean of their forecasts."""
         h = self.plain.drive(starts, self.z[origin - rows : origin, None], noise, self.rng)[-1]
         known = self.u[origin : origin + self.p["horizon"], None]
         states, _ = self.plain.forecast(h, self.y[origin], known, noise=noise, rng=self.rng)
@@ -104,18 +103,18 @@ class Washout:
 
     # ---------------------------------------------------------------- weights updated inside the forecast
 
-    def updated(self, origin: int, rows: int) -> Array:
-        """Errors (4,) of Algorithm 3 in its own loop: from z = its own states, weights updated by what it is to forecast."""
+    def algorithm_errors(self, origin: int, rows: int) -> Array:
+        """Return errors (4,) of Algorithm 3 in closed loop, weights updated by the outputs that it is to forecast."""
         ahead = slice(origin, origin + self.p["horizon"])
-        state = robots.washed_out(self.forecaster.esn_, self.z[origin - rows : origin])
+        state = robots.washout_state(self.forecaster.esn_, self.z[origin - rows : origin])
         truth = self.y[origin + 1 : ahead.stop + 1]
-        states, _, _ = robots.in_its_loop(
+        states, _, _ = robots.forecast_with_updates(
             self.forecaster.esn_, self.plain, state, self.y[origin], np.zeros(4), self.u[ahead], truth
         )
         return self.errors(states, origin)
 
-    def letter(self, esn: ProbabilisticESN, origin: int, rows: int) -> Array:
-        """Errors (4,) of Algorithm 3 to the letter: the true states go in, μ_y is fed back, the weights see the future."""
+    def letter_errors(self, esn: ProbabilisticESN, origin: int, rows: int) -> Array:
+        """Return errors (4,) of Algorithm 3 to the letter: the true states go in, μ_y is fed back, the weights see the future."""
         ahead = slice(origin, origin + self.p["horizon"])
         states = robots.states_to_the_letter(
             esn, self.plain, self.z[origin - rows : origin], self.z[ahead], self.y[origin : ahead.stop + 1]
@@ -124,7 +123,7 @@ class Washout:
 
 
 def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
-    """Errors (methods, trials, lengths, 4) of one network on one set of runs, the same origins for every length.
+    """Compute errors (methods, trials, lengths, 4) of one network on one set of runs, the same origins for every length.
 
     What was not asked for is NaN: ``filtered``, whether the filtered start is; the weights are updated in some trials alone.
     """
@@ -132,14 +131,14 @@ def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
 
 
 def fair_errors(here: Washout, filtered: bool) -> Array:
-    """The errors of :func:`one_draw`, of a network that is there."""
+    """Compute the errors of :func:`one_draw` with a trained network."""
     p = here.p
     at = origins(p["trials"], max(p["lengths"]), p["horizon"], len(here.test.states))
     starts = p["start_std"] * here.rng.standard_normal((p["trials"], p["samples"], here.plain.n_units))
     found = np.full((len(METHODS), len(at), len(p["lengths"]), 4), np.nan)
     # spread over the run, as the trials are
     chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
-    esn = robots.fed_back(here.forecaster, here.training, p, here.seed) if chosen else None
+    esn = robots.train_feedback_network(here.forecaster, here.training, p, here.seed) if chosen else None
     filter_ = _filtering(p, here.seed, here.target) if filtered else None
     for b, origin in enumerate(at):
         zero = np.zeros((1, here.plain.n_units))
@@ -154,8 +153,8 @@ def fair_errors(here: Washout, filtered: bool) -> Array:
                 "mean of forecasts": mean,
             }
             if esn is not None and b in chosen:
-                by_name["P, weights updated inside"] = here.updated(origin, rows)
-                by_name["Algorithm 3 to the letter"] = here.letter(esn, origin, rows)
+                by_name["P, weights updated inside"] = here.algorithm_errors(origin, rows)
+                by_name["Algorithm 3 to the letter"] = here.letter_errors(esn, origin, rows)
             if filter_ is not None:
                 seen = slice(origin - min(rows, p["most_filtered"]), origin + 1)
                 context = here.test.states[seen], here.test.inputs[seen][:-1]
@@ -168,7 +167,7 @@ def fair_errors(here: Washout, filtered: bool) -> Array:
 
 
 def one_place(p: Record, seed: int, target: Target) -> Array:
-    """Errors (lengths, 4, 4) where each length is forecast from its own place: the washout begins where the run does.
+    """Compute errors (lengths, 4, 4) where each length is forecast from its own position: the washout begins with the run.
 
     Of P, and of MC mean, least and largest over the samples. Nothing but the starts and the noise differs from trial to trial.
     """
@@ -176,7 +175,7 @@ def one_place(p: Record, seed: int, target: Target) -> Array:
 
 
 def place_errors(here: Washout) -> Array:
-    """The errors of :func:`one_place`, of a network that is there."""
+    """Compute the errors of :func:`one_place` with a trained network."""
     p = here.p
     starts = p["start_std"] * here.rng.standard_normal((p["samples"], here.plain.n_units))
     found = []
@@ -188,7 +187,7 @@ def place_errors(here: Washout) -> Array:
 
 
 def origins(n: int, before: int, after: int, rows: int) -> list[int]:
-    """n rows to forecast from, spread evenly over a run of ``rows``, each with so many rows before and after it.
+    """Return n forecast origins, spread evenly over a run of ``rows``, each with enough rows before and after it.
 
     >>> origins(3, before=200, after=10, rows=2500)
     [200, 1344, 2489]
@@ -199,13 +198,13 @@ def origins(n: int, before: int, after: int, rows: int) -> list[int]:
 
 
 def _filtering(p: Record, seed: int, target: Target) -> Forecaster:
-    """The same network as :class:`pesn.Forecaster` starts it: from the first row, corrected by each that follows."""
+    """Train the same network with the initial state of :class:`pesn.Forecaster`: corrected by each row that follows the first."""
     own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
     return robots.learn(robots.CART_POLE, p, seed, target, **own)[0]
 
 
 def span(values: Sequence[int]) -> str:
-    """The median with its range, where there is one."""
+    """Format the median with its range, where there is one."""
     low, high = min(values), max(values)
     return f"{np.median(values):g} ({low} to {high})" if low < high else f"{low}"
 
@@ -215,7 +214,7 @@ def span(values: Sequence[int]) -> str:
 
 # For each state and length P and MC of the mean, of the min, of the max.
 PUBLISHED: dict[str, dict[int, list[float]]] = {
-    state: {int(length): row for length, row in rows.items()} for state, rows in print_of("washout").items()
+    state: {int(length): row for length, row in rows.items()} for state, rows in paper_numbers("washout").items()
 }
 
 VARIED = sensitivity.RANGES
@@ -249,7 +248,7 @@ _MEASURES = {
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """The table, its published counterpart and what it says about the two claims."""
+    """Compute the table, its published counterpart and the verdicts on the two claims."""
     p = settings.parameters
     seeds = settings.seeds(p["draws"])
     beside = {**p, "updated_trials": 0}  # what is shown of changes are the starts alone
@@ -302,7 +301,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 
 
 def measure(p: Record, seed: int) -> dict[str, float]:
-    """A small draw in three numbers: geometric means over all cells."""
+    """Reduce a small draw to three numbers: geometric means over all cells."""
     small = {"trials": 3, "samples": min(p["samples"], 10), "updated_trials": 1, "lengths": [1, 20, 50, 200]}
     errors = one_draw({**p, **small}, seed, "level", False)
     P, MC, updated = (np.nanmean(errors[METHODS.index(name)], axis=0) for name in ("P", "MC", "P, weights updated inside"))
@@ -311,7 +310,7 @@ def measure(p: Record, seed: int) -> dict[str, float]:
 
 
 def distances(p: Record, seed: int) -> dict[str, float]:
-    """How far a candidate is from the published table: from the same origins, and each length from its own place."""
+    """Return how far a candidate is from the published table: from the same origins, and each length from its own position."""
     small = {**p, "trials": 4, "samples": min(p["samples"], 8), "updated_trials": 0, "lengths": list(LENGTHS)}
     try:
         here = Washout(small, seed, p["target"])
@@ -331,7 +330,7 @@ def _geometric(ratio: Array) -> float:
 
 
 def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
-    printed = published("mean", "P")
+    printed = paper_errors("mean", "P")
     P = pd.concat([frame[frame["method"] == "P"].set_index(["state", "washout"])["mean"] for frame in levels])
     ratio = [printed[key] / error for key, error in P.items() if key in printed] or [np.nan]
     best = tried.iloc[0]
@@ -351,9 +350,9 @@ def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
 
 
 def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
-    """How to read the tables; ``p`` are the item's parameters."""
+    """Write how to read the tables; ``p`` are the item's parameters."""
     best = tried.iloc[0]
-    spread, (low, high) = place[:, 3] - place[:, 2], course()
+    spread, (low, high) = place[:, 3] - place[:, 2], position_trend()
     said = [
         *describe("washout").notes,
         f"Not printed in the paper, and so chosen here: the start's deviation ({p['start_std']:g}), M_e ({p['noise']:g}), N "
@@ -381,7 +380,7 @@ def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
 
 
 def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) -> pd.DataFrame:
-    """A row for each target, draw, state, washout length and method: mean, min and max over the trials.
+    """Return a row for each target, draw, state, washout length and method: mean, min and max over the trials.
 
     ``errors``: by target and draw (methods, trials, lengths, 4); what was not computed is NaN, and left out.
     """
@@ -396,31 +395,31 @@ def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) ->
 
 
 def cells(frame: pd.DataFrame, method: str, statistic: str = "mean") -> Array:
-    """One number for each state and washout length of one draw, in the frame's order."""
+    """Return one number for each state and washout length of one draw, in the frame's order."""
     return np.asarray(frame.loc[frame["method"] == method, statistic], float)
 
 
 def win_count(ours: npt.ArrayLike, theirs: npt.ArrayLike, share: float = TIE) -> tuple[int, int, int]:
-    """How often the first is smaller, equal to within a ``share``, larger."""
+    """Count how often the first is smaller, equal to within a ``share``, larger."""
     margin = np.asarray(ours, float) / np.asarray(theirs, float) - 1.0
     tie = np.abs(margin) <= share
     return int(((margin < 0) & ~tie).sum()), int(tie.sum()), int(((margin > 0) & ~tie).sum())
 
 
-def published(statistic: str, which: str) -> dict[tuple[str, int], float]:
-    """The paper's numbers by state and washout length; ``which`` is P or MC."""
+def paper_errors(statistic: str, which: str) -> dict[tuple[str, int], float]:
+    """Return the paper's numbers by state and washout length; ``which`` is P or MC."""
     column = 2 * STATISTICS.index(statistic) + ("P", "MC").index(which)
     return {(state, length): row[column] for state, by_length in PUBLISHED.items() for length, row in by_length.items()}
 
 
 def _grid(statistic: str, which: str, lengths: Sequence[int] = LENGTHS) -> Array:
-    """The paper's numbers (lengths, states)."""
-    printed = published(statistic, which)
+    """Return the paper's numbers (lengths, states)."""
+    printed = paper_errors(statistic, which)
     return np.array([[printed[state, k] for state in STATES] for k in lengths])
 
 
 def distance(P: Array, MC: Array) -> float:
-    """How far mean errors (8 lengths, 4 states) are from the published ones: root mean square of log₁₀ of their ratios.
+    """Return how far mean errors (8 lengths, 4 states) are from the published ones: root mean square of log₁₀ of their ratios.
 
     1 is a factor of ten.
     """
@@ -428,15 +427,15 @@ def distance(P: Array, MC: Array) -> float:
     return float(np.sqrt(np.mean(np.square(apart))))
 
 
-def course(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[float, float]:
-    """The published position errors of P ÷ (k + 5.5)², least and largest by their mean: 1 where they go with the square of time.
+def position_trend(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[float, float]:
+    """Return the published position errors of P ÷ (k + 5.5)², least and largest by their mean: 1 where quadratic in time.
 
     k + 5.5 is the middle of a forecast over the rows k + 1 … k + 10, counted from where the washout of k rows began.
 
-    >>> print("{:.2f} to {:.2f}".format(*course()))
+    >>> print("{:.2f} to {:.2f}".format(*position_trend()))
     0.97 to 1.02
     """
-    printed = published("mean", "P")
+    printed = paper_errors("mean", "P")
     ratio = np.array([printed["position", k] / (k + 5.5) ** 2 for k in lengths])
     return float(ratio.min() / ratio.mean()), float(ratio.max() / ratio.mean())
 
@@ -445,7 +444,7 @@ def course(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[float, float
 
 
 def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """For each state the mean errors of the first draw, published and obtained, levels first and changes beside."""
+    """Tabulate for each state the mean errors of the first draw, published and obtained, levels first and changes beside."""
     first = frame[frame["draw"] == 1]
     by_state = dict(list(first.groupby(["state", "target"], sort=False)))
     means, extremes = {}, {}
@@ -469,7 +468,7 @@ def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """How often P wins, ties and loses against the others, a row for each draw, levels learned and changes."""
+    """Tabulate how often P wins, ties and loses against the others, a row for each draw, levels learned and changes."""
     rows = []
     for (target, draw), part in frame.groupby(["target", "draw"], sort=False):
         row: dict[str, object] = {"learned": f"{target}s", "draw": draw}
@@ -480,35 +479,35 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def own_place_table(place: Array, fair: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
-    """Each length from its own place on one run (lengths, 4, 4) beside the fair table of the same draw, and what is printed."""
+    """Tabulate each length from its own position (lengths, 4, 4) beside the fair table of the same draw and the paper."""
     rows = []
     means = {method: fair[fair["method"] == method].set_index(["state", "washout"])["mean"] for method in ("P", "MC")}
     for s, state in enumerate(STATES):
         for i, k in enumerate(lengths):
             row: dict[str, object] = {"state": state, "washout": k}
             for m, which in enumerate(("P", "MC")):
-                row[f"{which} published"] = published("mean", which).get((state, k), np.nan)
+                row[f"{which} published"] = paper_errors("mean", which).get((state, k), np.nan)
                 row[f"{which} own place"] = place[i, m, s]
                 row[f"{which} same origins"] = means[which][state, k]
             for m, statistic in ((2, "min"), (3, "max")):
-                row[f"MC {statistic} published"] = published(statistic, "MC").get((state, k), np.nan)
+                row[f"MC {statistic} published"] = paper_errors(statistic, "MC").get((state, k), np.nan)
                 row[f"MC {statistic} own place"] = place[i, m, s]
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _better(p: float, mc: float, which: str, tie: float) -> str:
-    """The column of the lower error; none where they tie."""
+    """Return the column of the lower error; none where they tie."""
     wins, _, losses = win_count([p], [mc], tie)
     return f"P {which}" if wins else f"MC {which}" if losses else ""
 
 
 def _side_by_side(part: pd.DataFrame, state: str, statistic: str, called: str) -> pd.DataFrame:
-    """Published and obtained of P and of MC, a row for each length; ``called``: what stands in the columns' names."""
+    """Set published and obtained of P and MC side by side, a row for each length; ``called`` goes into the columns' names."""
     wide = part.pivot(index="washout", columns="method", values=statistic)
     table = pd.DataFrame({"washout": wide.index.to_numpy()})
     for method in ("P", "MC"):
-        printed = published(statistic, method)
+        printed = paper_errors(statistic, method)
         table[f"{method} {called}published"] = [printed.get((state, int(k)), np.nan) for k in wide.index]
         table[f"{method} {called}obtained"] = wide[method].to_numpy()
     return table
@@ -536,7 +535,7 @@ _NAMES = {
 
 
 def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int], *, logarithmic: bool = True) -> Any:
-    """A panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
+    """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
         draw(ax, state)
@@ -549,7 +548,7 @@ def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int],
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
-    """Mean errors of all starts against the washout length."""
+    """Draw mean errors of all starts against the washout length."""
 
     def draw(ax: Axes, state: str) -> None:
         for method, style in _STYLES.items():
@@ -565,8 +564,8 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
 
 
 def _draw_ratios(frame: pd.DataFrame) -> Picture:
-    """The PESN's error by that of others, published and obtained."""
-    ours, theirs = published("mean", "P"), published("mean", "MC")
+    """Draw the PESN's error by that of others, published and obtained."""
+    ours, theirs = paper_errors("mean", "P"), paper_errors("mean", "MC")
     lengths = sorted(set(frame["washout"]))
     printed = [k for k in lengths if k in LENGTHS]
     others: dict[str, Record] = {
@@ -590,8 +589,8 @@ def _draw_ratios(frame: pd.DataFrame) -> Picture:
 
 
 def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Picture:
-    """Published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
-    printed = published("mean", "P")
+    """Draw published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
+    printed = paper_errors("mean", "P")
     known = [k for k in lengths if k in LENGTHS]
 
     def draw(ax: Axes, state: str) -> None:
@@ -611,16 +610,16 @@ def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Se
 # ---------------------------------------------------------------- verdicts
 
 
-def wins_of(frame: pd.DataFrame) -> Draw:
-    """One draw: the PESN wins most cells against random starts with noise, as printed; and then against a start at 0, fairly."""
+def grade_wins(frame: pd.DataFrame) -> Draw:
+    """Grade one draw: the PESN wins most cells against random starts with noise, as printed; and then against a zero start."""
     P, MC, zero = (cells(frame, method) for method in ("P", "MC", "zero start"))
     ratio = float(np.exp(np.mean(np.log(P / zero))))
     won = 2 * win_count(P, MC)[0] > len(P)
     return Draw(grade(won and ratio < GAIN, won), ratio)
 
 
-def losses_of(frame: pd.DataFrame) -> Draw:
-    """One draw: by how much the PESN loses, on average of the cells that it loses; 0 where it loses none."""
+def grade_losses(frame: pd.DataFrame) -> Draw:
+    """Grade one draw by how much the PESN loses, on average of the cells that it loses; 0 where it loses none."""
     margin = cells(frame, "P") / cells(frame, "MC") - 1.0
     lost = margin[margin > 0.0]
     loss = float(lost.mean()) if len(lost) else 0.0
@@ -628,19 +627,19 @@ def losses_of(frame: pd.DataFrame) -> Draw:
 
 
 def judge(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame] = ()) -> list[Verdict]:
-    """Both claims over the draws: networks that learn the velocities, as the paper's do; ``changes`` are told beside."""
+    """Judge both claims over the draws: networks that learn the velocities, as the paper's do; ``changes`` beside."""
     printed = win_count(_grid("mean", "P"), _grid("mean", "MC"), 0.0)
     return [_judge_wins(frames, changes, printed), _judge_losses(frames, printed)]
 
 
-def _counted(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple[int, int, int]]:
-    """Wins, ties and losses of P against another start, for each draw."""
+def _win_counts(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple[int, int, int]]:
+    """Count wins, ties and losses of P against another start, for each draw."""
     return [win_count(cells(frame, "P"), cells(frame, other)) for frame in frames]
 
 
 def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
-    won, quiet = ([wins for wins, _, _ in _counted(frames, other)] for other in ("MC", "MC without noise"))
-    draws = [wins_of(frame) for frame in frames]
+    won, quiet = ([wins for wins, _, _ in _win_counts(frames, other)] for other in ("MC", "MC without noise"))
+    draws = [grade_wins(frame) for frame in frames]
     ratio = [draw.value for draw in draws if draw.value is not None]
     reason = (
         "The Monte Carlo ESN has a random start and noise M_e at every step, as its equation is printed. The PESN errs less "
@@ -651,16 +650,16 @@ def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame],
         f"{'a gain' if np.median(ratio) < GAIN else 'no gain'}."
     )
     if changes:
-        others = [wins for wins, _, _ in _counted(changes)]
+        others = [wins for wins, _, _ in _win_counts(changes)]
         reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
     measure = "the PESN's error ÷ that of a plain network from 0"
     return over_draws("washout-wins", draws, reason, measure=measure, limits=[GAIN])
 
 
 def _judge_losses(frames: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
-    draws = [losses_of(frame) for frame in frames]
+    draws = [grade_losses(frame) for frame in frames]
     average = [draw.value for draw in draws if draw.value is not None]
-    lost = [losses for _, _, losses in _counted(frames)]
+    lost = [losses for _, _, losses in _win_counts(frames)]
     worst = max(float((cells(frame, "P") / cells(frame, "MC") - 1.0).max()) for frame in frames)
     reason = f"The PESN loses in {span(lost)} of {len(cells(frames[0], 'P'))} cells"
     if max(lost):
