@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 import pesn
 from pesn._support import cluster as dask_cluster
-from pesn.paper import runner, tasks
+from pesn.paper import runner
 from pesn.paper.claims import CLAIMS, Settings
 
 
@@ -256,13 +256,13 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
     code = (
         "import os, time\n"
         "from pathlib import Path\n"
-        "from pesn.paper import tasks\n"
+        "from pesn.paper import runner\n"
         "def unit(i, wait):\n"
         f"    (Path({str(tmp_path)!r}) / str(os.getpid())).touch()\n"
         "    time.sleep(600) if wait else sum(range(10**13))\n"
         "def main(wait):\n"
-        "    with tasks.engine(jobs=2):\n"
-        "        tasks.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
+        "    with runner.engine(jobs=2):\n"
+        "        runner.JoblibTasks().map(unit, [(0, wait), (1, wait)])\n"
     )
     source = tmp_path / "source"
     source.mkdir()
@@ -385,9 +385,9 @@ def test_in_this_process_and_in_two_others(fakes, tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_cpu_time_is_that_of_all_processes(jobs):
     busy = partial(exec, "import time\nend = time.thread_time() + 0.2\nwhile time.thread_time() < end:\n    pass")
-    with tasks.engine(jobs) as cores:
+    with runner.engine(jobs) as cores:
         assert cores == min(jobs, cpu_count())
-        done = tasks.JoblibTasks()
+        done = runner.JoblibTasks()
         assert done.map(busy, [({},)] * 4) == [None] * 4
         assert 0.8 <= done.cpu_seconds < 1.5  # 1.6 if a unit were counted twice
 

@@ -1,4 +1,4 @@
-"""``pesn forecast``."""
+"""The command ``pesn forecast``."""
 
 from __future__ import annotations
 
@@ -20,69 +20,71 @@ if TYPE_CHECKING:
 
 
 def forecast(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A table, .csv or .parquet: a row a step, the oldest first.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table, .csv or .parquet: one row per time step, oldest first.")],
     target: Annotated[
-        list[str] | None, typer.Option(metavar="COL…", help="Columns to forecast.", show_default="all numbers")
+        list[str] | None, typer.Option(metavar="COL…", help="Columns to forecast.", show_default="all numeric")
     ] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option(metavar="COL…", help="Columns that drive them, each row's own; known ahead by --future.")
+        list[str] | None, typer.Option(metavar="COL…", help="Exogenous regressors (future values via --future).")
     ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COL", help="The column of times.", show_default="found")] = None,
+    time: Annotated[str | None, typer.Option(metavar="COL", help="Time column.", show_default="detected")] = None,
     freq: Annotated[
         str | None,
-        typer.Option(
-            metavar="STEP", help="The step of the times, as pandas names it: MS, W, 15min; or a number.", show_default="found"
-        ),
+        typer.Option(metavar="STEP", help="Frequency as a pandas alias (MS, W, 15min) or a number.", show_default="detected"),
     ] = None,
     duplicates: Annotated[
-        str, typer.Option(metavar="HOW", help="Rows with the same time: mean or last merges them, error refuses them.")
+        str, typer.Option(metavar="HOW", help="Rows with the same time: mean or last merges them, error rejects them.")
     ] = "error",
     horizon: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Steps ahead.", show_default="a season of up to 60 rows, or a tenth of the rows, 24 at most"
+            metavar="N",
+            help="Forecast horizon in steps.",
+            show_default="a season of up to 60 rows, or a tenth of the rows, 24 at most",
         ),
     ] = None,
     level: Annotated[
-        list[float] | None, typer.Option(metavar="P…", help="Probabilities of the intervals.", show_default="0.8 0.95")
+        list[float] | None, typer.Option(metavar="P…", help="Levels of the prediction intervals.", show_default="0.8 0.95")
     ] = None,
     season: Annotated[
         list[int] | None,
-        typer.Option(metavar="ROWS…", help="Rows after which it repeats itself; 1: it does not.", show_default="found"),
+        typer.Option(metavar="ROWS…", help="Seasonal period(s) in steps; 1 disables seasonality.", show_default="detected"),
     ] = None,
     backtest: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Past forecasts to judge the model by; 0: none.", show_default="20, with --id 0"),
+        typer.Option(metavar="K", help="Number of backtest origins; 0: no backtest.", show_default="20, with --id 0"),
     ] = None,
-    future: Annotated[Path | None, typer.Option(metavar="FILE", help="A table with the inputs of the steps ahead.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="MODEL", help="File for the fitted model.")] = None,
+    future: Annotated[Path | None, typer.Option(metavar="FILE", help="Table with future values of --inputs.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="MODEL", help="Save the fitted model to this file.")] = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="A saved model: forecast from FILE with it, without learning.")
+        Path | None, typer.Option(metavar="MODEL", help="Saved model: forecast FILE with it, without fitting.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the forecast, a picture and a page.")] = Path("forecast"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the forecast, a figure and a report.")] = Path("forecast"),
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files in DIR also where no forecast was written to it before.")
+        bool, typer.Option("--overwrite", help="Replace files in DIR that pesn forecast did not write.")
     ] = False,
     id_col: Annotated[
         str | None,
-        typer.Option("--id", metavar="COL", help="The column of names, where FILE has many series: a row for each and date."),
+        typer.Option("--id", metavar="COL", help="Series identifier column of a long table: one row per series and time."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="With --id: processes.", show_default="1 a core")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", help="With --id: number of processes.", show_default="1 per core")
+    ] = None,
     stream: Annotated[
         bool,
         typer.Option(
             "--stream",
-            help="With --id: Parquet in, Parquet out, some rows at a time, for more than memory holds; killed, it goes on.",
+            help="With --id: read and write Parquet in chunks, for data larger than memory; resumes an interrupted run.",
         ),
     ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="With --id: a Dask cluster to run on, such as tcp://127.0.0.1:8786; Parquet in and out."
+            metavar="ADDRESS", help="With --id: address of a Dask scheduler, such as tcp://127.0.0.1:8786; Parquet in and out."
         ),
     ] = None,
 ) -> None:
-    """Forecast the columns of a table, with intervals, judged against persistence and the last season."""
+    """Forecast the columns of a table with prediction intervals; backtest against naive and seasonal-naive baselines."""
     with terminal.one_line_errors():
         begin = perf_counter()
         many = {"--jobs": jobs, "--stream": stream or None, "--scheduler": scheduler}

@@ -1,4 +1,4 @@
-"""``pesn reproduce`` and ``pesn list``."""
+"""The commands ``pesn reproduce`` and ``pesn list``."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]…", help="Items, as pesn list has them.", autocompletion=lambda: list(paper.ITEMS), show_default="all"
+            metavar="[NAME]…",
+            help="Names of items, as listed by pesn list.",
+            autocompletion=lambda: list(paper.ITEMS),
+            show_default="all",
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small samples: all items in about 2 minutes on two cores, not 17.")
     ] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the results and the page; what is finished there is not made again.")
-    ] = Path("reproduction"),
-    jobs: Annotated[int | None, typer.Option(help="Processes on this machine.", show_default="one for each core")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results and the report; finished items are reused.")] = Path(
+        "reproduction"
+    ),
+    jobs: Annotated[int | None, typer.Option(help="Number of processes.", show_default="1 per core")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster to run on instead, such as tcp://127.0.0.1:8786.")
+        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of an item, as pesn list ITEM has them; may be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Setting of an item, as listed by pesn list ITEM; may be repeated."),
     ] = None,
 ) -> None:
-    """Make the paper's tables and figures again: a page with what was published beside what is obtained."""
+    """Reproduce the paper's tables and figures: a report with published and obtained values side by side."""
     with terminal.one_line_errors():
         from joblib import cpu_count
 
@@ -57,12 +60,16 @@ def reproduce(
             )  # fmt: skip
         except reproducing.ItemError as error:
             terminal.fail(1, str(error))
-        from pesn.series.table.numerals import counted
+        terminal.say(f"{_summarize(records)}: {out / 'index.html'}")
 
-        counts = Counter(claim_labels(claim for record in records for claim in record["claims"]).values())
-        said = "".join(f", {counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
-        judged = f", claims: {said[2:]}" if said else ""
-        terminal.say(f"{counted(len(records), 'item')}{judged}: {out / 'index.html'}")
+
+def _summarize(records: Sequence[dict[str, Any]]) -> str:
+    """Count the items, and the claims by verdict."""
+    from pesn.series.table.numerals import counted
+
+    counts = Counter(claim_labels(claim for record in records for claim in record["claims"]).values())
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
+    return counted(len(records), "item") + (f", claims: {said}" if said else "")
 
 
 def list_items(

@@ -1,4 +1,4 @@
-"""``pesn simulate``."""
+"""The command ``pesn simulate``."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from pesn import systems
 from pesn._support.files import naming
 from pesn.cli import terminal
 
-_PICTURED = 1000  # rows: a picture of more is a block of colour
+_PICTURED = 1000  # rows: a figure of more is a block of color
 _PANELS = 16  # columns: more are a field, drawn as one image
 
 
 def simulate(
     system: Annotated[str, typer.Argument(help=", ".join(systems.SYSTEMS), autocompletion=lambda: list(systems.SYSTEMS))],
-    runs: Annotated[int, typer.Option(help="Runs, each with a start of its own.")] = 1,
-    steps: Annotated[int | None, typer.Option(help="Rows of each run.", show_default="the system's own")] = None,
-    seed: Annotated[int, typer.Option(help="Of what is random: the same seed gives the same numbers.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the rows: .csv, .parquet or .npz.", show_default="SYSTEM.csv")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="File for a picture of run 0, up to 1,000 rows of it: .png, .svg or .pdf.")
-    ] = None,
+    runs: Annotated[int, typer.Option(help="Number of runs, each from its own initial state.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Number of rows of each run.", show_default="depends on the system")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Output file: .csv, .parquet or .npz.", show_default="SYSTEM.csv")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Figure of run 0, up to 1,000 rows: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Simulate a system: a file with a row for each sample, and a picture if wanted."""
+    """Simulate a system: a file with a row for each sample, and a figure with --plot."""
     with terminal.one_line_errors():
         from pesn import plotting
         from pesn._support.arguments import whole_number

@@ -1,4 +1,4 @@
-"""What the commands share: lines, errors, progress. Results on standard output, the rest on standard error."""
+"""Output, errors and progress of the commands: results on standard output, the rest on standard error."""
 
 from __future__ import annotations
 
@@ -56,9 +56,14 @@ class Several(TyperCommand):
                 parts.append([word])
                 free |= not word.startswith("-")
         if ends and not free:
-            files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
-            del parts[(files or ends)[-1]][0]
+            del parts[cls._find_file(parts, ends)][0]
         return [word for part in parts for word in part]
+
+    @staticmethod
+    def _find_file(parts: list[list[str]], ends: list[int]) -> int:
+        """Return which end of a group of names is FILE: the last that looks like one, else the last."""
+        files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+        return (files or ends)[-1]
 
     @classmethod
     def _take(cls, option: str, words: deque[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, each with its published numbers and a way to make them again.
+"""Reproduction of the paper's tables and figures, with the published numbers.
 
 >>> list(ITEMS)[:3]
 ['moments', 'moments-grid', 'higher-moments']
@@ -48,7 +48,7 @@ def get(name: str) -> Item:
 
 
 def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **settings: Any) -> Result:
-    """Make one item again, with settings of your own; nothing is written.
+    """Reproduce one item, with settings of your choice; nothing is written.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     quick : bool, default=False
         Take small samples.
     seed : int, default=0
-        Of everything that is drawn.
+        Seed of everything that is drawn.
     jobs : int, default=1
         Processes that the work runs in; the numbers are the same.
-    **settings
-        Of the item, by name: ``get(name).settings`` says what they are, as does ``pesn list NAME``.
+    **settings : object
+        Settings of the item, by name: ``get(name).settings`` says what they are, as does ``pesn list NAME``.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     """
     from pesn.paper.claims import Settings
     from pesn.paper.item_settings import choose
-    from pesn.paper.tasks import JoblibTasks, engine
+    from pesn.paper.runner import JoblibTasks, engine
 
     flag("quick", quick)
     whole_number("seed", seed, 0)

@@ -1,4 +1,4 @@
-"""The reader's settings of an item: what each means, what values it takes, its default, and what differs from that.
+"""Items of the paper and their settings: meaning, accepted values, defaults, and changes from them.
 
 >>> own = {"n_units": Setting("Units of the network.", whole(1), 100, quick=20), "noise": Setting("M_e.", number(0.0), 0.01)}
 >>> defaults(own, quick=True)

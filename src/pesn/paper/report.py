@@ -1,4 +1,4 @@
-"""Results on a page: ``write_page`` writes ``index.html`` beside the folders of the results.
+"""The HTML report: ``write_page`` writes ``index.html`` beside the folders of the results.
 
 The page shows published and obtained side by side, claims, verdicts and errata. It needs no network and no script, and says so to
 the browser: it allows neither.
@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
@@ -34,7 +34,7 @@ from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combine_lab
 
 _LARGEST_FILE = 2**28  # bytes of a figure
 _OPEN = "not judged in this run"
-# Verdict -> CSS class, symbol, what it says in the list of counts: never colour alone.
+# Verdict -> CSS class, symbol, what it says in the list of counts: never color alone.
 _VERDICTS = {
     "holds": ("holds", "✓", "hold"),
     "corrected": ("corrected", "✎", "are corrected"),
@@ -152,14 +152,21 @@ _MARKS = {
 
 def strip(draws: Sequence[tuple[str, float | None]], measure: str = "", limits: Sequence[float] = ()) -> Markup:
     """Draw the draws, pairs of outcome and value, as a dot plot in SVG; draws without values stand in a row."""
-    n = len(draws)
     counts = Counter(outcome for outcome, _ in draws)
-    said = f"{n} draw{'' if n == 1 else 's'}: " + ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
+    said = f"{len(draws)} draw{'' if len(draws) == 1 else 's'}: "
+    said += ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
     points = sorted((value, outcome) for outcome, value in draws if isinstance(value, int | float))
-    if len(points) < n:
+    if len(points) < len(draws):
         points, limits = list(enumerate(sorted((outcome for outcome, _ in draws), key=list(_MARKS).index))), ()
     elif measure:
         said += f"; {measure}: {points[0][0]:.3g} to {points[-1][0]:.3g}"
+    return Markup('<svg class="strip" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
+        _WIDTH, _HEIGHT, said, Markup("").join(_draw_marks(points, limits))
+    )
+
+
+def _draw_marks(points: Sequence[tuple[float, str]], limits: Sequence[float]) -> Iterator[Markup]:
+    """Yield the axis, the limits and a mark for each point: on the line, or above one that it would hide."""
     ends = [*(value for value, _ in points), *limits]
     low, high = min(ends), max(ends)
 
@@ -167,19 +174,16 @@ def strip(draws: Sequence[tuple[str, float | None]], measure: str = "", limits: 
         share = (value - low) / (high - low) if high > low else 0.5
         return round(_EDGE + share * (_WIDTH - 2 * _EDGE), 1)
 
-    drawn = [Markup('<path d="M0 23.5H{}" class="axis"/>').format(_WIDTH)]
-    drawn += [Markup('<path d="M{} 0V24" class="limit"/>').format(place(x)) for x in limits]
+    yield Markup('<path d="M0 23.5H{}" class="axis"/>').format(_WIDTH)
+    yield from (Markup('<path d="M{} 0V24" class="limit"/>').format(place(x)) for x in limits)
     last = [-math.inf] * _ROWS
     for value, outcome in points:
         (kind, mark), x = _MARKS[outcome], place(value)
         free = [row for row in range(_ROWS) if x - last[row] >= _APART]
-        row = free[0] if free else last.index(min(last))  # a mark stands on the line, or above one that it would hide
+        row = free[0] if free else last.index(min(last))
         last[row] = x
         y = round(_HEIGHT - 4.5 - row * (_HEIGHT - 8.0) / (_ROWS - 1), 1)
-        drawn.append(Markup('<g class="{}">{}</g>').format(kind, Markup(mark).format(x=x, y=y)))
-    return Markup('<svg class="strip" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, _HEIGHT, said, Markup("").join(drawn)
-    )
+        yield Markup('<g class="{}">{}</g>').format(kind, Markup(mark).format(x=x, y=y))
 
 
 # ---------------------------------------------------------------- texts

@@ -1,4 +1,4 @@
-"""Systems to learn from: simulators by name, each giving :class:`Trajectories`.
+"""Simulators of dynamical systems by name, each returning :class:`Trajectories`.
 
 >>> simulate = get("cart-pole")
 >>> runs = simulate(runs=2, steps=100, rng=0)

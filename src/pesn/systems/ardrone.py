@@ -76,32 +76,32 @@ def simulate(
 
     Parameters
     ----------
-    commands
-        [forward, left, up, yaw rate] in m/s and rad/s, held from each row to the next: (steps, 4) for all runs alike or
-        (runs, steps, 4). Or a function (t, states (runs, 12)) -> (runs, 4), called at each row. Forward and left go by the
-        heading. None is a pilot that holds velocities up to 1.6 m/s (0.4 up) and 1.2 rad/s for 0.6 to 3 s with a slow hand,
-        and turns back 8 m from where it began, or 2.5 m above or below.
-    runs
-        How many flights.
-    steps
-        Rows of each run. None is as many as ``commands`` has, 1,000 where it has none.
-    mode
+    commands : array-like of shape (steps, 4) or (runs, steps, 4), or callable, optional
+        [forward, left, up, yaw rate] in m/s and rad/s, held from each row to the next, for all runs alike or for each run. Or a
+        function (t, states (runs, 12)) -> (runs, 4), called at each row. Forward and left are relative to the heading. By default
+        a pilot holds velocities up to 1.6 m/s (0.4 up) and 1.2 rad/s for 0.6 to 3 s through a low-pass filter, and turns back
+        8 m from the start, or 2.5 m above or below.
+    runs : int, default=1
+        Number of flights.
+    steps : int, optional
+        Number of rows of each run. By default as many as ``commands`` has, 1,000 if it has none.
+    mode : {"gazebo", "rotors"}, default="gazebo"
         "gazebo" is Gazebo 11 with tum_simulator's controllers, which get the forces that they ask for. Its climb rate
         chatters by some 0.05 m/s from row to row: the controllers see the acceleration of the sample before.
         "rotors" is harder: forces come from four rotors in an X, with lag and limits, and the air drags on rotors and body.
-    initial_state
-        (12,) or (runs, 12). None is :func:`hovering`. The controllers begin with set-points of 0, the rotors as in hovering.
-    command_noise
+    initial_state : array-like of shape (12,) or (runs, 12), optional
+        By default :func:`hovering`. The controllers begin with set-points of 0, the rotors as in hovering.
+    command_noise : bool, default=True
         Add to the commands ±0.05 (uniform, new in each row) and ±0.03 (uniform, new every 5 s).
-    rng
-        Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
-    parameters
-        What the drone is made of; None are the defaults.
-    wind
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed. Each run draws with its own generator: what it draws depends neither on ``runs`` nor on ``steps``.
+    parameters : Parameters, optional
+        Masses, inertia, gains and limits.
+    wind : float, optional
         Standard deviation in m/s, in each direction, of a wind with a memory of 2 s (Ornstein-Uhlenbeck). For mode "rotors"
-        only; None is 0.5 there.
-    progress
-        Called now and then with the rows done and the rows in all.
+        only; 0.5 there by default.
+    progress : callable, optional
+        Called now and then with (rows done, rows in all).
 
     Returns
     -------
@@ -111,7 +111,7 @@ def simulate(
     Raises
     ------
     FloatingPointError
-        Where a flight leaves finite numbers.
+        If a flight leaves finite numbers.
     """
     whole_number("runs", runs, 1)
     if not isinstance(mode, str) or mode not in _MODES:
@@ -146,8 +146,10 @@ def hovering(height: float = 5.0, yaw: float = 0.0) -> Array:
 
     Parameters
     ----------
-    height, yaw
-        In m and rad.
+    height : float, default=5.0
+        Height in m.
+    yaw : float, default=0.0
+        Yaw in rad.
 
     Returns
     -------
@@ -171,8 +173,12 @@ def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
 
     Parameters
     ----------
-    runs, steps, rng
-        As they were given to :func:`simulate`.
+    runs : int
+        Number of runs given to :func:`simulate`.
+    steps : int
+        Number of rows given to it.
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed given to it.
 
     Returns
     -------

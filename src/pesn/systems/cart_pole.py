@@ -51,24 +51,28 @@ UNITS = ("m", "rad", "m/s", "rad/s", "N")
 
 _HANGING = np.array([0.0, math.pi, 0.0, 0.0])
 _SPREAD = 0.1  # of the default initial states: standard deviation in each of the four
-_PULL, _BRAKE = 1.0, 1.0  # N/m and N s/m, to the centre: without them the cart wanders off, as a random walk does
+_PULL, _BRAKE = 1.0, 1.0  # N/m and N s/m, to the center: without them the cart wanders off, as a random walk does
 _FEW = 12  # runs: up to here, floats one after the other are quicker than arrays of so few
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the cart pole is made of: masses in kg, ``length`` (pivot to the centre of mass) in m, friction per m/s and rad/s.
+    """Physical parameters of the cart pole.
 
     Parameters
     ----------
-    cart_mass, pole_mass
-        In kg.
-    length
-        From the pivot to the pole's centre of mass, in m.
-    gravity
-        In m/s².
-    cart_friction, pole_friction
-        In N s/m and N m s/rad.
+    cart_mass : float, default=1.0
+        Mass of the cart in kg.
+    pole_mass : float, default=0.1
+        Mass of the pole in kg.
+    length : float, default=0.5
+        Distance from the pivot to the pole's center of mass in m.
+    gravity : float, default=9.81
+        Gravity in m/s².
+    cart_friction : float, default=0.1
+        Friction of the cart in N s/m.
+    pole_friction : float, default=0.02
+        Friction of the pivot in N m s/rad.
 
     Examples
     --------
@@ -91,7 +95,7 @@ class Parameters:
 
     @property
     def inertia(self) -> float:
-        """J = m l²/3, of a rod about its centre of mass."""
+        """J = m l²/3, of a rod about its center of mass."""
         return self.pole_mass * self.length * self.length / 3.0
 
 
@@ -100,12 +104,12 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
 
     Parameters
     ----------
-    state
-        [x, θ, ẋ, θ̇], (..., 4).
-    force
-        In N, (...).
-    parameters
-        None are the defaults.
+    state : array-like of shape (..., 4)
+        [x, θ, ẋ, θ̇].
+    force : array-like of shape (...)
+        Force in N.
+    parameters : Parameters, optional
+        Masses, length and frictions.
 
     Returns
     -------
@@ -136,10 +140,10 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
 
     Parameters
     ----------
-    state
-        [x, θ, ẋ, θ̇], (..., 4).
-    parameters
-        None are the defaults.
+    state : array-like of shape (..., 4)
+        [x, θ, ẋ, θ̇].
+    parameters : Parameters, optional
+        Masses, length and frictions.
 
     Returns
     -------
@@ -164,14 +168,16 @@ def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time
 
     Parameters
     ----------
-    steps, dt
-        Rows, and seconds from one to the next.
-    strength
+    steps : int
+        Number of rows.
+    dt : float, default=0.02
+        Seconds from one row to the next.
+    strength : float, default=2.0
         Standard deviation in N that it settles to.
-    time_constant
-        In s, of both low-passes: 0.2 s reaches the pole's own 0.6 turns a second and leaves the fast rest out.
-    rng
-        A seed or a Generator.
+    time_constant : float, default=0.2
+        Time constant of both low-pass filters in s: 0.2 s reaches the pole's own 0.6 turns a second.
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed.
 
     Returns
     -------
@@ -223,22 +229,26 @@ def simulate(
 
     Parameters
     ----------
-    control
-        The force in N, held from each row to the next: (steps,) or (steps, 1) for all runs alike, (runs, steps) or
-        (runs, steps, 1), or a function (t, states (runs, 4)) -> (runs,). None is :func:`wandering_force` with a weak,
-        damped pull to the centre (1 N/m and 1 N s/m): in 50 s the cart strays 3 m, the pole swings out 1 rad.
-    runs, steps, dt
-        Runs, rows of each, and seconds from one row to the next.
-    initial_state
-        [x, θ, ẋ, θ̇], (4,) or (runs, 4). None is at rest with the pole hanging, each with a deviation of 0.1.
-    parameters
-        Masses, length and frictions; None are the defaults.
-    substeps
+    control : array-like of shape (steps,), (steps, 1), (runs, steps) or (runs, steps, 1), or callable, optional
+        Force in N, held from each row to the next, or a function (t, states (runs, 4)) -> (runs,). By default
+        :func:`wandering_force` with a weak, damped pull to the center (1 N/m and 1 N s/m): in 50 s the cart strays 3 m, the pole
+        swings out 1 rad.
+    runs : int, default=1
+        Number of runs.
+    steps : int, default=2500
+        Number of rows of each run.
+    dt : float, default=0.02
+        Seconds from one row to the next.
+    initial_state : array-like of shape (4,) or (runs, 4), optional
+        [x, θ, ẋ, θ̇]. By default at rest with the pole hanging, each with a standard deviation of 0.1.
+    parameters : Parameters, optional
+        Masses, length and frictions.
+    substeps : int, default=1
         Runge-Kutta steps (of order 4) from one row to the next.
-    rng
-        Each run draws from a child of its own: what it draws depends neither on ``runs`` nor on ``steps``.
-    progress
-        Called now and then with the rows done and the rows in all.
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed. Each run draws with its own generator: what it draws depends neither on ``runs`` nor on ``steps``.
+    progress : callable, optional
+        Called now and then with (rows done, rows in all).
 
     Returns
     -------
@@ -248,7 +258,7 @@ def simulate(
     Raises
     ------
     FloatingPointError
-        Where a run leaves finite numbers: too large a force, or a step too long for the frictions.
+        If a run leaves finite numbers: too large a force, or a step too long for the frictions.
     """
     runs, steps = sizes(runs, steps, 4, progress)
     whole_number("substeps", substeps, 1)

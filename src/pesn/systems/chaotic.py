@@ -1,4 +1,4 @@
-"""The usual benchmarks of the field: Lorenz (1963 and 1996), Rössler, double scrolls, Rabinovich-Fabrikant, Hénon,
+"""Simulators of chaotic systems and benchmarks: Lorenz (1963 and 1996), Rössler, double scrolls, Rabinovich-Fabrikant, Hénon,
 the logistic map, Mackey-Glass with a true delay, Kuramoto-Sivashinsky, NARMA-10, and oscillators.
 
 Each gives :class:`~pesn.systems.trajectories.Trajectories`, all runs at once, with the parameters that are standard.
@@ -33,9 +33,9 @@ _CONTOUR = 32  # points of the circle over which the coefficients of ETDRK4 are 
 
 # The largest exponents, to base e and per unit of time, at the parameters that are the defaults here. Lorenz, Rössler, Hénon and
 # Rabinovich-Fabrikant: J. C. Sprott, Chaos and Time-Series Analysis (Oxford University Press, 2003). Kuramoto-Sivashinsky:
-# P. Cvitanović, R. L. Davidchack and E. Siminos, SIAM J. Appl. Dyn. Syst. 9, 2010. Mackey-Glass: measured, by the linearised
+# P. Cvitanović, R. L. Davidchack and E. Siminos, SIAM J. Appl. Dyn. Syst. 9, 2010. Mackey-Glass: measured, by the linearized
 # equation beside 300 runs of 10,000 units each, both to fourth order at a step of 0.1: 0.00516 ± 0.00002. Values from 0.006 to
-# 0.007 are quoted for it. Double scroll: measured, by 800 pairs of near runs over 500 units, 0.0918 ± 0.0002; the linearised
+# 0.007 are quoted for it. Double scroll: measured, by 800 pairs of near runs over 500 units, 0.0918 ± 0.0002; the linearized
 # equation agrees, while D. J. Gauthier et al. (2021) state a Lyapunov time of 7.8. Lorenz 1996 with 8 variables: measured by such
 # pairs over 50 units, 1.60 ± 0.005. Chen's attractor, the multiscroll: measured by such pairs, 2.025 ± 0.005; from 2.02 to 2.03
 # is quoted. The logistic map: ln 2, exact. NARMA-10 is driven and has none; sines have none above 0.

@@ -107,14 +107,14 @@ def spoken_digits(n: int, *, noise: float = 0.03, speakers: int = 20, rng: Rng =
 
     Parameters
     ----------
-    n
-        Utterances.
-    noise
+    n : int
+        Number of utterances.
+    noise : float, default=0.03
         Power of the background, as a share of a vowel's: 0.03 is 15 dB below. More than 0.
-    speakers
-        Who speaks: each utterance is by one of them.
-    rng
-        A seed, which gives the same utterances each time, or a Generator.
+    speakers : int, default=20
+        Number of speakers: each utterance is by one of them.
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed.
 
     Returns
     -------
@@ -207,21 +207,21 @@ def written_digits(
 
     Parameters
     ----------
-    n
-        Digits written, each by a generator of its own: more of them do not change the first ones.
-    digits
-        (n,): which, 0 to 9; None draws them.
-    read
+    n : int
+        Number of digits, each drawn with its own generator: more of them do not change the first ones.
+    digits : array-like of shape (n,), optional
+        Labels, 0 to 9; drawn by default.
+    read : {"pixels", "rows"}, default="pixels"
         "pixels": a pixel a row, line after line, (size², 1) a digit; "rows": a line a row, (size, size) a digit.
-    size
-        Pixels of a side, 8 or more.
-    distortion
-        How much hands differ, 0 for not at all: turns of 10°, slants of 0.2, sizes of 10 % and moves of 5 % of a side are one
-        deviation at 1.
-    noise
-        Deviation of the noise on each pixel, of which 0 is paper and 1 is ink; both are bounds.
-    rng
-        What ``np.random.default_rng`` takes.
+    size : int, default=28
+        Number of pixels of a side, 8 or more.
+    distortion : float, default=1.0
+        Variation between hands, 0 for none: rotations of 10°, slants of 0.2, sizes of 10 % and shifts of 5 % of a side are one
+        standard deviation at 1.
+    noise : float, default=0.05
+        Standard deviation of the noise on each pixel, of which 0 is paper and 1 is ink; both are bounds.
+    rng : None, int, SeedSequence, BitGenerator or Generator, optional
+        Seed.
 
     Returns
     -------
@@ -287,8 +287,8 @@ def _draw_strokes(digit: int, distortion: float, spacing: float, rng: np.random.
 
 def _ink(points: Array, size: int, half_width: float) -> Array:
     """Return the ink (size, size): 1 under the pen, 0 on paper, and a pixel's width of gray between them."""
-    centres = (np.arange(size) + 0.5) / size - 0.5
-    across = (centres[:, None] - points[:, 0]) ** 2
-    down = (centres[:, None] - points[:, 1]) ** 2
+    centers = (np.arange(size) + 0.5) / size - 0.5
+    across = (centers[:, None] - points[:, 0]) ** 2
+    down = (centers[:, None] - points[:, 1]) ** 2
     distance = np.sqrt((down[:, None] + across[None]).min(axis=2))
     return np.asarray(np.clip(0.5 + size * (half_width - distance), 0.0, 1.0), np.float64)

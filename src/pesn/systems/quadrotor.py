@@ -28,7 +28,7 @@ _RESERVE = 0.1  # of the rotors' thrust, at both ends, for torques: a drone with
 _LEAST_LAG = 1e-9  # s: in place of a lag of 0, which exp(−step/lag) cannot take
 _SMOOTHING = SAMPLE_STEP / (0.25 + SAMPLE_STEP)  # of the pilot's two filters, 0.25 s each
 _FREEDOM, _HEADROOM = 8.0, 2.5  # m: how far from home the pilot flies as it likes, level and in height
-_RETURN = 2.0  # m/s for each metre beyond
+_RETURN = 2.0  # m/s for each meter beyond
 
 
 _POSITIVE = (
@@ -38,21 +38,62 @@ _POSITIVE = (
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the drone is made of, in SI units. The defaults are the AR.Drone of Gazebo's tum_simulator, with RotorS' rotors.
+    """Physical parameters of the drone in SI units; by default the AR.Drone of Gazebo's tum_simulator, with RotorS' rotors.
 
     Parameters
     ----------
-    mass, inertia_x, inertia_y, inertia_z, gravity
-        In kg, kg m² and m/s².
-    tilt_p, tilt_d, tilt_limit, yaw_p, yaw_d, yaw_limit, speed_p, speed_d, speed_limit, climb_p, climb_d, climb_limit
-        Gains of each controller and the limit of its set-point: tilt (roll and pitch, rad), yaw (rad/s), speed (level, m/s) and
-        climb (m/s).
-    thrust_limit
-        In N.
-    thrust_factor, moment_factor, rotor_limit, rotor_drag, lag_up, lag_down, arm, body_drag
-        What mode "rotors" adds: thrust = ``thrust_factor`` · speed² of a rotor, its moment = ``moment_factor`` · thrust, its
-        drag = ``rotor_drag`` · speed · air speed across its axis; ``body_drag`` · (air speed)², as of 0.05 m² in air of
-        1.2 kg/m³; ``arm`` from the centre to a rotor.
+    mass : float, default=1.477
+        Mass in kg.
+    inertia_x : float, default=0.01152
+        Moment of inertia about x in kg m².
+    inertia_y : float, default=0.01152
+        Moment of inertia about y in kg m².
+    inertia_z : float, default=0.0218
+        Moment of inertia about z in kg m².
+    gravity : float, default=9.8
+        Gravity in m/s².
+    tilt_p : float, default=10.0
+        Proportional gain of roll and pitch.
+    tilt_d : float, default=5.0
+        Derivative gain of roll and pitch.
+    tilt_limit : float, default=0.5
+        Limit of roll and pitch in rad.
+    yaw_p : float, default=2.0
+        Proportional gain of the yaw rate.
+    yaw_d : float, default=1.0
+        Derivative gain of the yaw rate.
+    yaw_limit : float, default=1.5
+        Limit of the yaw rate in rad/s.
+    speed_p : float, default=5.0
+        Proportional gain of the level speed.
+    speed_d : float, default=1.0
+        Derivative gain of the level speed.
+    speed_limit : float, default=2.0
+        Limit of the level speed in m/s.
+    climb_p : float, default=5.0
+        Proportional gain of the climb rate.
+    climb_d : float, default=1.0
+        Derivative gain of the climb rate.
+    climb_limit : float, default=0.5
+        Limit of the climb rate in m/s.
+    thrust_limit : float, default=30.0
+        Limit of the thrust in N.
+    thrust_factor : float, default=8.54858e-6
+        Thrust of a rotor ÷ speed². This and the following are of mode "rotors".
+    moment_factor : float, default=0.016
+        Moment of a rotor ÷ thrust.
+    rotor_limit : float, default=838.0
+        Largest speed of a rotor in rad/s.
+    rotor_drag : float, default=8.06428e-5
+        Drag of a rotor ÷ (speed · air speed across its axis).
+    lag_up : float, default=0.0125
+        Time constant of a rotor that speeds up in s.
+    lag_down : float, default=0.025
+        Time constant of a rotor that slows down in s.
+    arm : float, default=0.1785
+        Distance from the center to a rotor in m.
+    body_drag : float, default=0.03
+        Drag of the body ÷ (air speed)², as of 0.05 m² in air of 1.2 kg/m³.
 
     Examples
     --------

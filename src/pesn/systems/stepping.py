@@ -1,4 +1,4 @@
-"""What the simulators share: arguments for one run or for all, a plan of the rows, time loops, checks for divergence."""
+"""Common parts of the simulators: arguments, the plan of the rows, time loops, checks for divergence."""
 
 from __future__ import annotations
 
@@ -337,14 +337,7 @@ def simulator(
             options = {**defaults, **given}
             parameters = {name: options.pop(name) for name in own}
             parameters |= {name: as_number(name, parameters[name]) for name in own if isinstance(defaults[name], float)}
-            options["runs"], options["steps"] = sizes(options["runs"], options["steps"], 1, options["progress"])
-            if dt is not None:
-                number("dt", options["dt"], 0.0, math.inf, "()")
-                whole_number("substeps", options["substeps"], 1)
-                options["dt"] = float(options["dt"])
-            settling = transient if options["initial_state"] is None else 0
-            options["skipped"] = transient_rows(options.pop("transient"), settling, options.get("dt", 1.0), whole=dt is None)
-            plan = Plan(function.__name__, **options)
+            plan = _plan(function.__name__, options, transient)
             if box is None:
                 result: Trajectories = function(plan, **parameters)
                 return result
@@ -355,6 +348,18 @@ def simulator(
         return simulate
 
     return decorate
+
+
+def _plan(system: str, options: dict[str, Any], transient: float) -> Plan:
+    """Return the plan of checked options; those of a map have no ``dt``."""
+    options["runs"], options["steps"] = sizes(options["runs"], options["steps"], 1, options["progress"])
+    if "dt" in options:
+        number("dt", options["dt"], 0.0, math.inf, "()")
+        whole_number("substeps", options["substeps"], 1)
+        options["dt"] = float(options["dt"])
+    settling = transient if options["initial_state"] is None else 0
+    skipped = transient_rows(options.pop("transient"), settling, options.get("dt", 1.0), whole="dt" not in options)
+    return Plan(system, **options, skipped=skipped)
 
 
 def _signature(function: Callable[..., Any], dt: float | None, substeps: int) -> inspect.Signature:

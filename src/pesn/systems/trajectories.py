@@ -1,4 +1,4 @@
-"""What every system gives: runs of states and inputs, stacked, with their names and units.
+"""Trajectories: runs of states and inputs, stacked, with their names and units.
 
 >>> import numpy as np
 >>> runs = Trajectories(np.arange(6.0)[:, None], np.zeros((6, 1)), 0.1, ("x", "u"), (4, 2), ("m", "N"))
@@ -37,16 +37,19 @@ class Trajectories:
 
     Parameters
     ----------
-    states
-        (n, d), a row for each sample.
-    inputs
-        (n, u): ``inputs[k]`` is held from ``states[k]`` to ``states[k + 1]``; u may be 0.
-    dt
+    states : array-like of shape (n, d)
+        States, a row for each sample.
+    inputs : array-like of shape (n, u)
+        ``inputs[k]`` is held from ``states[k]`` to ``states[k + 1]``; u may be 0.
+    dt : float
         Seconds (or units of time) from one row to the next.
-    names, units
-        Of the d states, then of the u inputs.
-    lengths
-        Rows of each run.
+    names : sequence of str
+        Names of the d states, then of the u inputs.
+    lengths : sequence of int
+        Number of rows of each run.
+    units : sequence of str
+        Units of the d states, then of the u inputs.
+
     """
 
     states: Array

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, one item a module."""
+"""The paper's tables and figures, one or two items a module."""

@@ -1,4 +1,4 @@
-"""What the entropy of the units' values says about synchronisation, and what does say it: the distance between starts.
+"""Entropy of the units' values during washout, and the distance between starts, which measures synchronization.
 
 >>> steps_until([1.0, 0.3, 0.02, 0.005], 0.01), steps_until([0.5, 0.001, 0.5, 0.001], 0.01)
 (4, 4)
@@ -307,7 +307,7 @@ def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
     )
     if (P[:, -1] > P[:, 0]).all() and (spread[:, -1] < spread[:, 0]).all():
         reason += (
-            f" Nor does entropy measure synchronisation: from washout {lengths[0]} to {lengths[-1]} it rises in every draw, by "
+            f" Nor does entropy measure synchronization: from washout {lengths[0]} to {lengths[-1]} it rises in every draw, by "
             f"{(P[:, -1] - P[:, 0]).min():.2f} bits or more, while the spread between random starts falls to "
             f"{spread[:, -1].max():.1g} of the units' deviation or less."
         )

@@ -250,7 +250,7 @@ def _draw(frame: pd.DataFrame) -> Picture:
             left.loglog(largest["points"], largest[f"{of} {key}"], marker="o", markersize=4, **style)
         left.set(ylabel=f"{label}: largest error, bound")
         variances = shown.groupby("variance")
-        for k, (var, part) in enumerate(variances):  # one method, one colour: the darker, the larger the variance
+        for k, (var, part) in enumerate(variances):  # one method, one color: the darker, the larger the variance
             drawn, dashes = np.maximum(part[f"{of} error"], 1e-16), ("-", "--", "-.", ":")[k % 4]
             (line,) = right.semilogy(part["mean"], drawn, dashes, color=figures.SPLINE, label=f"error, variance {var:g}")
             line.set_alpha(0.35 + 0.65 * (k + 1) / len(variances))
@@ -285,7 +285,7 @@ def _draw_outside(outside: pd.DataFrame) -> Picture:
     right.set(ylabel="|error| of the mean", ylim=(1e-17, 10.0))
     for ax in (left, right):
         ax.axvline(10.0, color="0.6", linewidth=0.9, zorder=0.5)
-        ax.set_xlabel("mean of z (grey line: end of the mesh)")
+        ax.set_xlabel("mean of z (gray line: end of the mesh)")
     left.legend(frameon=False, fontsize=9, loc="center right")
     worst = outside.groupby("form", sort=False)["error"].max()
     return figure, (

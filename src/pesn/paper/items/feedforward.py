@@ -253,12 +253,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     units = [(name, "1/√n" if kind == _SCALED else "1", seed) for (name, kind), some in chosen.items() for seed in some]
     done = iter(tasks.map(through, [(*unit, p["samples"]) for unit in units]))
     draws = {case: [next(done) for _ in some] for case, some in chosen.items()}
-    frame = pd.DataFrame(
-        {"network": name, "weights": kind, "draw": i, **row}
-        for (name, kind), results in draws.items()
-        for i, result in enumerate(results)
-        for row in result["errors"]
-    )
+    frame = _long_frame(draws)
     medians = frame.groupby(["network", "weights", "method", "moment", "layer"])["error"].median()
     return Result(
         frame,
@@ -273,6 +268,15 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
             f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
         ],
+    )
+
+
+def _long_frame(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"network": name, "weights": kind, "draw": i, **row}
+        for (name, kind), results in draws.items()
+        for i, result in enumerate(results)
+        for row in result["errors"]
     )
 
 

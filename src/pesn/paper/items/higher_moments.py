@@ -213,7 +213,7 @@ def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> Picture:
     figures.label_outside(axes, "mean of z", *(f"{name}\nvariance of z" for name in parts))
     figure.suptitle("The paper's form; below the white line the output's variance is less than 1e-6", fontsize=10)
     return figure, (
-        "Maps of the spline's absolute error over input mean and variance in logarithmic colour, a row for each of "
+        "Maps of the spline's absolute error over input mean and variance in logarithmic color, a row for each of "
         f"{', '.join(parts)}, a column for each moment: mean and variance dark throughout, skewness and "
         "kurtosis bright at small input variance, also well above the line where the output's variance is 1e-6."
     )

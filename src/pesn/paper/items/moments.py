@@ -447,7 +447,7 @@ def _draw(
     figure.get_layout_engine().set(rect=(0.0, 0.035, 1.0, 0.965))  # type: ignore[union-attr, call-arg]
     largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
     return figure, (
-        "Eight maps of the absolute error over input mean and variance in logarithmic colour, the mean above, the variance "
+        "Eight maps of the absolute error over input mean and variance in logarithmic color, the mean above, the variance "
         f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
     )
 

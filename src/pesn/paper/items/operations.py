@@ -1,4 +1,4 @@
-"""The operations of the paper's two methods, counted: they are run on numbers that note what is done to them.
+"""Operation counts of the paper's two methods, run on numbers that record each operation.
 
 >>> recount()["spline, as written"]["4"]["*/÷"]          # 4 (N − 1) D: N points make N − 1 intervals
 {'ND': 4, 'N': 0, 'D': -4, '1': 0}
@@ -202,16 +202,16 @@ def count_analytic(mean: Sequence[float], var: Sequence[float]) -> tuple[list[tu
     """Count the two one-line formulas, the mean computed again inside the variance, as printed."""
     lines: Lines = {"mean": Counter(), "variance": Counter()}
 
-    def centre(m: Counted, v: Counted) -> Counted:
+    def center(m: Counted, v: Counted) -> Counted:
         pi, four = _wrap(m.tally, math.pi, 4.0)
         return 2.0 / (1.0 + (-(m / (3.0 / (pi * pi) * v + 1.0 / four).sqrt())).exp()) - 1.0
 
     moments = []
     for m, v in zip(mean, var, strict=True):
-        value = centre(*_wrap(lines["mean"], m, v))
+        value = center(*_wrap(lines["mean"], m, v))
         mu, sigma, pi = _wrap(lines["variance"], m, v, math.pi)
         height = 2.0 / (2.0 * pi * (2.0 / pi + sigma)).sqrt()
-        again = centre(mu, sigma)
+        again = center(mu, sigma)
         spread = 1.0 - height * (-(mu * mu / (2.0 * (2.0 / pi + sigma)))).exp() - again * again
         moments.append((value.value, spread.value))
     return moments, lines

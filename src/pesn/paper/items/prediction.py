@@ -1,4 +1,4 @@
-"""Prediction experiments: a robot's runs and a network that has learned them, predicted in every way.
+"""Prediction experiments: single-step and multi-step predictions of a robot by closed forms and by samples.
 
 >>> import numpy as np
 >>> steps_until(np.array([True, True, False, True]))
@@ -40,7 +40,7 @@ OFF, WIDE = 0.1, 0.1  # a mean has left by 0.1 σ, a deviation by 10 %
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A trained network with the run that it is judged on, of which it has learnt the rows before ``first``.
+    """A trained network with the run that it is evaluated on, of which it has learned the rows before ``first``.
 
     ``y`` (T, d), ``u`` (T, k) and ``targets`` (T − 1, m) are the whole run, scaled. ``units`` (T, N): the network's, after it has
     taken in each row.

@@ -1,6 +1,6 @@
 """The paper's two robots, networks that have learned them, and the paper's Algorithm 3.
 
-Input [x, u], standardised; the network's output are the velocities of the next row, as the paper says ("level"), or their change
+Input [x, u], standardized; the network's output are the velocities of the next row, as the paper says ("level"), or their change
 from row to row ("change"); positions and angles follow by kinematics, q[k+1] = q[k] + dt/2 (v[k] + v[k+1]). In this loop what the
 paper's W_fb feeds back is the velocity that the input holds already: W_in + W_fb is one matrix, and here it is W_in.
 
@@ -93,7 +93,7 @@ SETTINGS = {
     "forgetting": Setting("Forgetting factor λ of the updates.", number(0.0, 1.0, above=True), 0.999),
     "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2), 5),
     "run_rows": Setting("Rows of a run.", whole(300), 2500, quick=1200),
-    "train_rows": Setting("Rows of the last run that are learnt from, too.", whole(0), 0),
+    "train_rows": Setting("Rows of the last run that are trained on, too.", whole(0), 0),
 }
 # How many draws the claims of an item are judged by, and its figure of sensitivities is made of.
 DRAWS = {
