@@ -190,6 +190,7 @@ def test_whatever_a_result_says_is_escaped(make_page):
     )
     read = Reader(page)
     assert "script" not in {tag for tag, _ in read.tags}
+    assert all(attributes["src"].startswith("data:") for tag, attributes in read.tags if tag == "img")
     assert read.text.count(evil) >= 12
 
 

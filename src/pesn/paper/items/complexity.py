@@ -2,9 +2,6 @@
 
 >>> [draw.outcome for draw in linear([1.02, 0.9, 1.6])]
 ['holds', 'holds', 'does not hold']
-
->>> parameters(quick=True)["rounds"]
-8
 """
 
 from __future__ import annotations
