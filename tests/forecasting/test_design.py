@@ -89,10 +89,6 @@ def test_a_file_holds_the_design(tmp_path, lorenz, forecaster):
     np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 
 
-def test_few_rows_are_too_few_to_choose_by(lorenz):
-    assert pesn.Forecaster().fit(lorenz[:60]).design_ is None
-
-
 def test_a_linear_system_with_inputs_runs_and_levels():
     rng = np.random.default_rng(0)
     u, y = rng.normal(size=(600, 1)), np.zeros((600, 2))
@@ -204,8 +200,6 @@ def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
 def test_what_is_no_design_is_named(lorenz, forecaster):
     with pytest.raises(TypeError, match="design must be"):
         pesn.Forecaster(design="fast").fit(lorenz)
-    with pytest.raises(TypeError, match="esn must be"):
-        pesn.Forecaster("automatic").fit(lorenz)
     with pytest.raises(ValueError, match="exclude each other"):
         pesn.Forecaster(pesn.ProbabilisticESN(), design=forecaster.design_).fit(lorenz)
 

@@ -44,12 +44,6 @@ def test_directions_have_the_leverage_of_each_step(case):
     assert not errors.along(np.zeros((3, len(errors.root)))).any()
 
 
-def test_the_first_steps_do_not_depend_on_the_last(case):
-    loop, state, _, _ = case
-    short, long = (predict_path(loop, state, np.zeros((steps, 0))) for steps in (8, 12))
-    np.testing.assert_allclose(short.cov, long.cov[:8], rtol=1e-9)
-
-
 def test_weights_that_stay_are_those_of_members(case):
     """Closed form against 4,000 members, each with one draw of the weights for all steps."""
     loop, state, _, _ = case
@@ -93,17 +87,6 @@ def test_joint_covariances_go_with_the_deviations(case):
     values = np.linalg.eigvalsh(ahead.joint / np.outer(ahead.std.ravel(), ahead.std.ravel()))
     assert values[0] > -1e-8
     np.testing.assert_allclose(np.diagonal(ahead.joint), ahead.std.ravel() ** 2, rtol=1e-9)
-
-
-def test_a_batch_is_its_members_one_by_one(case):
-    """In closed form; members of a batch are fewer."""
-    loop, state, forecaster, y = case
-    rows = np.stack([forecaster.scaled(y[k : k + 40], np.zeros((40, 0)))[0] for k in (300, 350)])
-    batch = forecaster.model_.context_filter().advance(loop, rows, np.zeros((2, 40, 0)))
-    both = predict_path(loop, batch, np.zeros((2, 6, 0)))
-    one = predict_path(loop, state, np.zeros((6, 0)))
-    np.testing.assert_allclose(both.mean[0], one.mean, atol=0.02 * std_of(one).max())
-    np.testing.assert_allclose(std_of(both)[0], std_of(one), rtol=0.25)
 
 
 def test_mirrored_draws_have_no_error_in_what_is_linear():

@@ -100,24 +100,14 @@ def test_weights_and_goals_go_by_name(case):
     expected = rollout.expected_cost(np.diag([0.0, 2.0]), [0.0, 1.0])
     np.testing.assert_allclose(rollout.expected_cost({"theta": 2.0}, {"theta": 1.0}), expected)
     np.testing.assert_allclose(rollout.expected_cost(pd.Series({"theta": 2.0, "x": 0.0}), pd.Series({"theta": 1.0})), expected)
-    path = pd.DataFrame({"theta": np.ones(H)})
-    np.testing.assert_allclose(rollout.expected_cost([0.0, 2.0], path), expected)
+    for path in (pd.DataFrame({"theta": np.ones(H)}), {"theta": np.ones(H), "x": 0.0}):
+        np.testing.assert_allclose(rollout.expected_cost([0.0, 2.0], path), expected)
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["theta", "x"], columns=["x", "theta"])  # in any order
+    np.testing.assert_array_equal(rollout.expected_cost(frame), rollout.expected_cost([[3.0, 4.0], [1.0, 2.0]]))
     np.testing.assert_allclose(rollout.expected_cost(2.0, 1.0), rollout.expected_cost(2.0 * np.eye(2), [1.0, 1.0]))
 
 
 # ---------------------------------------------------------------- probabilities
-
-
-def test_paths_of_some_columns_beside_numbers_and_frames_in_any_order(case):
-    rollout, path = case[0], np.linspace(0.0, 1.0, case[0].horizon)
-    first, second, *others = rollout.names
-    whole = np.zeros((rollout.horizon, len(rollout.names)))
-    whole[:, 0], whole[:, 1] = path, 2.0
-    np.testing.assert_array_equal(rollout.expected_cost(1.0, {second: 2.0, first: path}), rollout.expected_cost(1.0, whole))
-    Q = np.arange(1.0, len(whole[0]) ** 2 + 1).reshape(len(whole[0]), -1)
-    frame = pd.DataFrame(Q, index=rollout.names, columns=rollout.names)
-    turned = frame.loc[[*others, second, first], [second, *others, first]]
-    np.testing.assert_array_equal(rollout.expected_cost(turned), rollout.expected_cost(Q))
 
 
 def test_probability_of_each_step_is_the_share_of_samples(case):

@@ -257,9 +257,3 @@ def test_controls_that_go_together_and_tensors_are_refused(runs):
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"context must be a pesn\.Gaussian of arrays, got a TensorGaussian"):
         model.forecast(3, Gaussian(torch.zeros(4)), np.zeros((3, 2)))
-
-
-def test_fit_and_update_take_rows_that_are_known(model, runs):
-    for call in (model.fit, copy.deepcopy(model).update):
-        with pytest.raises(TypeError, match="y must be an array, NaN where it is missing, got a Gaussian"):
-            call(Gaussian(runs.states), runs.inputs)
