@@ -322,7 +322,7 @@ TURN_KINEMATICS: dict[str, Any] = {
 COORDINATES: dict[str, dict[str, Any]] = {
     "raw": {},
     "angles": {"angles": [1]},
-    "angles, unseen": {"angles": [1], "unseen": [0]},
+    "angles, ignorable": {"angles": [1], "ignorable": [0]},
 }
 
 

@@ -71,7 +71,7 @@ def learn(seconds: float, seed: int, units: int = 100) -> pesn.Forecaster:
     network = pesn.ProbabilisticESN(
         units, leak_rate=1.0, topology=np.zeros((units, units)), features=pesn.Features(lags=1), ridge="auto", random_state=seed
     )  # units without memory, beside the row before
-    model = pesn.Forecaster(network, learn=LEARNED, kinematics=(A, B, np.zeros(3)), angles=["yaw"], unseen=["x", "y", "z"])
+    model = pesn.Forecaster(network, learn=LEARNED, kinematics=(A, B, np.zeros(3)), angles=["yaw"], ignorable=["x", "y", "z"])
     return model.fit(y, X)
 
 

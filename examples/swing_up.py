@@ -70,7 +70,7 @@ def learn(trials: list[tuple[Array, Array]], seed: int, units: int = 100) -> pes
         units, leak_rate=1.0, topology=np.zeros((units, units)), ridge="auto", random_state=seed
     )  # units that do not see each other: the state is observed whole, and nothing need be remembered
     model = pesn.Forecaster(
-        network, learn=["v", "omega"], kinematics=(A, DT / 2 * np.eye(2), np.zeros(2)), angles=["theta"], unseen=["x"]
+        network, learn=["v", "omega"], kinematics=(A, DT / 2 * np.eye(2), np.zeros(2)), angles=["theta"], ignorable=["x"]
     )
     return model.fit(y, X, lengths=[len(states) for states, _ in trials])
 

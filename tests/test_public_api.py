@@ -60,7 +60,7 @@ NETWORK = (
         (
             "Forecaster",
             "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, "
-            "design=None, angles=(), unseen=(), measurement_noise=None, verbose=False",
+            "design=None, angles=(), ignorable=(), measurement_noise=None, verbose=False",
         ),
         (
             "Layer",

@@ -37,7 +37,7 @@ NETWORKS = {
     "orthogonal memory": {"layers": [pesn.Layer(12), pesn.Layer(10)], "memory": "orthogonal", "leak_rate": 0.3},
     "no units": {"features": pesn.Features(lags=1, products=1, states=False)},
 }
-OPTIONS = {"angles": {"angles": [1], "unseen": [0]}, "noise on y": {"measurement_noise": 0.02}, "level": {"target": "level"}}
+OPTIONS = {"angles": {"angles": [1], "ignorable": [0]}, "noise on y": {"measurement_noise": 0.02}, "level": {"target": "level"}}
 
 
 def fitted(n_units=12, network=None, **options):

@@ -1,5 +1,5 @@
 """Claim: a forecaster that is told which columns are angles, and which the dynamics does not depend on, forecasts a pendulum that
-turns over, which one that sees the angle itself does not; whole turns and the place of an unseen column make no difference to it,
+turns over, which one that sees the angle itself does not; whole turns and the place of an ignorable column make no difference to it,
 in any form and from any context; what is missing or uncertain of them is as samples have it; bad columns are refused by name."""
 
 import copy
@@ -45,9 +45,9 @@ def network(form="full", n_units=40, **more):
     return ProbabilisticESN(n_units, **{**fast, **about, **more})
 
 
-def forecaster(form="full", angles=(1,), unseen=(0,), calibrate=False, target="change", kinematic=False, noise=None, **more):
+def forecaster(form="full", angles=(1,), ignorable=(0,), calibrate=False, target="change", kinematic=False, noise=None, **more):
     """Of the pendulum: the angle learnt, or kinematic."""
-    about = {"angles": angles, "unseen": unseen, "calibrate": calibrate, "target": target, "measurement_noise": noise}
+    about = {"angles": angles, "ignorable": ignorable, "calibrate": calibrate, "target": target, "measurement_noise": noise}
     if kinematic:
         half = 0.5 * DT * np.array([[0.2], [1.0]])
         about |= {"learn": [2], "kinematics": (np.hstack([np.eye(2), half]), half, np.zeros(2))}
@@ -75,7 +75,7 @@ def errors(model):
 
 def test_a_pendulum_that_turns_over(model):
     assert np.ptp(LATER[:, 1]) > 1.5 * TURN
-    raw = forecaster(angles=(), unseen=()).fit(Y, U)
+    raw = forecaster(angles=(), ignorable=()).fit(Y, U)
     found = errors(model)
     assert np.all(found < 0.1 * errors(raw))
     assert found[0] < 0.2
@@ -83,7 +83,7 @@ def test_a_pendulum_that_turns_over(model):
 
 def test_the_automatic_design_is_told_too():
     frame, X = pd.DataFrame(Y, columns=NAMES), U
-    told = Forecaster(angles="angle", unseen=["place"]).fit(frame, X)
+    told = Forecaster(angles="angle", ignorable=["place"]).fit(frame, X)
     assert told.esn_.n_features_in_ == 4  # speed, sine, cosine and the force
     assert errors(told)[0] < 0.1
     found = told.backtest(pd.DataFrame(LATER, columns=NAMES), LATER_U, 20, 12)
@@ -251,51 +251,51 @@ def test_saved_loaded_and_updated(remembering, tmp_path):
     model.save(tmp_path / "a")
     again = load(tmp_path / "a")
     assert again.get_params()["angles"] == (1,)
-    np.testing.assert_array_equal(again.model_.columns.unseen, [0])
+    np.testing.assert_array_equal(again.model_.columns.ignorable, [0])
     for each in (model, again):
         each.update(LATER[:30], LATER_U[:30])
     one, other = (each.forecast(5, X=U[:5]) for each in (model, again))
     np.testing.assert_array_equal(one.mean, other.mean)
     np.testing.assert_array_equal(one.cov, other.cov)
     fresh = clone(again)
-    assert (fresh.angles, fresh.unseen) == ((1,), (0,))
+    assert (fresh.angles, fresh.ignorable) == ((1,), (0,))
     assert not hasattr(fresh, "model_")
     again.model_ = replace(again.model_, columns=again.model_.columns._replace(angles=np.array([0])))
-    with pytest.raises(ValueError, match="angles and unseen are not different"):
+    with pytest.raises(ValueError, match="angles and ignorable are not different"):
         again.save(tmp_path / "b")
 
 
 def test_names_numbers_and_single_columns_are_the_same():
     frame = pd.DataFrame(Y, columns=NAMES)
     ways = [(["angle"], ["place"]), ("angle", "place"), (1, 0), (np.array([1]), (np.int64(0),)), ([1], ["place"])]
-    found = [forecaster(angles=a, unseen=b, n_units=10).fit(frame, U).forecast(3, X=U[:3]).mean for a, b in ways]
+    found = [forecaster(angles=a, ignorable=b, n_units=10).fit(frame, U).forecast(3, X=U[:3]).mean for a, b in ways]
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
     for nothing in ((), [], None, np.zeros(0, int)):
-        assert not len(forecaster(angles=nothing, unseen=nothing, n_units=10).fit(frame, U).model_.columns.angles)
+        assert not len(forecaster(angles=nothing, ignorable=nothing, n_units=10).fit(frame, U).model_.columns.angles)
 
 
 @pytest.mark.parametrize(
-    ("angles", "unseen", "words"),
+    ("angles", "ignorable", "words"),
     [
         (["angel"], (), "angles must name columns of y, which are place, angle, speed, got 'angel'"),
         ([3], (), r"angles must name columns 0 … 2 of y, got \[3\]"),
-        ((), [0, 0], "unseen must be a list of different columns"),
-        ({"angle": 1}, [1], "angles and unseen must not have a column in common, got 'angle' in both"),
+        ((), [0, 0], "ignorable must be a list of different columns"),
+        ({"angle": 1}, [1], "angles and ignorable must not have a column in common, got 'angle' in both"),
     ],
     ids=repr,
 )
-def test_bad_columns_are_refused_by_name(angles, unseen, words):
-    model = forecaster(angles=angles, unseen=unseen)
+def test_bad_columns_are_refused_by_name(angles, ignorable, words):
+    model = forecaster(angles=angles, ignorable=ignorable)
     with pytest.raises(ValueError, match=words):
         model.fit(pd.DataFrame(Y, columns=NAMES), U)
     assert not hasattr(model, "model_")
 
 
 def test_a_network_must_see_something():
-    with pytest.raises(ValueError, match=r"unseen must leave a column of y .* no X, got all 3"):
-        forecaster(angles=(), unseen=[0, 1, 2]).fit(Y)
-    driven = forecaster(angles=(), unseen=[0, 1, 2], n_units=10).fit(Y, U)
+    with pytest.raises(ValueError, match=r"ignorable must leave a column of y .* no X, got all 3"):
+        forecaster(angles=(), ignorable=[0, 1, 2]).fit(Y)
+    driven = forecaster(angles=(), ignorable=[0, 1, 2], n_units=10).fit(Y, U)
     assert driven.esn_.n_features_in_ == 1
     assert np.isfinite(driven.forecast(5, X=U[:5]).std).all()
 

@@ -120,7 +120,7 @@ def test_patches_of_all_kinds_forecast(patches):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"unseen": 0}, "unseen"),
+        ({"ignorable": 0}, "ignorable"),
         ({"angles": [1]}, "angles"),
         ({"learn": list(range(1, P)), "kinematics": (np.zeros((1, P)), np.zeros((1, P - 1)), np.zeros(1))}, "learn"),
         ({"patches": Patches(3, 1)}, "local .*multiple of size=3, got 8"),

@@ -66,7 +66,7 @@ class Columns(NamedTuple):
         Lowest and highest y (d,) in training.
     learned, kinematic : array of int
         Columns that the network predicts, and those that follow from the kinematics.
-    angles, unseen : array of int
+    angles, ignorable : array of int
         Columns that the network sees by sine and cosine, and columns that it does not see.
     kinematics : tuple of array
         A (r, d), B (r, m) and c (r,) of the kinematic columns.
@@ -84,7 +84,7 @@ class Columns(NamedTuple):
     learned: Places
     kinematic: Places
     angles: Places
-    unseen: Places
+    ignorable: Places
     kinematics: tuple[Array, Array, Array]
     output_std: Array
     target: str
@@ -103,7 +103,7 @@ class Columns(NamedTuple):
     def encoding(self) -> Encoding:
         """Entries of the network's rows that are computed from y."""
         angles, scale = self.angles, self.scale
-        return Encoding(angles, self.unseen, scale.y_mean[angles], scale.y_std[angles])
+        return Encoding(angles, self.ignorable, scale.y_mean[angles], scale.y_std[angles])
 
     @property
     def n_inputs(self) -> int:
@@ -117,9 +117,9 @@ class Columns(NamedTuple):
         return Dynamics(self.learned, self.kinematic, self.kinematics, self.output_std, change, self.encoding)
 
     def bounds(self, widen: bool) -> Bounds:
-        """Bounds of forecasts; angles and unseen columns have none."""
+        """Bounds of forecasts; angles and ignorable columns have none."""
         each = np.arange(self.n_columns)
-        free = np.isin(each, np.concatenate([self.angles, self.unseen]))
+        free = np.isin(each, np.concatenate([self.angles, self.ignorable]))
         kinematic = np.isin(each, self.kinematic)
         return Bounds(self.prior.y_mean, self.prior.y_std, *self.range, kinematic, widen, free if free.any() else None)
 
@@ -128,7 +128,7 @@ class Columns(NamedTuple):
         check_field_types(name, self)
         d, u, m = np.size(self.scale.y_mean), np.size(self.scale.x_mean), self.learned.size
         _check_roles(f"{name}: learned and kinematic", self.learned, self.kinematic, d)
-        _check_roles(f"{name}: angles and unseen", self.angles, self.unseen, d)
+        _check_roles(f"{name}: angles and ignorable", self.angles, self.ignorable, d)
         if m + self.kinematic.size != d:
             raise ValueError(f"{name}: learned and kinematic are not all of the {d} columns")
         for part, scale in (("scale", self.scale), ("prior", self.prior)):
@@ -476,7 +476,7 @@ class ContextFilter(NamedTuple):
         return isinstance(self.initial_state, str) and self.initial_state == "learned"
 
     def _impute_angles(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
-        """A last row of which no angle and no unseen column is missing: they are as they were in training.
+        """A last row of which no angle and no ignorable column is missing: they are as they were in training.
 
         No regression on the network's rows says what they are.
         """

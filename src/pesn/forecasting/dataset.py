@@ -241,7 +241,7 @@ def as_columns(learn: object, d: int, names: list[str] | None = None) -> tuple[n
 
 
 def check_encoding(
-    angles: object, unseen: object, d: int, n_known: int, names: list[str] | None = None
+    angles: object, ignorable: object, d: int, n_known: int, names: list[str] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The columns of y that are angles and those that the network does not see, of d, beside so many columns of X.
 
@@ -250,13 +250,13 @@ def check_encoding(
     """
     found = [
         _resolve_columns(name, given, d, names) if _as_list(given) else np.zeros(0, np.intp)
-        for name, given in (("angles", angles), ("unseen", unseen))
+        for name, given in (("angles", angles), ("ignorable", ignorable))
     ]
     if both := sorted(set(found[0].tolist()) & set(found[1].tolist())):
         which = ", ".join(str(k) if names is None else repr(names[k]) for k in both)
-        raise ValueError(f"angles and unseen must not have a column in common, got {which} in both")
+        raise ValueError(f"angles and ignorable must not have a column in common, got {which} in both")
     if len(found[1]) == d and not n_known:
-        raise ValueError(f"unseen must leave a column of y for the network to see, where there is no X, got all {d} of them")
+        raise ValueError(f"ignorable must leave a column of y for the network to see, where there is no X, got all {d} of them")
     return found[0], found[1]
 
 
@@ -371,7 +371,7 @@ class Held(NamedTuple):
 def train_validation_split(segments: list[Segment], least: int, spread: bool = False) -> tuple[list[Segment], list[Held]]:
     """Rows to learn from and rows to judge by: a fifth of the runs, one at least, of ``least`` rows or more each.
 
-    Rows of a run that was learnt from are easier than those of a run unseen. Only where there are fewer than three runs, or those
+    Rows of a run that was learnt from are easier than those of an unseen run. Only where there are fewer than three runs, or those
     held back have less than a tenth or more than half of the rows, is it a fifth of each of them. It is the last fifth; with
     ``spread`` every fifth run, or blocks of each: what a system does seldom may all be in its last fifth.
     """

@@ -113,7 +113,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Columns of y that are angles in radians, by number, or by name where y is a frame. The network sees their sine and
         cosine, so that whole turns make no difference to it; y itself goes on with the angle. Rows are taken to be less than half
         a turn apart: where an angle jumps by more, as one between −π and π does, it is unwrapped.
-    unseen
+    ignorable
         Columns of y that the dynamics does not depend on, as a position on a track: the network does not see them. They are
         forecast as all others, learnt or kinematic. Bounds that keep other columns near their training range do not hold for
         these, nor for angles.
@@ -178,7 +178,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         calibrate: bool = True,
         design: Design | None = None,
         angles: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
-        unseen: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
+        ignorable: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
         measurement_noise: npt.ArrayLike | Literal["auto"] | None = None,
         verbose: bool = False,
     ) -> None:
@@ -190,7 +190,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.calibrate = calibrate
         self.design = design
         self.angles = angles
-        self.unseen = unseen
+        self.ignorable = ignorable
         self.measurement_noise = measurement_noise
         self.verbose = verbose
 
@@ -253,11 +253,11 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have columns of different names, got {names}")
         learned, kinematic = as_columns(self.learn, d, names)
         kinematics = as_kinematics(self.kinematics, d, len(learned))
-        angles, unseen = check_encoding(self.angles, self.unseen, d, u, names)
+        angles, ignorable = check_encoding(self.angles, self.ignorable, d, u, names)
         if self.target == "level" and np.isin(angles, learned).any():
             raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
         if network is not None and network.local is not None:
-            for name, columns in (("learn", kinematic), ("angles", angles), ("unseen", unseen)):
+            for name, columns in (("learn", kinematic), ("angles", angles), ("ignorable", ignorable)):
                 if len(columns):
                     raise ValueError(
                         f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}"
@@ -266,7 +266,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         scale, unit = identity_scale(d, u), np.ones(len(learned))
         ends = scale.y_mean, scale.y_mean
         return Columns(
-            names, given.known_names, scale, scale, ends, learned, kinematic, angles, unseen, kinematics, unit, self.target
+            names, given.known_names, scale, scale, ends, learned, kinematic, angles, ignorable, kinematics, unit, self.target
         )
 
     def _scale_columns(self, columns: Columns, y: ColumnStatistics, known: ColumnStatistics, one_scale: bool) -> Columns:

@@ -54,21 +54,21 @@ class Encoding:
 
     Parameters
     ----------
-    angles, unseen
+    angles, ignorable
         Columns of y, none of them in both; all others are kept.
     mean, std
         (a,): an angle in radians is mean + std · y.
     """
 
     angles: Places = field(default_factory=lambda: np.zeros(0, np.intp))
-    unseen: Places = field(default_factory=lambda: np.zeros(0, np.intp))
+    ignorable: Places = field(default_factory=lambda: np.zeros(0, np.intp))
     mean: Array = field(default_factory=lambda: np.zeros(0))
     std: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def is_plain(self) -> bool:
         """Whether the network sees y as it is."""
-        return not len(self.angles) and not len(self.unseen)
+        return not len(self.angles) and not len(self.ignorable)
 
     @property
     def n_encoded(self) -> int:
@@ -77,11 +77,11 @@ class Encoding:
 
     def kept(self, d: int) -> Places:
         """The columns that are entries of the network's row as they are, of d."""
-        return np.setdiff1d(np.arange(d), np.concatenate([self.angles, self.unseen]))
+        return np.setdiff1d(np.arange(d), np.concatenate([self.angles, self.ignorable]))
 
     def size(self, d: int) -> int:
         """Of the result, for y of d columns."""
-        return d - len(self.angles) - len(self.unseen) + self.n_encoded
+        return d - len(self.angles) - len(self.ignorable) + self.n_encoded
 
     def __call__(self, y: Array) -> Array:
         """y (…, d) as the network sees it, (…, size)."""
