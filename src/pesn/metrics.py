@@ -1,12 +1,11 @@
-"""How good a forecast is: of Gaussians, of samples, and of single values.
+"""Scores of forecasts: Gaussian, by samples, or of single values.
 
-A NaN in ``y`` is an observation that is missing: averages leave it out, and what is given element by element is NaN there.
-A NaN in a forecast is an error. ``mean`` and ``std`` must have the shape of ``y`` or broadcast to it. Scores are the lower
-the better.
+A NaN in ``y`` is a missing observation: averages leave it out, and scores of each element are NaN there. A NaN in a forecast is
+an error. ``mean`` and ``std`` must have the shape of ``y`` or broadcast to it. Lower scores are better.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
->>> truth = rng.normal(size=10_000)  # and a forecaster who knows what can be known
+>>> truth = rng.normal(size=10_000)  # forecast by the distribution that it was drawn from
 >>> print(f"{coverage(truth, 0.0, 1.0):.2f} {crps_gaussian(truth, 0.0, 1.0).mean():.2f} {log_score(truth, 0.0, 1.0).mean():.2f}")
 0.95 0.56 1.42
 """
@@ -40,18 +39,20 @@ def coverage(
 def coverage(
     y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, level: float = 0.95, *, axis: int | tuple[int, ...] | None = None
 ) -> float | Array:
-    """The share of ``y`` in the central interval of the Gaussian that should hold ``level`` of it, ends included.
+    """Compute the share of ``y`` inside the central prediction interval of a Gaussian, ends included.
 
     Parameters
     ----------
-    y
-        What was observed, any shape.
-    mean, std
-        Of the Gaussians, in the shape of ``y`` or broadcast to it.
-    level
-        What the interval should hold, in (0, 1).
-    axis
-        Axes to average over; None is all, 0 gives a share for each column.
+    y : array-like
+        Observations, of any shape.
+    mean : array-like
+        Means of the Gaussians, in the shape of ``y`` or broadcast to it.
+    std : array-like
+        Standard deviations of the Gaussians, in the shape of ``y`` or broadcast to it.
+    level : float, default=0.95
+        Nominal coverage of the interval, in (0, 1).
+    axis : int or tuple of int, optional
+        Axes to average over; None averages over all, 0 gives a share for each column.
 
     Returns
     -------
@@ -72,22 +73,24 @@ def coverage(
 
 
 def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray:
-    """The continuous ranked probability score of N(mean, std²), for each element of ``y``, in the units of ``y``.
+    """Compute the continuous ranked probability score of N(mean, std²) for each element of ``y``, in the units of ``y``.
 
     ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − mean)/σ (Gneiting and Raftery 2007), and
     ``|y − mean|`` where std is 0.
 
     Parameters
     ----------
-    y
-        What was observed, any shape.
-    mean, std
-        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+    y : array-like
+        Observations, of any shape.
+    mean : array-like
+        Means of the Gaussians, in the shape of ``y`` or broadcast to it.
+    std : array-like
+        Standard deviations of the Gaussians, in the shape of ``y`` or broadcast to it.
 
     Returns
     -------
     array
-        In the shape of ``y``; NaN where y is missing.
+        Scores in the shape of ``y``; NaN where y is missing.
 
     Examples
     --------
@@ -99,27 +102,27 @@ def crps_gaussian(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> 
 
 
 def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fair: bool = False) -> FloatArray:
-    """The continuous ranked probability score of ``samples``, n of them along ``axis``, for each element of ``y``.
+    """Compute the continuous ranked probability score of samples for each element of ``y``.
 
-    ``mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|``: the score of the samples' own step function, whose second mean is over all n² pairs.
-    Sorted, so of order n log n.
+    ``mean |xᵢ − y| − ½ mean |xᵢ − xⱼ|``, the score of the empirical distribution function; the second mean is over all n² pairs.
+    Samples are sorted: the cost is of order n log n.
 
     Parameters
     ----------
-    y
-        What was observed, any shape.
-    samples
-        In the shape of ``y`` with one axis more, of n.
-    axis
-        That axis.
-    fair
-        Leave out the n pairs of a sample with itself: in the mean, the score of what the samples were drawn from (Ferro 2014).
-        It needs two samples.
+    y : array-like
+        Observations, of any shape.
+    samples : array-like
+        Samples, in the shape of ``y`` with one more axis of size n.
+    axis : int, default=0
+        The axis of the samples.
+    fair : bool, default=False
+        Leave out the n pairs of a sample with itself: the score is then unbiased for the distribution that the samples were
+        drawn from (Ferro 2014). Needs two samples.
 
     Returns
     -------
     array
-        In the shape of ``y``; NaN where y is missing.
+        Scores in the shape of ``y``; NaN where y is missing.
 
     Examples
     --------
@@ -142,7 +145,7 @@ def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fa
         raise ValueError(f"samples must be {1 + bool(fair)} or more along axis {axis}, got {n}")
     order = np.arange(n)
     with np.errstate(all="ignore"):
-        # Every term of both sums is 0 or more, so that none cancels, wherever the samples lie.
+        # All terms of both sums are non-negative: nothing cancels, wherever the samples lie.
         beyond = x - values[..., None]
         weight = np.where(beyond > 0.0, n - order - 0.5, -order - 0.5) / n * (2.0 / n)
         score = np.sum(weight * beyond, axis=-1)
@@ -155,22 +158,23 @@ def crps_ensemble(y: npt.ArrayLike, samples: npt.ArrayLike, *, axis: int = 0, fa
 def log_score(
     y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike | None = None, *, cov: npt.ArrayLike | None = None
 ) -> FloatArray:
-    """The negative log density at ``y``, in nats: of N(mean, std²) element by element, or of N(mean, cov) row by row.
+    """Compute the negative log density at ``y``, in nats: of N(mean, std²) for each element, or of N(mean, cov) for each row.
 
     Parameters
     ----------
-    y, mean
-        Alike in shape, or mean broadcasts to it. With ``cov`` their last axis, of d, is one observation; a row with a missing
-        entry scores NaN.
-    std
-        Where it is 0, the score is −∞ if y is the mean and +∞ if not.
-    cov
-        (d, d), or one for each row, (…, d, d); positive definite. Give it instead of std.
+    y : array-like
+        Observations. With ``cov``, the last axis, of d, is one observation; a row with a missing entry scores NaN.
+    mean : array-like
+        Means, in the shape of ``y`` or broadcast to it.
+    std : array-like, optional
+        Standard deviations. Where one is 0, the score is −∞ if y is the mean and +∞ if not.
+    cov : array-like of shape (d, d) or (..., d, d), optional
+        Positive definite covariance, for all rows or for each of them; given instead of ``std``.
 
     Returns
     -------
     array
-        In the shape of ``y``, with ``cov`` without its last axis; NaN where y is missing.
+        Scores in the shape of ``y``, with ``cov`` without its last axis; NaN where y is missing.
 
     Examples
     --------
@@ -194,21 +198,23 @@ def log_score(
 
 
 def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray:
-    """The probability that the forecast gave to values below each ``y``: Φ((y − mean)/std), uniform if all forecasts are right.
+    """Compute the probability integral transform Φ((y − mean)/std), which is uniform for a calibrated forecast.
 
     Where std is 0: 0 below the mean, 1 above it, ½ at it.
 
     Parameters
     ----------
-    y
-        What was observed, any shape.
-    mean, std
-        Of the Gaussians, in the shape of ``y`` or broadcast to it.
+    y : array-like
+        Observations, of any shape.
+    mean : array-like
+        Means of the Gaussians, in the shape of ``y`` or broadcast to it.
+    std : array-like
+        Standard deviations of the Gaussians, in the shape of ``y`` or broadcast to it.
 
     Returns
     -------
     array
-        In the shape of ``y``, in [0, 1]; NaN where y is missing.
+        Probabilities in the shape of ``y``, in [0, 1]; NaN where y is missing.
 
     Examples
     --------
@@ -223,23 +229,27 @@ def pit(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> FloatArray
 
 
 def pit_histogram(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, bins: int = 10) -> tuple[Array, Array]:
-    """The shares (bins,) of the observed values whose :func:`pit` lies in each of ``bins`` equal parts of [0, 1]; the edges.
+    """Compute a histogram of the :func:`pit` of the observations.
 
-    Flat at 1/bins for a calibrated forecast; ∪ where it is too sure, ∩ where it is not sure enough.
+    It is flat at 1/bins for a calibrated forecast, ∪-shaped for an overconfident one and ∩-shaped for an underconfident one.
 
     Parameters
     ----------
-    y
-        What was observed, any shape.
-    mean, std
-        Of the Gaussians, in the shape of ``y`` or broadcast to it.
-    bins
-        Equal parts of [0, 1].
+    y : array-like
+        Observations, of any shape.
+    mean : array-like
+        Means of the Gaussians, in the shape of ``y`` or broadcast to it.
+    std : array-like
+        Standard deviations of the Gaussians, in the shape of ``y`` or broadcast to it.
+    bins : int, default=10
+        Number of equal bins of [0, 1].
 
     Returns
     -------
-    shares, edges
-        (bins,), which add up to 1, and (bins + 1,).
+    shares : array of shape (bins,)
+        Shares of the observations in each bin; they sum to 1.
+    edges : array of shape (bins + 1,)
+        Edges of the bins.
 
     Examples
     --------
@@ -254,22 +264,24 @@ def pit_histogram(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike, bin
 
 
 def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int, ...] | None = 0) -> float | Array:
-    """The root mean squared error over ``axis``, divided by the standard deviation of ``y`` over it (with 1/n, not 1/(n − 1)).
+    """Compute the root mean squared error divided by the standard deviation of ``y`` (with 1/n, not 1/(n − 1)).
 
-    1 is the error of the mean of ``y``, and √2 that of a shuffled ``y``.
-    Others divide by the range, or by the mean square of y: the numbers do not compare.
+    The mean of ``y`` as a prediction has the error 1, a shuffled ``y`` √2. Other definitions divide by the range or by the mean
+    square of y: their values do not compare.
 
     Parameters
     ----------
-    y, prediction
-        Alike in shape.
-    axis
-        Axes to average over: 0 gives a number for each column, None one for all with one common mean.
+    y : array-like
+        Observations.
+    prediction : array-like
+        Predictions, in the shape of ``y``.
+    axis : int or tuple of int, default=0
+        Axes to average over: 0 gives a number for each column, None one number with one common mean.
 
     Returns
     -------
     float or array
-        A float where no axis is left.
+        A float if no axis remains.
 
     Examples
     --------
@@ -282,7 +294,7 @@ def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int,
     if (smallest == largest).any():
         raise ValueError(f"y must vary, to be what errors are measured by, got {smallest[smallest == largest][0]} everywhere")
     with np.errstate(all="ignore"):
-        # Halves, as no difference of theirs overflows; and less the smallest, as the mean of what lies far from 0 is rounded.
+        # Halves, since their differences do not overflow; less the smallest, since the mean of large numbers is rounded.
         scaled, power = _scale_by_power(0.5 * y - 0.5 * smallest, axis)
         error, error_power = _scale_by_power(0.5 * y - 0.5 * prediction, axis)
         ratio = np.sqrt(np.nanmean(error * error, axis=axis)) / np.nanstd(scaled, axis=axis)
@@ -290,23 +302,27 @@ def nrmse(y: npt.ArrayLike, prediction: npt.ArrayLike, *, axis: int | tuple[int,
 
 
 def valid_time(y: npt.ArrayLike, prediction: npt.ArrayLike, *, dt: float = 1.0, threshold: float = 0.4) -> float:
-    """The time for which a forecast holds: rows before the first whose error exceeds ``threshold``, times ``dt``.
+    """Compute the valid prediction time: the time before the first row whose error exceeds a threshold.
+
+    The error of a row is the Euclidean norm of y − prediction over the columns, divided by the root mean square over the rows of
+    the norm of y less its mean (Pathak et al. 2018). In a row with missing entries, the mean square over the observed columns
+    replaces that over all; a row without observations is passed over.
 
     Parameters
     ----------
-    y, prediction
-        (n,) or (n, d), the rows in time. The error of a row is the Euclidean norm of y − prediction over the columns, divided
-        by the root mean square over the rows of the norm of y less its mean, as in Pathak et al. 2018. In a row with missing
-        entries, the mean square over the observed columns stands for that over all; a row without any is passed over.
-    dt
-        Time from one row to the next.
-    threshold
-        The error from which a forecast no longer holds.
+    y : array-like of shape (n,) or (n, d)
+        Observations, row by row in time.
+    prediction : array-like of shape (n,) or (n, d)
+        Predictions.
+    dt : float, default=1.0
+        Time between two rows.
+    threshold : float, default=0.4
+        Largest error of a valid prediction.
 
     Returns
     -------
     float
-        n · dt where the threshold is never exceeded, 0 where the first row exceeds it.
+        n · dt if the threshold is never exceeded, 0 if the first row exceeds it.
 
     Examples
     --------
@@ -333,21 +349,21 @@ def valid_time(y: npt.ArrayLike, prediction: npt.ArrayLike, *, dt: float = 1.0, 
 
 
 def entropy(values: npt.ArrayLike, bins: int = 64, range: tuple[float, float] = (-1.0, 1.0)) -> float:
-    """The entropy in bits of a histogram of all ``values``, with ``bins`` equal bins on ``range``: 0 to log2(bins).
-
-    Of a reservoir's values it says how much of their range they use.
+    """Compute the entropy in bits of a histogram of all values: how much of its range a reservoir uses.
 
     Parameters
     ----------
-    values
-        Any shape.
-    bins, range
-        Equal bins, and the interval that they cover.
+    values : array-like
+        Values, of any shape.
+    bins : int, default=64
+        Number of equal bins.
+    range : tuple of float, default=(-1.0, 1.0)
+        Interval that the bins cover.
 
     Returns
     -------
     float
-        0 to log2(bins).
+        Entropy from 0 to log2(bins).
 
     Examples
     --------
@@ -371,7 +387,7 @@ def entropy(values: npt.ArrayLike, bins: int = 64, range: tuple[float, float] = 
 
 
 def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -> FloatArray:
-    """−log N(y; mean, cov), by Cholesky of the correlations: large and small variances side by side lose nothing."""
+    """Compute −log N(y; mean, cov) by the Cholesky factor of the correlations, exact for variances of any ratio."""
     values, dtype = _as_observations(y)
     if values.ndim == 0:
         raise ValueError("y must have at least one axis where cov is given, got a single number")
@@ -390,7 +406,7 @@ def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -
         z = (values - mean) / std
         missing = np.isnan(z)
         known = np.where(missing, 0.0, z)
-        if root.ndim == 2:  # one for all rows: factorised once
+        if root.ndim == 2:  # one for all rows: factorized once
             white = np.linalg.solve(root, known.reshape(-1, len(root)).T).T
         else:
             white = np.linalg.solve(root, known[..., None])[..., 0]
@@ -400,11 +416,11 @@ def _log_score_rows(y: npt.ArrayLike, mean: npt.ArrayLike, cov: npt.ArrayLike) -
 
 
 def _as_observations(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
-    """``y`` in float64, NaN where it is missing, and the precision it came in; infinity and the like are refused."""
+    """Return ``y`` in float64, NaN where it is missing, and its own precision; refuse infinity and other types."""
     try:
         missing = np.isnan(np.asarray(y)) if not isinstance(y, np.ma.MaskedArray) else None
     except (TypeError, ValueError):
-        missing = None  # no numbers: as_real says so
+        missing = None  # not numbers: as_real raises
     array = as_real("y", y if missing is None or not missing.any() else np.where(missing, 0.0, y).astype(np.asarray(y).dtype))
     values = array.astype(np.float64)
     if missing is not None and missing.any():
@@ -413,18 +429,19 @@ def _as_observations(y: npt.ArrayLike) -> tuple[Array, np.dtype[np.floating]]:
 
 
 def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Array, Array, Array, np.dtype[np.floating]]:
-    """All three in float64 and in the shape of ``y``; float32 as the last only where all came so."""
+    """Return y, mean and std in float64 and in the shape of ``y``, and the dtype of results: float32 only if all are."""
     values, dtype = _as_observations(y)
     mean, std = as_real("mean", mean), as_real("std", std)
     check_not_negative("std", std)
     dtype = np.result_type(
         dtype, *(part.dtype for part in (mean, std) if part.ndim)
-    )  # a Python number does not decide the precision
+    )  # Python numbers do not decide the precision
     mean, std = (_like(name, part, values.shape).astype(np.float64) for name, part in (("mean", mean), ("std", std)))
     return values, mean, std, dtype
 
 
 def _pair(y: npt.ArrayLike, prediction: npt.ArrayLike) -> tuple[Array, Array]:
+    """Return observations and predictions of one shape in float64."""
     values, _ = _as_observations(y)
     prediction = as_real("prediction", prediction)
     if prediction.shape != values.shape:
@@ -433,6 +450,7 @@ def _pair(y: npt.ArrayLike, prediction: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def _like(argument: str, array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Broadcast an array to a shape, or raise a ValueError that names it."""
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
@@ -440,11 +458,12 @@ def _like(argument: str, array: FloatArray, shape: tuple[int, ...]) -> FloatArra
 
 
 def _standardize(away: Array, std: Array) -> Array:
+    """Divide by the standard deviation where it is positive."""
     return np.asarray(away / np.where(std > 0.0, std, 1.0))
 
 
 def _count(y: Array, axis: int | tuple[int, ...] | None) -> FloatArray:
-    """How many values were observed along ``axis``; none is an error."""
+    """Count the observations along ``axis``; raise a ValueError if there are none."""
     count = np.sum(~np.isnan(y), axis=axis)
     if np.size(count) == 0 or not np.all(count):
         along = "" if axis is None else f" along axis {axis}"
@@ -453,10 +472,11 @@ def _count(y: Array, axis: int | tuple[int, ...] | None) -> FloatArray:
 
 
 def _scale_by_power(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, FloatArray]:
-    """``x`` over the power of 2 above its largest, so that no square overflows and no digit is lost; and the power."""
+    """Divide by the power of 2 above the largest value, so that no square overflows; also return the power."""
     power = np.frexp(np.nanmax(np.abs(x), axis=axis, keepdims=True))[1]
     return np.ldexp(x, -power), power
 
 
 def _plain(value: Array) -> float | Array:
+    """Return a scalar array as a float."""
     return float(value) if np.ndim(value) == 0 else value

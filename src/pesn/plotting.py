@@ -1,4 +1,6 @@
-"""Pictures: functions that take axes and return them. No pyplot, no global state; matplotlib is imported at the first picture.
+"""Figures: functions that take axes and return them, without pyplot or global state.
+
+Matplotlib is imported when the first figure is drawn.
 
 >>> from pesn.systems import get
 >>> axes = plot_run(get("cart-pole")(steps=100, rng=0))
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
 
-# Okabe and Ito's: distinct to colour-blind eyes, and in print.
+# Okabe and Ito's: distinct to color-blind eyes, and in print.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
 _DOTS = 60  # rows: more are drawn as a line
@@ -47,28 +49,28 @@ _LONG = 14  # characters: longer labels would run into the panel below
 def plot_run(
     trajectories: Trajectories, run: int = 0, axes: Axes | Sequence[Axes] | None = None, *, rows: int | None = None
 ) -> list[Axes]:
-    """One run over time: a panel for each column, states in blue, inputs (held from row to row) in orange.
+    """Plot one run over time, a panel for each column: states in blue, inputs (held from row to row) in orange.
 
     Parameters
     ----------
-    trajectories
+    trajectories : Trajectories
         Runs of a system.
-    run
-        Which of them.
-    axes
-        As many axes as there are columns, states then inputs; None makes a new figure, ``axes[0].figure``.
-    rows
-        Show no more than the first so many; None is all.
+    run : int, default=0
+        Number of the run.
+    axes : Axes or sequence of Axes, optional
+        One for each column, states then inputs; None makes a new figure, ``axes[0].figure``.
+    rows : int, optional
+        Number of rows to show, from the first on; None shows all.
 
     Returns
     -------
     list of Axes
-        A panel a column.
+        A panel for each column.
     """
     if rows is not None:
         whole_number("rows", rows, 1)
     chosen = trajectories[run]
-    axes, labelled = _panels(axes, len(chosen.names))
+    axes, labeled = _panels(axes, len(chosen.names))
     columns, n_states = np.hstack([chosen.states, chosen.inputs])[:rows].T, chosen.states.shape[1]
     t = np.arange(columns.shape[1]) * chosen.dt
     dot = "o" if len(t) == 1 else ""  # of one point there is no line
@@ -77,29 +79,29 @@ def plot_run(
         ax.plot(t, columns[i], color=color, drawstyle=style, linewidth=1.0, marker=dot)
         label = f"{name} ({unit})" if unit else name
         _label(ax, label if len(label) <= _LONG else label.replace(" (", "\n("))
-    for ax in labelled:
+    for ax in labeled:
         ax.set_xlabel("t (s)" if any(chosen.units) else "t")
     return axes
 
 
 def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None, *, rows: int | None = None) -> Axes:
-    """One run of a field: its states as colours, time to the right, the columns upwards in their order.
+    """Plot one run of a field as an image: time to the right, the columns upwards in their order.
 
     Parameters
     ----------
-    trajectories
-        Runs of a system whose states stand side by side in space.
-    run
-        Which of them.
-    ax
+    trajectories : Trajectories
+        Runs of a system whose states are neighbors in space.
+    run : int, default=0
+        Number of the run.
+    ax : matplotlib.axes.Axes, optional
         Axes to draw on; None makes a new figure, ``ax.figure``.
-    rows
-        Show no more than the first so many; None is all.
+    rows : int, optional
+        Number of rows to show, from the first on; None shows all.
 
     Returns
     -------
     Axes
-        With the image, and a scale of its colours beside it.
+        With the image and its color bar.
 
     Examples
     --------
@@ -125,26 +127,26 @@ def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None,
 
 
 class Forecastlike(Protocol):
-    """What a picture needs of a forecast: a :class:`pesn.Forecast`, or what a :class:`pesn.SeriesForecaster` gives."""
+    """What :func:`plot_forecast` needs of a forecast: :class:`pesn.Forecast` or the result of :class:`pesn.SeriesForecaster`."""
 
     @property
     def median(self) -> Array:
-        """(horizon, d)."""
+        """Medians, (horizon, d)."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the d columns."""
+        """Names of the d columns."""
 
     @property
     def index(self) -> Any:
-        """Of the rows."""
+        """Labels of the rows."""
 
     @property
     def history(self) -> Array | None:
-        """(k, d), the rows before."""
+        """Observed rows before the forecast, (k, d)."""
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """(lower, upper), each (horizon, d)."""
+        """Return the prediction interval (lower, upper), each (horizon, d)."""
 
 
 def plot_forecast(
@@ -154,27 +156,27 @@ def plot_forecast(
     level: float | Sequence[float] = (0.5, 0.95),
     truth: npt.ArrayLike | None = None,
 ) -> list[Axes]:
-    """A forecast, a panel a column: what was observed in grey, the median in blue, a band for each level, lighter where wider.
+    """Plot a forecast, a panel for each column: observations in gray, the median in blue, prediction intervals as bands.
 
-    Time is the index where that is dates or evenly spaced numbers, else it is counted in steps from the last observed row.
+    The time axis is the index if it holds dates or evenly spaced numbers, else steps from the last observed row.
 
     Parameters
     ----------
-    forecast
-        What :meth:`pesn.Forecaster.forecast` gave.
-    axes
-        As many axes as there are panels; None makes a new figure, ``axes[0].figure``.
-    columns
-        Names or positions, one or several, in the order of the panels; None is all.
-    level
-        Probabilities of the bands.
-    truth
-        What was observed, (horizon, d), in black; one column may come flat. NaN is a missing value.
+    forecast : Forecast
+        Result of :meth:`pesn.Forecaster.forecast` or of :meth:`pesn.SeriesForecaster.forecast`.
+    axes : Axes or sequence of Axes, optional
+        One for each panel; None makes a new figure, ``axes[0].figure``.
+    columns : int, str or sequence, optional
+        Names or positions, in the order of the panels; None plots all.
+    level : float or sequence of float, default=(0.5, 0.95)
+        Levels of the prediction intervals.
+    truth : array-like of shape (horizon, d), optional
+        Later observations, in black; one column may come flat. NaN is a missing value.
 
     Returns
     -------
     list of Axes
-        A panel a column.
+        A panel for each column.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def plot_forecast(
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
     time = _times(forecast, len(history))
     own = axes is None
-    axes, labelled = _panels(axes, len(chosen))
+    axes, labeled = _panels(axes, len(chosen))
     entries: list[Artist] = []
     for ax, i in zip(axes, chosen, strict=True):
         entries = _draw_observations(ax, time, history[:, i], None if observed is None else observed[:, i])
@@ -203,7 +205,7 @@ def plot_forecast(
             name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
         _label(ax, name)
         _set_ticks(ax, time)
-    for ax in labelled:
+    for ax in labeled:
         ax.set_xlabel(time.name, parse_math=False)
         ax.xaxis.get_offset_text().set_visible(True)
     if own:
@@ -216,7 +218,7 @@ def plot_forecast(
 
 
 class _Times(NamedTuple):
-    """Where observed rows and those of the forecast stand on the time axis, whether it is one of dates, and its name."""
+    """Positions of observed and forecast rows on the time axis, whether it holds dates, and its name."""
 
     before: AnyArray
     ahead: AnyArray
@@ -225,7 +227,7 @@ class _Times(NamedTuple):
 
 
 def _check_truth(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    """What was observed, checked, in the forecast's shape."""
+    """Return later observations in the shape of the forecast, or raise a ValueError."""
     if truth is None:
         return None
     check_real("truth", truth)
@@ -238,7 +240,7 @@ def _check_truth(truth: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array |
 
 
 def _draw_observations(ax: Axes, time: _Times, history: Array, truth: Array | None) -> list[Artist]:
-    """Draw the rows before the forecast, and what came; return what the legend shows of them."""
+    """Draw the rows before the forecast and the later observations; return their legend entries."""
     entries: list[Artist] = []
     if len(time.before):
         ax.axvline(time.before[-1], color="0.85", linewidth=0.8, zorder=0.5)
@@ -251,9 +253,9 @@ def _draw_observations(ax: Axes, time: _Times, history: Array, truth: Array | No
 
 
 def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequence[tuple[float, Array, Array]]) -> list[Artist]:
-    """Draw the mean and the bands (level, lower, upper), widest first; return what the legend shows of them.
+    """Draw the mean and the bands (level, lower, upper), widest first; return their legend entries.
 
-    They set out from the last row, where that is known; a single step without one is a bar.
+    They begin at the last observed row, if it is known; a single step without one is a bar.
     """
     known = last[np.isfinite(last)]
     x = np.append(time.before[-1:], time.ahead) if len(known) else time.ahead
@@ -274,7 +276,7 @@ def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequ
 
 
 def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] | None) -> list[int]:
-    """Columns by name or by position, one or several, as positions."""
+    """Return the positions of columns that are given by name or position, one or several."""
     if columns is None:
         return list(range(len(names)))
     several: Iterable[object] = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
@@ -285,7 +287,7 @@ def _positions(names: tuple[str, ...], columns: int | str | Sequence[int | str] 
 
 
 def _times(forecast: Forecastlike, rows: int) -> _Times:
-    """The time axis of a forecast after ``rows`` observed rows: numbers, dates, or steps from the last observed row."""
+    """Return the time axis of a forecast after ``rows`` observed rows: numbers, dates, or steps."""
     import pandas as pd
 
     labels = pd.Index(forecast.index)
@@ -300,9 +302,9 @@ def _times(forecast: Forecastlike, rows: int) -> _Times:
 
 
 def _date_times(labels: pd.DatetimeIndex, rows: int) -> _Times | None:
-    """On an axis of dates; None where they do not increase, or no date of an observed row is known.
+    """Return an axis of dates; None if they do not increase or the dates of observed rows are not known.
 
-    Observed rows carry no dates: they are set back by the rule of those to come, such as month ends, or by their first gap.
+    Observed rows have no dates: they are extrapolated by the frequency of the labels, such as month ends, or by their first gap.
     """
     import pandas as pd
 
@@ -323,7 +325,7 @@ def _date_times(labels: pd.DatetimeIndex, rows: int) -> _Times | None:
 
 
 def _number_times(labels: pd.Index, rows: int) -> _Times | None:
-    """On an axis of evenly spaced numbers; None where they are not."""
+    """Return an axis of evenly spaced numbers; None if they are not."""
     ahead = labels.to_numpy(dtype=np.float64)
     step = float(getattr(labels, "step", ahead[1] - ahead[0] if len(ahead) > 1 else 0.0))
     if not step > 0.0 or not np.all(np.abs(np.diff(ahead) - step) <= 1e-6 * step):
@@ -332,7 +334,7 @@ def _number_times(labels: pd.Index, rows: int) -> _Times | None:
 
 
 def _line(ax: Axes, x: AnyArray, y: AnyArray, **style: Any) -> list[Line2D]:
-    """A line, with a dot where a value stands alone between missing ones and no line would show it."""
+    """Draw a line, with a marker where a value between missing ones would not show."""
     seen = np.concatenate([[False], np.isfinite(y), [False]])
     alone = np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])
     if len(alone) and "marker" not in style:
@@ -340,15 +342,15 @@ def _line(ax: Axes, x: AnyArray, y: AnyArray, **style: Any) -> list[Line2D]:
     return ax.plot(x, y, **style)
 
 
-def _tint(colour: str, strength: float) -> tuple[float, ...]:
-    """``colour`` on white: opaque, so that bands one over the other look as they do in the legend."""
+def _tint(color: str, strength: float) -> tuple[float, ...]:
+    """Return a color mixed with white, opaque, so that overlapping bands look as in the legend."""
     from matplotlib.colors import to_rgb
 
-    return tuple(1.0 - strength * (1.0 - part) for part in to_rgb(colour))
+    return tuple(1.0 - strength * (1.0 - part) for part in to_rgb(color))
 
 
 def _set_ticks(ax: Axes, time: _Times) -> None:
-    """Dates, or whole steps, along the time axis."""
+    """Set ticks at dates or whole steps along the time axis."""
     from matplotlib.ticker import MaxNLocator
 
     if time.dates:
@@ -362,21 +364,21 @@ def _set_ticks(ax: Axes, time: _Times) -> None:
 
 
 def _label(ax: Axes, label: str) -> None:
-    """The name of a panel, as it is written, and no frame."""
+    """Label a panel with a name, which is not parsed as a formula, and remove its frame."""
     ax.set_ylabel(label, fontsize="medium" if len(label) <= _LONG else "small", parse_math=False)
     ax.margins(x=0.01)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def save(axes: Axes | Sequence[Axes], path: str | os.PathLike[str]) -> None:
-    """Write the figure of ``axes`` to a .png, .svg or .pdf file; an old file is replaced whole.
+    """Write the figure of ``axes`` to a .png, .svg or .pdf file; an existing file is replaced atomically.
 
     Parameters
     ----------
-    axes
-        Of one figure, one or several, as the other functions of this module and every ``plot`` give them.
-    path
-        Where to; its suffix says which format.
+    axes : Axes or sequence of Axes
+        Axes of one figure, as the functions of this module and every ``plot`` method return them.
+    path : path-like
+        File to write; its suffix selects the format.
     """
     if Path(path).suffix.lower() not in KINDS:
         raise ValueError(f"path must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {os.fspath(path)!r}")
@@ -385,9 +387,9 @@ def save(axes: Axes | Sequence[Axes], path: str | os.PathLike[str]) -> None:
 
 
 def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes], list[Axes]]:
-    """The axes given, or those of a new figure on one time axis; and those whose time is labelled.
+    """Return the axes given, or those of a new figure with a common time axis; and those whose time axis is labeled.
 
-    New ones stand up to six in a column, filled downwards; labelled are those at the foot of their columns.
+    New panels are arranged in columns of up to six; the lowest panel of each column has the labels.
     """
     if axes is not None:
         axes = list(np.ravel(np.asarray(axes, object)))
@@ -413,6 +415,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
 
 
 def _new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure with a canvas of its own."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -422,7 +425,7 @@ def _new_figure(width: float, height: float) -> Figure:
 
 
 def new_axes(width: float = 6.0, height: float = 3.2) -> Axes:
-    """Axes of a figure of their own, ``ax.figure``.
+    """Return axes of a new figure, ``ax.figure``.
 
     Parameters
     ----------
@@ -434,25 +437,25 @@ def new_axes(width: float = 6.0, height: float = 3.2) -> Axes:
     Returns
     -------
     Axes
-        Empty.
+        Empty axes.
     """
     return _new_figure(width, height).subplots()
 
 
 def plot_design(design: Design, ax: Axes | None = None) -> Axes:
-    """The scores of the designs that a search has tried; what was chosen is marked.
+    """Plot the scores of the designs that a search has compared; the selected one is marked.
 
     Parameters
     ----------
-    design
-        What :attr:`pesn.Forecaster.design_` holds.
-    ax
-        Where to draw; None: in axes of its own.
+    design : Design
+        :attr:`pesn.Forecaster.design_` of a fitted forecaster.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; None makes a new figure.
 
     Returns
     -------
     Axes
-        One row for each reservoir and its features, a dot for each ridge and noise; the lower the score the better.
+        One row for each reservoir and its features, a dot for each ridge and noise; lower scores are better.
     """
     frame = design.scores
     products = frame["products"].map({0: "", 1: ", products", 2: ", products of two rows"})
@@ -460,9 +463,9 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
     ax = new_axes(7.0, 0.22 * len(order) + 1.0) if ax is None else ax
     place = {row: k for k, row in enumerate(order)}
-    for rung, label, colour in ((1, "few units", COLOURS[5]), (2, "more units", COLOURS[0]), (3, "more origins", COLOURS[2])):
+    for rung, label, color in ((1, "few units", COLOURS[5]), (2, "more units", COLOURS[0]), (3, "more origins", COLOURS[2])):
         part = frame[frame["rung"] == rung]
-        ax.scatter(part["score"], rows[part.index].map(place), color=colour, s=16, label=label)
+        ax.scatter(part["score"], rows[part.index].map(place), color=color, s=16, label=label)
     chosen = frame.iloc[0]
     ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLOURS[1], label="chosen")
     ax.set_yticks(range(len(order)), order)

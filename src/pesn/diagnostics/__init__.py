@@ -1,8 +1,8 @@
-"""What a reservoir can do, and what its dynamics are: memory, processing capacity, echo states, Lyapunov exponents, rank.
+"""Diagnostics of reservoirs: memory and processing capacity, echo state index, Lyapunov exponents, effective rank.
 
 >>> import pesn
 >>> esn = pesn.EchoStateNetwork(50, random_state=0)
->>> pesn.diagnostics.echo_state_index(esn, rng=0).index        # 1: it forgets where it started
+>>> pesn.diagnostics.echo_state_index(esn, rng=0).index        # 1: the initial state is forgotten
 1
 """
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRank:
-    """How many directions states use.
+    """Effective rank of reservoir states.
 
     Parameters
     ----------
-    effective_rank
-        exp(−Σ p ln p) of the shares p of the singular values: N where all are alike, 1 where there is but one.
-    rank
-        Of the states, as far as floating-point numbers tell.
-    singular_values
-        (min(T, N),), the largest first.
+    effective_rank : float
+        exp(−Σ p ln p) of the shares p of the singular values: N if all are equal, 1 if there is only one.
+    rank : int
+        Numerical rank of the states.
+    singular_values : array of shape (min(T, N),)
+        Singular values, the largest first.
     """
 
     effective_rank: float
@@ -40,12 +40,12 @@ class EffectiveRank:
     singular_values: Array = field(repr=False)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The singular values, as shares of the largest, on a logarithmic axis; the effective rank is marked.
+        """Plot the singular values relative to the largest on a logarithmic axis; the effective rank is marked.
 
         Parameters
         ----------
-        ax
-            Where to draw; None: in axes of its own.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -61,19 +61,19 @@ class EffectiveRank:
 
 
 def effective_rank(states: npt.ArrayLike | Network, X: npt.ArrayLike | None = None, *, center: bool = False) -> EffectiveRank:
-    """The effective rank of states (T, N), or of those of a network that X drives.
+    """Compute the effective rank of states (T, N), or of the states of a network that X drives.
 
-    exp(H(p)), the entropy H of the shares p of the singular values: directions that the states hardly use hardly count.
+    It is exp(H(p)), with the entropy H of the shares p of the singular values: weak directions count little.
 
     Parameters
     ----------
-    states
-        (T, N); or a network, fitted or not, or a reservoir, whose states are those behind the rows of X. The network of a
-        forecaster is ``forecaster.esn_``, which sees scaled rows.
-    X
-        Inputs (T, d) where a network is given.
-    center
-        Whether the mean of each unit is taken off first: a readout has an intercept for it.
+    states : array-like of shape (T, N), or network
+        States; or a network or reservoir, whose states after each row of X are taken. The network of a forecaster is
+        ``forecaster.esn_``, whose inputs are scaled.
+    X : array-like of shape (T, d), optional
+        Inputs of the network.
+    center : bool, default=False
+        Whether to subtract the mean of each unit first; the intercept of a readout accounts for it.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def effective_rank(states: npt.ArrayLike | Network, X: npt.ArrayLike | None = No
 
 
 def numerical_rank(singular: Array, shape: tuple[int, ...]) -> int:
-    """Of a matrix of this shape: the singular values that rounding cannot have made."""
+    """Count the singular values of a matrix of this shape that exceed rounding errors."""
     return int(np.sum(singular > singular[0] * (max(shape) * np.finfo(float).eps))) if len(singular) and singular[0] > 0.0 else 0
 
 
@@ -113,30 +113,36 @@ _CHANCE = 1e-6  # that one signal of no capacity passes the threshold
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Onto the states' own directions: an orthonormal ``basis`` (T, r) of the centred states, r their rank."""
+    """Projection onto the span of centered states.
+
+    Parameters
+    ----------
+    basis : array of shape (T, r)
+        Orthonormal basis of the centered states; r is their rank.
+    """
 
     basis: Array
 
     @classmethod
     def from_states(cls, states: Array) -> Projection:
-        """Onto states (T, N)."""
+        """Return the projection onto states (T, N)."""
         left, singular, _ = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)
         return cls(left[:, : numerical_rank(singular, states.shape)])
 
     @property
     def rank(self) -> int:
-        """The number of linearly independent states: no set of independent signals has more capacity in all."""
+        """Number of linearly independent states, an upper bound of the total capacity of independent signals."""
         return self.basis.shape[1]
 
     @property
     def threshold(self) -> float:
-        """A signal that the states know nothing of reaches this by chance once in a million: T C is χ² of r degrees."""
+        """Capacity that a signal unrelated to the states reaches with probability 1e-6: T C is χ² with r degrees of freedom."""
         return min(float(special.chdtri(self.rank, _CHANCE)) / len(self.basis), 1.0)
 
     def capacities(self, signals: Array) -> Array:
-        """C (k,) of signals (T, k): the R² of the best linear readout with an intercept; 0 where that may be chance.
+        """Compute the capacities (k,) of signals (T, k): the adjusted R² of the best linear readout with an intercept.
 
-        Adjusted for the r weights that it has: a readout of noise has an R² of r/T.
+        R² is adjusted for the r weights (a readout of noise has an R² of r/T) and set to 0 below the threshold.
         """
         away = signals - signals.mean(axis=0)
         power = np.einsum("tk,tk->k", away, away)
@@ -149,16 +155,16 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class MemoryCapacity:
-    """What the units tell of earlier inputs.
+    """Linear memory of a reservoir.
 
     Parameters
     ----------
-    by_delay
-        (K + 1,): the R² of the best linear readout of the input k steps ago, k = 0 … K; of several inputs the sum.
-    rank
-        Linearly independent states: what ``total`` cannot exceed.
-    threshold
-        R² below this may be chance, and count as 0.
+    by_delay : array of shape (K + 1,)
+        R² of the best linear readout of the input k steps ago, k = 0 … K; the sum over several inputs.
+    rank : int
+        Number of linearly independent states, an upper bound of ``total``.
+    threshold : float
+        R² below this may be due to chance and counts as 0.
     """
 
     by_delay: Array = field(repr=False)
@@ -167,16 +173,16 @@ class MemoryCapacity:
 
     @property
     def total(self) -> float:
-        """Σ_k R²_k, the memory capacity; Jaeger's own sum, over k = 1, 2, …, is without the first."""
+        """Memory capacity Σ_k R²_k; Jaeger sums over k = 1, 2, …, without the first."""
         return float(self.by_delay.sum())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The capacity of each delay, the forgetting curve.
+        """Plot the capacity of each delay (forgetting curve).
 
         Parameters
         ----------
-        ax
-            Where to draw; None: in axes of its own.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -197,24 +203,23 @@ class MemoryCapacity:
 def memory_capacity(
     network: Network, n_delays: int | None = None, *, n_steps: int | None = None, washout: int = 200, rng: Rng = None
 ) -> MemoryCapacity:
-    """How well the units of a reservoir, driven by noise, tell each of its earlier inputs: Σ_k R²(u_{t−k}).
+    """Compute the linear memory capacity Σ_k R²(u_{t−k}) of a reservoir driven by noise.
 
-    Inputs are uniform on [−1, 1] and independent. The sum over all delays is at most N, the number of units, and N where they
-    are linear and W is, for instance, a ring or a delay line.
+    Inputs are independent and uniform on [−1, 1]. The sum over all delays is at most N, the number of units. Linear units reach
+    it, for instance with a ring or a delay line as W.
 
     Parameters
     ----------
-    network
-        A :class:`pesn.EchoStateNetwork` or :class:`pesn.ProbabilisticESN`, fitted, or as it would be drawn for one input; a
-        fitted forecaster or classifier; or a :class:`pesn.reservoir.weights.Reservoir`. A local network must be fitted. Outputs
-        are not fed back.
-    n_delays
-        K, the longest delay; None: 50 and four for each unit, at most 1,000.
-    n_steps
-        Rows that the R² are found on; None: 10,000, or 20 for each unit.
-    washout
-        Rows before them.
-    rng
+    network : EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or Reservoir
+        A network, fitted or as it would be drawn for one input; a fitted forecaster or classifier; or a
+        :class:`pesn.reservoir.weights.Reservoir`. A local network must be fitted. Outputs are not fed back.
+    n_delays : int, optional
+        K, the longest delay; None: 50 plus 4 for each unit, at most 1,000.
+    n_steps : int, optional
+        Number of rows from which R² is computed; None: 10,000, or 20 for each unit.
+    washout : int, default=200
+        Number of rows before them.
+    rng : int or numpy.random.Generator, optional
         Seed of the inputs.
 
     Returns
@@ -244,12 +249,12 @@ def memory_capacity(
 
 
 def longest_delay(n_units: int) -> int:
-    """Beyond which little is left of an input, unless units hardly forget."""
+    """Return the default of the longest delay, beyond which little of an input remains."""
     return min(4 * n_units + 50, 1000)
 
 
 def check_steps(n_steps: int | None, washout: int, n_units: int) -> int:
-    """The number of rows that capacities are found on: more than twice as many as units."""
+    """Return the number of rows from which capacities are computed: more than twice the number of units."""
     whole_number("washout", washout, 0)
     if n_steps is None:
         return max(10_000, 20 * n_units)
@@ -268,22 +273,22 @@ _AT_ONCE = 256  # terms whose values are held at a time
 
 @dataclass(frozen=True, eq=False)
 class ProcessingCapacity:
-    """What the units tell of polynomials of earlier inputs.
+    """Information processing capacity of a reservoir.
 
     Parameters
     ----------
-    by_degree
-        (D,): the capacity of all terms of degree 1 … D; degree 1 is linear memory.
-    by_delay
-        (D, K + 1): the same, by the longest delay in a term.
-    rank
-        Linearly independent states: what ``total`` cannot exceed, and reaches where every function is counted.
-    threshold
-        Capacities below this may be chance, and count as 0.
-    terms
-        Each function with some capacity: of its factors the input, the delay and the degree. The largest first.
-    capacities
-        Of these terms.
+    by_degree : array of shape (D,)
+        Capacity of all terms of degree 1 … D; degree 1 is linear memory.
+    by_delay : array of shape (D, K + 1)
+        The same by the longest delay in a term.
+    rank : int
+        Number of linearly independent states, an upper bound of ``total``.
+    threshold : float
+        Capacities below this may be due to chance and count as 0.
+    terms : tuple of tuple
+        Terms with a positive capacity, the largest first: input, delay and degree of each factor.
+    capacities : array
+        Capacities of these terms.
     """
 
     by_degree: Array
@@ -295,16 +300,16 @@ class ProcessingCapacity:
 
     @property
     def total(self) -> float:
-        """The sum over all terms."""
+        """Sum over all terms."""
         return float(self.by_degree.sum())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The capacity by degree, beside the rank that bounds their sum.
+        """Plot the capacity by degree, and the rank that bounds their sum.
 
         Parameters
         ----------
-        ax
-            Where to draw; None: in axes of its own.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -331,26 +336,27 @@ def information_processing_capacity(
     washout: int = 200,
     rng: Rng = None,
 ) -> ProcessingCapacity:
-    """How well the units tell each product of Legendre polynomials of earlier inputs: linear memory and nonlinear processing.
+    """Compute the capacities of products of Legendre polynomials of earlier inputs (Dambre et al. 2012).
 
-    Inputs are uniform on [−1, 1] and independent, which makes such products orthogonal: their capacities add up to at most the
-    number of linearly independent units. Linear units have all of theirs in degree 1. A capacity that noise would reach by
-    chance, once in a million, counts as 0.
+    Inputs are independent and uniform on [−1, 1], which makes these products orthogonal: their capacities sum to at most the
+    number of linearly independent units. All capacity of linear units is in degree 1. Capacities that noise reaches with
+    probability 1e-6 count as 0.
 
     Parameters
     ----------
-    network
-        As in :func:`memory_capacity`.
-    degree
+    network : EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or Reservoir
+        A network, fitted or as it would be drawn for one input; a fitted forecaster or classifier; or a
+        :class:`pesn.reservoir.weights.Reservoir`. A local network must be fitted. Outputs are not fed back.
+    degree : int, default=3
         D, the highest degree of a product.
-    n_delays
-        The longest delay in products of degree 1, 2 … D; None: so long that there are at most 1,500 of each, and no longer than
-        in :func:`memory_capacity`.
-    n_steps
-        Rows that the capacities are found on; None: 10,000, or 20 for each unit.
-    washout
-        Rows before them.
-    rng
+    n_delays : sequence of int, optional
+        Longest delay in products of degree 1, 2 … D; None: as long as there are at most 1,500 terms of each degree, and no
+        longer than in :func:`memory_capacity`.
+    n_steps : int, optional
+        Number of rows from which capacities are computed; None: 10,000, or 20 for each unit.
+    washout : int, default=200
+        Number of rows before them.
+    rng : int or numpy.random.Generator, optional
         Seed of the inputs.
 
     Returns
@@ -389,13 +395,13 @@ def information_processing_capacity(
 
 
 def _signal(term: Term, polynomials: list[Array], first: int, rows: int) -> Array:
-    """The values (rows,) of a product, from row ``first`` of the inputs on."""
+    """Compute the values (rows,) of a product, from row ``first`` of the inputs on."""
     factors = (polynomials[power][first - delay : first - delay + rows, column] for column, delay, power in term)
     return math.prod(factors, start=np.ones(rows))
 
 
 def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: int) -> list[int]:
-    """The longest delay of each degree."""
+    """Return the longest delay of each degree."""
     if given is None:
         return [_longest_delay_with_few_terms(order, longest_delay(n_units), n_inputs) for order in range(1, degree + 1)]
     delays = list(given) if isinstance(given, (Sequence, np.ndarray)) else [given]
@@ -407,7 +413,7 @@ def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: i
 
 
 def _longest_delay_with_few_terms(order: int, most: int, n_inputs: int) -> int:
-    """The longest delay with which there are few enough terms of this order: n + order − 1 over order, of n variables."""
+    """Return the longest delay with at most 1,500 terms of this order: n + order − 1 over order, of n variables."""
     delay = 0
     while delay < most and math.comb((delay + 2) * n_inputs + order - 1, order) <= _MOST:
         delay += 1
@@ -415,7 +421,7 @@ def _longest_delay_with_few_terms(order: int, most: int, n_inputs: int) -> int:
 
 
 def _terms(order: int, longest: int, n_inputs: int) -> Iterator[Term]:
-    """All products of degree ``order``: multisets of (delay, input), of which one that comes p times has degree p."""
+    """Iterate over all products of degree ``order``: multisets of (input, delay), with their multiplicities as degrees."""
     variables = [(column, delay) for delay in range(longest + 1) for column in range(n_inputs)]
     for chosen in combinations_with_replacement(variables, order):
         yield tuple((*one, chosen.count(one)) for one in dict.fromkeys(chosen))

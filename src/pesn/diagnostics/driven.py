@@ -1,4 +1,4 @@
-"""Reservoir states under given inputs, and shared plot axes."""
+"""Reservoir states under given inputs, and axes of figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Network: TypeAlias = ReservoirEstimator | ReservoirClassifier | Forecaster | Res
 
 
 def prepare_axes(ax: Axes | None, x: str, y: str) -> Axes:
-    """These axes, or new ones, with labels and without a frame."""
+    """Return axes, or new ones, with labels and without a frame."""
     ax = new_axes() if ax is None else ax
     ax.set_xlabel(x)
     ax.set_ylabel(y)
@@ -34,7 +34,7 @@ def prepare_axes(ax: Axes | None, x: str, y: str) -> Axes:
 
 
 def get_network(network: Network) -> Network:
-    """The network of a fitted forecaster; anything else as it is."""
+    """Return the network of a fitted forecaster; anything else unchanged."""
     if isinstance(network, Forecaster):
         if not hasattr(network, "esn_"):
             raise ValueError("network must be fitted where it is a Forecaster, got one before fit")
@@ -43,9 +43,14 @@ def get_network(network: Network) -> Network:
 
 
 def get_reservoir(network: Network, n_inputs: int | None = None) -> Reservoir:
-    """The reservoir of a network, as it is after ``fit`` or as it would be drawn for so many inputs; or one that is given.
+    """Return the reservoir of a network: the fitted one, or the one that ``fit`` would draw.
 
-    None: for as many inputs as ``input_scaling`` has columns, one where it is a number; outputs likewise.
+    Parameters
+    ----------
+    network : EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or Reservoir
+        A network, or a reservoir itself.
+    n_inputs : int, optional
+        Number of inputs of a network that is not fitted; None: as many as ``input_scaling`` has columns, 1 if it is a number.
     """
     network = get_network(network)
     if isinstance(network, Reservoir):
@@ -70,12 +75,12 @@ def get_reservoir(network: Network, n_inputs: int | None = None) -> Reservoir:
 
 
 def _columns(scaling: Scaling) -> int:
-    """Of weights that are scaled by column, or given themselves; one where it is a number."""
+    """Return the number of columns of a scaling or of weights; 1 for a number."""
     return int(np.shape(scaling)[-1]) if np.ndim(scaling) else 1
 
 
 def read_inputs(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
-    """Return the reservoir of a network and its inputs X (n, d), finite, one column for each input; (n,) of one input."""
+    """Return the reservoir of a network and its inputs X (n, d), finite, one column for each input; (n,) for one input."""
     if isinstance(network, Forecaster):
         get_network(network)
         raise ValueError("X must be rows as a network sees them, which a Forecaster scales: give forecaster.esn_, and X scaled")
@@ -88,10 +93,10 @@ def read_inputs(network: Network, X: npt.ArrayLike) -> tuple[Reservoir, Array]:
 
 
 def noise(reservoir: Reservoir, n_steps: int, rng: np.random.Generator) -> Array:
-    """Inputs (n, d), uniform on [−1, 1], each independent of all others."""
+    """Draw independent inputs (n, d), uniform on [−1, 1]."""
     return 2.0 * rng.random((n_steps, reservoir.n_inputs)) - 1.0
 
 
 def compute_states(reservoir: Reservoir, inputs: Array, start: Array | None = None) -> Array:
-    """The units (n, N) behind each row, from zero or from ``start`` (N,); no outputs are fed back."""
+    """Compute the states (n, N) after each row, from zero or from ``start`` (N,), without output feedback."""
     return run(reservoir, inputs, None if start is None else State(start))[0]

@@ -1,4 +1,4 @@
-"""How many responses an input has: A. Ceni, P. Ashwin, L. Livi and C. Postlethwaite, The echo index (Physica D 412, 2020)."""
+"""Echo state index: the number of responses to an input (Ceni, Ashwin, Livi and Postlethwaite, Physica D 412, 2020)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EchoStateIndex:
-    """How many responses the same input has, from different starts.
+    """Number of different responses to one input from different initial states.
 
     Parameters
     ----------
-    index
-        The number of different responses: 1 where the echo state property holds for this input.
-    counts
-        How many of the starts lead to each response, most of them first.
-    distances
-        (T,): the largest distance between two states of different starts, after each row: the root mean square over the units.
-    responses
-        (index, N): the state that each response ends with.
+    index : int
+        Number of responses: 1 if the echo state property holds for this input.
+    counts : tuple of int
+        Number of initial states that lead to each response, the largest first.
+    distances : array of shape (T,)
+        Largest root-mean-square distance between states from different initial states, after each row.
+    responses : array of shape (index, N)
+        Last state of each response.
     """
 
     index: int
@@ -39,12 +39,12 @@ class EchoStateIndex:
     responses: Array = field(repr=False)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """How far apart the farthest of all starts are, on a logarithmic axis.
+        """Plot the largest distance between states on a logarithmic axis.
 
         Parameters
         ----------
-        ax
-            Where to draw; None: in axes of its own.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -63,26 +63,27 @@ def echo_state_index(
     network: Network, X: npt.ArrayLike | None = None, *, n_starts: int = 20, n_steps: int = 1000, tolerance: float = 1e-4,
     rng: Rng = None,
 ) -> EchoStateIndex:  # fmt: skip
-    """The number of different responses of a reservoir to one input, found from many starts.
+    """Count the different responses of a reservoir to one input, from many initial states.
 
-    Starts are uniform on [−1, 1] for every unit, and at zero. Two that are within ``tolerance`` of each other over the last
-    tenth of the rows are one response. Responses that are not fixed by the input, as a free oscillation or chaos, are counted as
-    many times as starts lead to other phases of them: an index near ``n_starts`` says that the input does not rule the state.
+    Initial states are uniform on [−1, 1] for every unit, one of them is zero. Two of them have the same response if their states
+    are within ``tolerance`` of each other over the last tenth of the rows. Responses that the input does not determine, such as
+    free oscillations or chaos, are counted for each phase: an index near ``n_starts`` means that the input does not control the
+    state.
 
     Parameters
     ----------
-    network
+    network : EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or Reservoir
         As in :func:`memory_capacity`; outputs are not fed back.
-    X
-        Inputs (T, d); None: noise, uniform on [−1, 1]. Of a forecaster, whose network sees scaled rows, None.
-    n_starts
-        How many starts.
-    n_steps
-        Rows of noise, where X is None.
-    tolerance
-        Distance, the root mean square over the units, below which two states are one.
-    rng
-        Seed of the starts, and of the noise.
+    X : array-like of shape (T, d), optional
+        Inputs; None: noise, uniform on [−1, 1], which a forecaster requires, since its network sees scaled rows.
+    n_starts : int, default=20
+        Number of initial states.
+    n_steps : int, default=1000
+        Number of rows of noise, if X is None.
+    tolerance : float, default=1e-4
+        Root-mean-square distance over the units below which two states are the same.
+    rng : int or numpy.random.Generator, optional
+        Seed of the initial states and of the noise.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def echo_state_index(
 
 
 def _classify(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
-    """Which response each start leads to: the first of the earlier ones that it has come near to over the last rows."""
+    """Return the response of each initial state: the first earlier one whose last rows it is close to."""
     which, firsts = np.empty(len(ends), np.intp), list[int]()
     for k, end in enumerate(ends):
         near = [c for c, first in enumerate(firsts) if _distance(end - ends[first]).max() <= tolerance]
@@ -127,9 +128,10 @@ def _classify(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
 
 
 def _largest_distance(paths: Array) -> Array:
-    """The largest distance (T,) between any two of paths (S, T, N)."""
+    """Compute the largest distance (T,) between any two of the paths (S, T, N)."""
     return np.max([_distance(paths[k:] - paths[: len(paths) - k]).max(axis=0) for k in range(1, len(paths))], axis=0)
 
 
 def _distance(away: Array) -> Array:
+    """Compute root mean squares over the units."""
     return np.sqrt(np.mean(np.square(away), axis=-1))

@@ -1,8 +1,7 @@
-"""How fast small changes of the state grow: conditional exponents of a driven reservoir, free ones of a closed loop.
+"""Lyapunov exponents: conditional ones of a driven reservoir, and those of a closed loop.
 
-Benettin's method: directions are moved by the derivative of each step, in closed form, and made orthonormal again (QR);
-the logarithms of what that divides them by, averaged over the steps, are the exponents (Eckmann and Ruelle, Rev. Mod. Phys. 57,
-1985).
+Benettin's method: tangent vectors are moved by the derivative of each step, in closed form, and made orthonormal again by QR.
+The exponents are the mean logarithms of the diagonal of R (Eckmann and Ruelle, Rev. Mod. Phys. 57, 1985).
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ _BLOCKS = 10  # of steps, whose averages say how far the whole average may be of
 
 @dataclass(frozen=True, eq=False)
 class LyapunovExponents:
-    """Rates at which small changes grow, to base e.
+    """Lyapunov exponents, to base e.
 
     Parameters
     ----------
-    exponents
-        (k,), the largest first, a unit of time.
-    growth
-        (T, k): what each step has added, a unit of time; the exponents are its mean.
-    dt
+    exponents : array of shape (k,)
+        Exponents per unit of time, the largest first.
+    growth : array of shape (T, k)
+        Contribution of each step, per unit of time; the exponents are its mean.
+    dt : float
         Time of a step.
-    conditional
+    conditional : bool
         Whether an input drives the reservoir; else the loop runs free.
     """
 
@@ -59,18 +58,18 @@ class LyapunovExponents:
 
     @property
     def largest(self) -> float:
-        """The first: of a driven reservoir it is below 0 where the echo state property holds, of a free loop above in chaos."""
+        """Largest exponent: negative for a driven reservoir with echo states, positive for a chaotic free loop."""
         return float(self.exponents[0])
 
     @property
     def standard_errors(self) -> Array:
-        """(k,): how far each may be off since the path is finite, by the averages of ten parts of it."""
+        """Standard errors (k,) due to the finite trajectory, from the means of ten segments."""
         parts = np.array_split(self.growth, min(_BLOCKS, len(self.growth)))
         return np.std([part.mean(axis=0) for part in parts], axis=0) / np.sqrt(max(len(parts) - 1, 1))
 
     @property
     def dimension(self) -> float:
-        """Kaplan and Yorke's dimension of the attractor; NaN where that takes more exponents than there are."""
+        """Kaplan–Yorke dimension of the attractor; NaN if it takes more exponents than were computed."""
         sums = np.cumsum(self.exponents)
         if self.exponents[0] < 0.0:
             return 0.0
@@ -80,12 +79,12 @@ class LyapunovExponents:
         return float(whole + sums[whole - 1] / -self.exponents[whole])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """How each exponent settles: its average up to each step.
+        """Plot the running mean of each exponent.
 
         Parameters
         ----------
-        ax
-            Where to draw; None: in axes of its own.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -115,30 +114,31 @@ def lyapunov_exponents(
     dt: float = 1.0,
     rng: Rng = None,
 ) -> LyapunovExponents:
-    """The Lyapunov exponents of a reservoir that X drives, or of a network that runs on its own.
+    """Compute the Lyapunov exponents of a reservoir that X drives, or of a network that runs free.
 
-    Conditional exponents say how fast two states that see the same input come together: the largest is below 0 where the input
-    rules the state (echo states), and −1/largest steps is how long it remembers. Free exponents are those of the learnt dynamics:
-    of a network whose outputs are its next inputs, or that feeds them back, or of a forecaster's loop. Where it has learnt a
-    system, the leading ones are the system's; those of the units' own memory come beside them.
+    Conditional exponents are the rates at which states under the same input converge: the largest is negative if the input
+    determines the state (echo states), and −1/largest steps is the memory of the reservoir. Free exponents are those of the
+    learned dynamics: of a network whose outputs are its next inputs, of a network with output feedback, or of the loop of a
+    forecaster. If it has learned a system, the leading ones are those of the system; those of the units' own memory come in
+    addition.
 
     Parameters
     ----------
-    network
+    network : EchoStateNetwork, ProbabilisticESN, ReservoirClassifier, Forecaster or Reservoir
         A network, fitted or not, a fitted forecaster, or a :class:`pesn.reservoir.weights.Reservoir`.
-    X
-        Inputs (T, d) that drive it, from the zero state; with feedback, the outputs of a fitted network are fed back. None: it
-        runs free, from the last row that it has learnt from. Of a forecaster X is what is known ahead, (T, u).
-    n_exponents
-        How many, the largest first; None: as many as outputs of a free network, ten of a driven one.
-    n_steps
-        Steps of a free run.
-    washout
-        Steps before those that are averaged over.
-    dt
-        Time of a step: exponents are a unit of time.
-    rng
-        Seed of the first directions.
+    X : array-like of shape (T, d), optional
+        Inputs that drive the network, from the zero state; with feedback, the outputs of a fitted network are fed back. None: it
+        runs free, from the last row of its training data. For a forecaster, X holds the known inputs ahead, (T, u).
+    n_exponents : int, optional
+        Number of exponents, the largest first; None: the number of outputs of a free network, 10 for a driven one.
+    n_steps : int, default=10000
+        Number of steps of a free run.
+    washout : int, default=100
+        Number of steps before those that are averaged.
+    dt : float, default=1.0
+        Time of a step: exponents are per unit of time.
+    rng : int or numpy.random.Generator, optional
+        Seed of the first tangent vectors.
 
     Returns
     -------
@@ -152,8 +152,8 @@ def lyapunov_exponents(
     ...     logistic.append(4.0 * logistic[-1] * (1.0 - logistic[-1]))
     >>> y = np.array(logistic)[:, None]
     >>> squares = pesn.Features(products=1, states=False)
-    >>> learnt = pesn.EchoStateNetwork(features=squares, ridge=0.0).fit(y[:-1], y[1:])
-    >>> bool(abs(lyapunov_exponents(learnt, n_steps=2000, rng=0).largest - np.log(2.0)) < 0.02)
+    >>> learned = pesn.EchoStateNetwork(features=squares, ridge=0.0).fit(y[:-1], y[1:])
+    >>> bool(abs(lyapunov_exponents(learned, n_steps=2000, rng=0).largest - np.log(2.0)) < 0.02)
     True
     """
     whole_number("n_steps", n_steps, 1)
@@ -175,7 +175,7 @@ def lyapunov_exponents(
 
 
 def _compute_growth(loop: Loop, count: int, rng: np.random.Generator) -> Array:
-    """Logarithms (T, k) of how much longer each step makes each of k orthonormal directions."""
+    """Compute the logarithms (T, k) of the growth of k orthonormal tangent vectors in each step."""
     x = loop.start.copy()
     directions = np.zeros((len(x), count))
     directions[loop.entries] = np.linalg.qr(rng.standard_normal((len(loop.entries), count)))[0]
@@ -202,24 +202,30 @@ _FARTHEST = 1e6  # of outputs, times their largest weight: beyond, a free run ha
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """x[rows] ← inputs; then the cells; then x[:p] ← K x + k, where there is a readout.
+    """A deterministic step of a state x: x[rows] ← inputs; then the cells; then x[:p] ← K x + k, if there is a readout.
 
     Parameters
     ----------
-    cells, K, k
-        One step; K (p, n) and k (p,), None where nothing is read out.
-    rows, inputs
-        Where the inputs (T, m) enter x.
-    start
-        x (n,) before the first step.
-    entries
-        Those of x that are the state: what is neither given nor made anew in a step.
-    n_outputs
-        Outputs of the network.
-    conditional
+    cells : tuple of Cell
+        Nonlinear moves of a step.
+    K : array of shape (p, n) or None
+        Readout; None if there is none.
+    k : array of shape (p,)
+        Intercept of the readout.
+    rows : slice
+        Entries of x that are inputs.
+    inputs : array of shape (T, m)
+        Inputs of each step.
+    start : array of shape (n,)
+        x before the first step.
+    entries : array of int
+        Entries of x that are the state: neither inputs nor computed within a step.
+    n_outputs : int
+        Number of outputs of the network.
+    conditional : bool
         Whether inputs drive it.
-    edges
-        (2, n): between which a free run stays.
+    edges : array of shape (2, n)
+        Bounds within which a free run must stay.
     """
 
     cells: tuple[Cell, ...]
@@ -234,7 +240,7 @@ class Loop:
     edges: Array
 
     def check(self, x: Array, step: int) -> None:
-        """A ValueError where a free run has left the range in which it is the dynamics that were learnt."""
+        """Raise a ValueError if a free run has left the range of its training data."""
         if not ((x >= self.edges[0]) & (x <= self.edges[1])).all():
             raise ValueError(
                 f"network must stay where it was trained when it runs free, but it has left at step {step + 1}: "
@@ -243,7 +249,7 @@ class Loop:
 
 
 def build_loop(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
-    """A network that X drives; or, where X is None, and of a forecaster, one that runs free for so many steps."""
+    """Return the loop of a network that X drives; or of one that runs free for ``n_steps``, if X is None or for a forecaster."""
     if isinstance(network, Forecaster):
         return _read_forecaster(network, X, n_steps)
     if X is not None:
@@ -266,6 +272,7 @@ def build_loop(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
 
 
 def _read_reservoir(reservoir: Reservoir, inputs: Array) -> Loop:
+    """Return the loop of a driven reservoir without readout."""
     d, n = reservoir.n_inputs, reservoir.n_units
     units = slice(d, d + n)
     cells = with_units((), reservoir, reservoir.W_in, units, ActivationMoments(get(reservoir.activation)), None)
@@ -274,6 +281,7 @@ def _read_reservoir(reservoir: Reservoir, inputs: Array) -> Loop:
 
 
 def _read_feedback_network(esn: ReservoirEstimator, inputs: Array, state: State | None, conditional: bool) -> Loop:
+    """Return the loop of a network whose outputs are fed back."""
     r = esn.reservoir_
     open_loop = OpenLoop(r, np.asarray(esn.readout_.weights, float), ActivationMoments(get(r.activation)), features=esn.features)
     at, model, x = open_loop.layout, open_loop.model, np.zeros(open_loop.layout.size)
@@ -287,6 +295,7 @@ def _read_feedback_network(esn: ReservoirEstimator, inputs: Array, state: State 
 
 
 def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: int) -> Loop:
+    """Return the loop of a fitted forecaster, without uncertainty, from its last state."""
     get_network(forecaster)  # where it is fitted
     u = np.zeros((n_steps, 0)) if X is None else np.asarray(as_real("X", X), np.float64)
     if u.ndim != 2 or u.shape[1] != forecaster.n_known_:
@@ -306,15 +315,17 @@ def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: i
 
 
 def _read_closed_loop(loop: ClosedLoop, start: Array, inputs: Array, edges: Array) -> Loop:
+    """Return the loop of a network in closed loop."""
     at, (K, k, _) = loop.layout, loop.step
     entries = _positions(at, "y", "output", "earlier", "units")  # errors die away by themselves, and are no dynamics
     return Loop(loop.cells, K, k, at["inputs"], inputs, start, entries, loop.dynamics.n_columns, False, edges)
 
 
 def _positions(at: Layout, *names: str) -> npt.NDArray[np.intp]:
+    """Return the positions of the blocks of a layout."""
     return np.concatenate([np.arange(at[name].start, at[name].stop) for name in names])
 
 
 def _wide_edges(at: Layout) -> Array:
-    """Edges of a loop without bounds: far beyond any number that was learnt."""
+    """Return bounds far beyond any learned value."""
     return np.repeat([[-_FARTHEST], [_FARTHEST]], at.size, axis=1)

@@ -1,7 +1,7 @@
-"""Model predictive path integral control (Williams et al. 2017) over :meth:`pesn.Forecaster.rollout`.
+"""Model predictive path integral control (Williams et al. 2017) with :meth:`pesn.Forecaster.rollout`.
 
-A plan is a sequence of controls. Many are drawn around the last one, each is rolled out, and the next is their mean, weighted by
-exp(−cost / temperature). Whatever has a ``rollout`` can be planned with; here a point that a force pushes, known exactly:
+A plan is a sequence of controls. Many are sampled around the last one and rolled out; the next plan is their mean, weighted by
+exp(−cost / temperature). Any object with a ``rollout`` can be planned with; here a point mass, whose dynamics is known:
 
 >>> import numpy as np
 >>> from pesn.forecasting.rollout import Rollout
@@ -14,7 +14,7 @@ exp(−cost / temperature). Whatever has a ``rollout`` can be planned with; here
 ...                covariance="none", random_state=0)
 >>> state = np.zeros(2)
 >>> for _ in range(50):
-...     force = planner.plan(state)[0, 0]       # the first control of the plan; the rest is where the next plan starts
+...     force = planner.plan(state)[0, 0]       # the first control of the plan; the next plan starts from the others
 ...     state = np.array([state[0] + 0.1 * (state[1] + 0.1 * force), state[1] + 0.1 * force])
 >>> bool(np.abs(state - [1.0, 0.0]).max() < 0.1)
 True
@@ -39,20 +39,22 @@ from pesn.forecasting.rollout import PathMethod, Rollout, check_levels
 
 @dataclass(frozen=True)
 class ChanceConstraint:
-    """P(column above ``above`` or below ``below``) ≤ ``probability``, at each step or over the whole path.
+    """Constraint P(column above ``above`` or below ``below``) ≤ ``probability``, at each step or over the whole path.
 
     Parameters
     ----------
-    column
-        Of y, by name or position.
-    above, below
-        Where it must not be; one of them at least.
-    probability
-        At most, in (0, 1).
-    over
-        ``"step"``: at each step on its own. ``"path"``: at any of them, which is the stricter.
-    method
-        How the probability of a path is found: see :meth:`pesn.forecasting.rollout.Rollout.path_probability`.
+    column : int or str
+        Column of y, by name or position.
+    above : float, optional
+        Upper level.
+    below : float, optional
+        Lower level; at least one level must be given.
+    probability : float, default=0.05
+        Largest allowed probability, in (0, 1).
+    over : {"step", "path"}, default="step"
+        Whether the probability is that of each step, or that of any step, which is stricter.
+    method : {"bound", "markov"}, default="bound"
+        Computation of the probability of a path: see :meth:`pesn.forecasting.rollout.Rollout.path_probability`.
 
     Examples
     --------
@@ -77,8 +79,15 @@ class ChanceConstraint:
                 raise ValueError(f"{name} must be {choices[0]!r} or {choices[1]!r}, got {value!r}")
 
     def excess(self, rollout: Rollout) -> Array:
-        """How far each plan's probabilities are above what is allowed, (B,), summed over the steps; 0 where it is kept.
+        """Compute how far the probabilities of each plan exceed the limit, (B,), summed over the steps; 0 for none.
 
+        Parameters
+        ----------
+        rollout : Rollout
+            B plans with covariances.
+
+        Examples
+        --------
         >>> ChanceConstraint("force", above=1.0).excess(Rollout([[[0.0]]], [[[0.0]]], [[[[1.0]]]]))
         Traceback (most recent call last):
         ValueError: column must be among y0, or positions, got 'force'
@@ -93,52 +102,54 @@ class ChanceConstraint:
 
 
 class Model(Protocol):
-    """What can be planned with: a :class:`pesn.Forecaster`, or anything else that rolls plans out."""
+    """Models that can be planned with: :class:`pesn.Forecaster`, or any object with its ``rollout``."""
 
     def rollout(self, controls: Array, start: object = None, covariance: str = "none") -> Rollout:
-        """``controls`` (B, H, m) to a :class:`pesn.forecasting.rollout.Rollout`."""
+        """Return the :class:`pesn.forecasting.rollout.Rollout` of controls (B, H, m)."""
 
 
 @final
 class MPPI:
-    """Plans of ``horizon`` controls within limits, by drawing, rolling out and averaging.
+    """Model predictive path integral control: plan by sampling, rolling out and averaging controls within limits.
 
-    All draws are rolled out as means, and judged as if each had the covariances of the best plan before. The best ``n_elite`` and
-    the plan that they were drawn around are then rolled out with covariances of their own, and averaged. The average is the new
-    plan unless the best of them does better: between a way to the left and one to the right lies nothing good.
+    All sampled plans are rolled out as means and evaluated with the covariances of the previous best plan. The best ``n_elite``
+    and the plan that they were sampled around are then rolled out with their own covariances and averaged. The average becomes
+    the plan unless the best of them costs less: between a path to the left and one to the right of an obstacle the average is
+    useless.
 
     Parameters
     ----------
-    model
-        A fitted :class:`pesn.Forecaster`, or whatever has its ``rollout``. It may learn between two plans.
-    horizon
-        Steps of a plan.
-    limits
-        (low, high) of the controls: numbers, for one input, or (m,) each.
-    cost
-        Of plans: a function of a :class:`pesn.forecasting.rollout.Rollout` of B plans to numbers (B,), such as
+    model : Forecaster
+        A fitted :class:`pesn.Forecaster`, or any object with its ``rollout``. It may be updated between two plans.
+    horizon : int
+        Number of steps of a plan.
+    limits : tuple of array-like
+        (low, high) of the controls: numbers for one input, or (m,) each.
+    cost : callable
+        Cost of plans: a function of a :class:`pesn.forecasting.rollout.Rollout` of B plans that returns (B,), such as
         ``lambda rollout: rollout.expected_cost(Q, goal, R)``.
-    constraints
-        What plans must keep, with a probability. Where no plan keeps them, the one that comes nearest is taken.
-    n_plans
-        Drawn in each iteration.
-    n_elite
-        Of the best of them, which are averaged.
-    iterations
-        In each plan.
-    spread
-        Deviation of the draws, as a share of half the limits' range: a number, or (m,).
-    smoothness
-        Steps over which a draw's perturbations go together: they are correlated as exp(−(lag / smoothness)² / 2); 0: not at all.
-    fresh
-        The share of the draws that are made around the middle of the limits, three times as wide, and not around the last plan.
-    temperature
-        In units of the elite's mean cost above the best: 0 takes the best alone, large values their plain mean.
-    covariance
-        How covariances are rolled out: as in :meth:`pesn.Forecaster.rollout`. ``"none"``: only means are judged, and a
-        constraint is kept where the mean keeps it.
-    random_state
-        A seed, or a generator.
+    constraints : sequence of ChanceConstraint, default=()
+        Chance constraints. If no plan satisfies them, the one with the smallest excess is chosen.
+    n_plans : int, default=300
+        Number of plans sampled in each iteration.
+    n_elite : int, default=8
+        Number of the best plans that are averaged.
+    iterations : int, default=1
+        Number of iterations for each plan.
+    spread : float or array-like of shape (m,), default=0.3
+        Standard deviation of the samples, relative to half the range of the limits.
+    smoothness : float, default=3.0
+        Correlation length of the perturbations in steps: correlations are exp(−(lag / smoothness)² / 2); 0 for none.
+    fresh : float, default=0.1
+        Share of the samples that are drawn around the middle of the limits, three times as wide, instead of around the last
+        plan.
+    temperature : float, default=0.5
+        Temperature in units of the mean cost of the elite above the best: 0 selects the best, large values the plain mean.
+    covariance : {"none", "diagonal", "low-rank", "full"}, default="low-rank"
+        Form of the covariances: as in :meth:`pesn.Forecaster.rollout`. With ``"none"`` only means are evaluated, and a
+        constraint holds if the mean satisfies it.
+    random_state : int or numpy.random.Generator, optional
+        Seed or generator.
 
     Examples
     --------
@@ -197,7 +208,13 @@ class MPPI:
         self.reset()
 
     def reset(self, plan: npt.ArrayLike | None = None) -> None:
-        """Forget the last plan: the next one starts from ``plan`` (horizon, m), or from the middle of the limits."""
+        """Forget the last plan.
+
+        Parameters
+        ----------
+        plan : array-like of shape (horizon, m), optional
+            Plan from which the next one starts; None: the middle of the limits.
+        """
         middle = np.tile(self._middle, (self.horizon, 1))
         start = middle if plan is None else np.asarray(as_real("plan", plan), np.float64)
         if start.shape != middle.shape:
@@ -206,19 +223,18 @@ class MPPI:
         self._near: Rollout | None = None  # a plan like the next one, with covariances
 
     def plan(self, start: object = None) -> Array:
-        """The controls of the next ``horizon`` steps, (horizon, m).
+        """Plan the controls of the next ``horizon`` steps.
 
-        The next call starts from them, a step later: ask again after each step, and carry out the first control.
+        The next call starts from them, one step later: plan again after each step, and apply the first control.
 
         Parameters
         ----------
-        start
-            Where from, as :meth:`pesn.Forecaster.rollout` takes it; None: after the last row that the model has seen.
+        start : FilteredContext, optional
+            Initial state as in :meth:`pesn.Forecaster.rollout`; None: after the last row that the model has seen.
 
         Returns
         -------
-        array
-            (horizon, m).
+        array of shape (horizon, m)
         """
         inputs = getattr(self.model, "n_known_", len(self.low))
         if inputs != len(self.low):
@@ -230,7 +246,7 @@ class MPPI:
         return chosen.copy()
 
     def _improve(self, plan: Array, near: Rollout | None, start: object) -> tuple[Array, Rollout]:
-        """The best of ``plan``, of the elite drawn around it, and of their average; with a roll-out that has its covariances."""
+        """Return the best of the plan, the elite sampled around it and their average, and a roll-out with its covariances."""
         if near is None:
             near = self._simulate_plans(plan[None], start, self.covariance)
         drawn = self._draw(plan)
@@ -247,7 +263,7 @@ class MPPI:
         return (average if _best(costs, excesses, 1)[0] == 0 else drawn[first[0]]), near
 
     def _simulate_plans(self, controls: Array, start: object, covariance: str) -> Rollout:
-        """Of a copy of the controls: a cost may work on what it is given in place."""
+        """Roll out a copy of the controls, since a cost may change its arguments in place."""
         rollout = self.model.rollout(controls.copy(), start, covariance=covariance)
         if not isinstance(rollout, Rollout):
             raise TypeError(f"model must roll out to a pesn.forecasting.rollout.Rollout, got {type(rollout).__name__}")
@@ -257,16 +273,16 @@ class MPPI:
         return rollout
 
     def _draw(self, plan: Array) -> Array:
-        """Smooth perturbations of ``plan``, and of the middle of the limits, (n_plans, horizon, m)."""
+        """Sample smooth perturbations of the plan and of the middle of the limits, (n_plans, horizon, m)."""
         noise = self._rng.standard_normal((self.n_plans, len(self.low), self._root.shape[1])) @ self._root.T
-        centre = np.where(self._fresh[:, None, None], self._middle, plan)
-        drawn: Array = np.clip(centre + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
+        center = np.where(self._fresh[:, None, None], self._middle, plan)
+        drawn: Array = np.clip(center + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
         return drawn
 
     def _evaluate(self, rollout: Rollout, near: Rollout) -> tuple[Array, Array]:
-        """What plans cost, (B,), and how far they exceed what the constraints allow, (B,).
+        """Compute the costs of plans (B,) and how far they exceed the constraints (B,).
 
-        Where there are means alone, they borrow the covariances of the plan ``near``; without any, a mean that keeps them does.
+        Means without covariances take those of the plan ``near``; if it has none, the constraints apply to the means.
         """
         rollout = rollout if rollout.cov is not None else _borrow_covariances(rollout, near)
         excess = np.sum([constraint.excess(rollout) for constraint in self.constraints], axis=0) + np.zeros(len(rollout))
@@ -285,12 +301,12 @@ def _borrow_covariances(rollout: Rollout, near: Rollout) -> Rollout:
 
 
 def _best(cost: Array, excess: Array, n: int) -> npt.NDArray[np.intp]:
-    """The n plans that keep the constraints best and, of those that keep them alike, cost least."""
+    """Return the n best plans: first by the constraints, then by cost."""
     return np.lexsort((cost, excess))[:n]
 
 
 def _compute_weights(cost: Array, excess: Array, temperature: float) -> Array:
-    """The weight of each plan in their average: only of those that keep the constraints, or of the one that comes nearest."""
+    """Compute the weights of plans in their average: those that satisfy the constraints, or the one with the smallest excess."""
     shares = np.zeros(len(cost))
     kept = excess <= 0.0
     if not kept.any():
@@ -304,6 +320,7 @@ def _compute_weights(cost: Array, excess: Array, temperature: float) -> Array:
 
 
 def _box(limits: tuple[npt.ArrayLike, npt.ArrayLike]) -> tuple[Array, Array]:
+    """Return the limits as arrays, or raise a ValueError."""
     try:
         low, high = limits
     except (TypeError, ValueError):
@@ -317,6 +334,7 @@ def _box(limits: tuple[npt.ArrayLike, npt.ArrayLike]) -> tuple[Array, Array]:
 
 
 def _share(argument: str, share: npt.ArrayLike, whole: Array) -> Array:
+    """Return a positive share of ``whole``, or raise a ValueError."""
     parts = as_real(argument, share)
     if parts.shape not in ((), whole.shape) or not (parts > 0.0).all():
         raise ValueError(f"{argument} must be above 0, a number or one for each of {len(whole)} inputs, got {share!r}")
@@ -324,7 +342,7 @@ def _share(argument: str, share: npt.ArrayLike, whole: Array) -> Array:
 
 
 def _root(horizon: int, smoothness: float) -> Array:
-    """(horizon, k): what makes k independent draws a smooth sequence of variance 1 at every step."""
+    """Return a root (horizon, k) that turns k independent draws into a smooth sequence of variance 1 at every step."""
     if smoothness == 0.0:
         return np.eye(horizon)
     lag = np.subtract.outer(np.arange(horizon), np.arange(horizon)) / smoothness
