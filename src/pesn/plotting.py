@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
 
-# Okabe and Ito's: distinct to color-blind eyes, and in print.
+# The palette of Okabe and Ito, which color-blind readers can distinguish.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
 _DOTS = 60  # rows: more are drawn as a line
@@ -73,7 +73,7 @@ def plot_run(
     axes, labeled = _panels(axes, len(chosen.names))
     columns, n_states = np.hstack([chosen.states, chosen.inputs])[:rows].T, chosen.states.shape[1]
     t = np.arange(columns.shape[1]) * chosen.dt
-    dot = "o" if len(t) == 1 else ""  # of one point there is no line
+    dot = "o" if len(t) == 1 else ""  # a single point has no line
     for i, (ax, name, unit) in enumerate(zip(axes, chosen.names, chosen.units, strict=True)):
         color, style = (COLOURS[0], "default") if i < n_states else (COLOURS[1], "steps-post")
         ax.plot(t, columns[i], color=color, drawstyle=style, linewidth=1.0, marker=dot)
@@ -115,7 +115,7 @@ def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None,
     chosen = trajectories[run]
     states, names = chosen.states[:rows], chosen.names
     ax = new_axes() if ax is None else ax
-    largest = float(np.abs(states).max()) or 1.0  # 0 is white
+    largest = float(np.abs(states).max()) or 1.0  # zero is white
     box = (0.0, len(states) * chosen.dt, -0.5, states.shape[1] - 0.5)
     image = ax.imshow(
         states.T, aspect="auto", origin="lower", extent=box, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest"
@@ -201,7 +201,7 @@ def plot_forecast(
         column = [(value, lower[:, i], upper[:, i]) for value, lower, upper in bands]
         entries += _draw_forecast(ax, time, history[-1:, i], forecast.median[:, i], column)
         name = forecast.names[i]
-        if len(name) > _LONG:  # on two lines, broken behind an underscore if need be
+        if len(name) > _LONG:  # two lines, broken after an underscore
             name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
         _label(ax, name)
         _set_ticks(ax, time)
@@ -354,7 +354,7 @@ def _set_ticks(ax: Axes, time: _Times) -> None:
     from matplotlib.ticker import MaxNLocator
 
     if time.dates:
-        dates: Any = import_module("matplotlib.dates")  # its classes have no types
+        dates: Any = import_module("matplotlib.dates")  # untyped
         ax.xaxis_date()
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)
         ax.xaxis.set_major_locator(locator)
@@ -409,7 +409,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
     feet = [axes[min(first + down, panels) - 1] for first in range(0, panels, down)]
     for ax in feet:
         ax.xaxis.set_tick_params(labelbottom=True)
-        ax.xaxis.set_in_layout(ax in every[down - 1 :: down])  # below the others is an empty place: no gap in the rows
+        ax.xaxis.set_in_layout(ax in every[down - 1 :: down])  # a column with fewer panels leaves no gap
     figure.align_ylabels(axes)
     return axes, feet
 

@@ -89,7 +89,7 @@ def effective_rank(states: npt.ArrayLike | Network, X: npt.ArrayLike | None = No
     if X is None and isinstance(states, Network):
         raise ValueError("X must hold the inputs (rows, d) that drive the network, got None")
     if isinstance(states, Network) or X is not None:
-        rows = compute_states(*read_inputs(states, X))  # type: ignore[arg-type]  # which says what it should be
+        rows = compute_states(*read_inputs(states, X))  # type: ignore[arg-type]  # raises if it is no network
     else:
         rows = as_real("states", states).astype(np.float64, copy=False)
         if rows.ndim != 2 or 0 in rows.shape:
@@ -108,7 +108,7 @@ def numerical_rank(singular: Array, shape: tuple[int, ...]) -> int:
     return int(np.sum(singular > singular[0] * (max(shape) * np.finfo(float).eps))) if len(singular) and singular[0] > 0.0 else 0
 
 
-_CHANCE = 1e-6  # that one signal of no capacity passes the threshold
+_CHANCE = 1e-6  # probability that a signal without capacity passes the threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +189,8 @@ class MemoryCapacity:
         Axes
         """
         ax = prepare_axes(ax, "delay k (steps)", "R² of the input k steps ago")
-        told = np.flatnonzero(self.by_delay)
-        shown = self.by_delay[: int(1.2 * (told[-1] if len(told) else 0)) + 3]  # what is forgotten is not shown
+        positive = np.flatnonzero(self.by_delay)
+        shown = self.by_delay[: int(1.2 * (positive[-1] if len(positive) else 0)) + 3]  # delays without capacity are cut
         delays = np.arange(len(shown))
         ax.fill_between(delays, shown, color=COLOURS[0], alpha=0.2, linewidth=0.0)
         label = f"memory capacity {self.total:.1f} of at most {self.rank}"
@@ -267,7 +267,7 @@ def check_steps(n_steps: int | None, washout: int, n_units: int) -> int:
 Term = tuple[tuple[int, int, int], ...]
 """A product of Legendre polynomials: (input, delay, degree) of each factor."""
 
-_MOST = 1500  # terms of one degree, by which the longest delay is chosen
+_MOST = 1500  # terms of one degree, which limits the longest delay
 _AT_ONCE = 256  # terms whose values are held at a time
 
 

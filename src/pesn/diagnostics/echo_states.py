@@ -51,10 +51,10 @@ class EchoStateIndex:
         Axes
         """
         ax = prepare_axes(ax, "steps from the start", "largest distance\nbetween states")
-        shown = np.maximum(self.distances, np.finfo(float).eps)  # where they have met
+        shown = np.maximum(self.distances, np.finfo(float).eps)  # where states coincide
         label = f"echo state index {self.index}"
         ax.semilogy(np.arange(1, len(shown) + 1), shown, color=COLOURS[0], linewidth=1.2, label=label)
-        ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.1 * shown.max()))  # starts that stay apart: a level, not its last digits
+        ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.1 * shown.max()))  # a constant distance is drawn as a level
         ax.legend(frameon=False)
         return ax
 
@@ -106,7 +106,7 @@ def echo_state_index(
     else:
         reservoir, inputs = read_inputs(network, X)
     starts = 2.0 * draws.random((int(n_starts), reservoir.n_units)) - 1.0
-    starts[0] = 0.0 if np.any(inputs) else starts[0]  # without an input zero may be a solution that nothing else leads to
+    starts[0] = 0.0 if np.any(inputs) else starts[0]  # without input, zero may be an unstable solution
     paths = np.stack([compute_states(reservoir, inputs, start) for start in starts])
     last = max(len(inputs) // 10, 1)
     which = _classify(paths[:, -last:], float(tolerance))

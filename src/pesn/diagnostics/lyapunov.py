@@ -31,8 +31,8 @@ from pesn.statespace.state import Layout
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FEW = 10  # exponents of a driven reservoir, where none are asked for
-_BLOCKS = 10  # of steps, whose averages say how far the whole average may be off
+_FEW = 10  # default number of exponents of a driven reservoir
+_BLOCKS = 10  # segments from which standard errors are computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class LyapunovExponents:
         ax = prepare_axes(ax, "steps" if self.dt == 1.0 else "time", f"{kind} exponent")
         steps = np.arange(1, len(self.growth) + 1)
         running = np.cumsum(self.growth, axis=0) / steps[:, None]
-        shown = slice(min(20, len(steps) // 10), None)  # the first averages are of few steps
+        shown = slice(min(20, len(steps) // 10), None)  # the first means are of few steps
         for k, value in enumerate(self.exponents):
             label = f"{value:.3g}" if len(self.exponents) <= 6 else None
             ax.plot(steps[shown] * self.dt, running[shown, k], color=COLOURS[k % len(COLOURS)], linewidth=1.0, label=label)
@@ -181,7 +181,7 @@ def _compute_growth(loop: Loop, count: int, rng: np.random.Generator) -> Array:
     directions[loop.entries] = np.linalg.qr(rng.standard_normal((len(loop.entries), count)))[0]
     growth, least = np.empty((len(loop.inputs), count)), np.finfo(float).tiny
     for t, row in enumerate(loop.inputs):
-        x[loop.rows], directions[loop.rows] = row, 0.0  # inputs are given
+        x[loop.rows], directions[loop.rows] = row, 0.0  # inputs have no tangent
         for cell in loop.cells:
             directions = tangent(cell, x, directions)
             x = cell(x)
@@ -194,10 +194,10 @@ def _compute_growth(loop: Loop, count: int, rng: np.random.Generator) -> Array:
     return growth
 
 
-# ---------------------------------------------------------------- networks as loops of certain states
+# ---------------------------------------------------------------- networks as deterministic loops
 
 
-_FARTHEST = 1e6  # of outputs, times their largest weight: beyond, a free run has left what it learnt
+_FARTHEST = 1e6  # beyond, a free run has diverged
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +258,7 @@ def build_loop(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
             return _read_feedback_network(network, inputs, None, conditional=True)
         return _read_reservoir(reservoir, inputs)
     if not isinstance(network, ReservoirEstimator):
-        get_reservoir(network)  # what it should be
+        get_reservoir(network)  # raises if it is no network
         raise ValueError("X must hold the inputs (rows, d) that drive a reservoir, got None; a fitted network can run free")
     check_fitted(network)
     if feeds_back(network):
@@ -296,7 +296,7 @@ def _read_feedback_network(esn: ReservoirEstimator, inputs: Array, state: State 
 
 def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: int) -> Loop:
     """Return the loop of a fitted forecaster, without uncertainty, from its last state."""
-    get_network(forecaster)  # where it is fitted
+    get_network(forecaster)  # raises if it is not fitted
     u = np.zeros((n_steps, 0)) if X is None else np.asarray(as_real("X", X), np.float64)
     if u.ndim != 2 or u.shape[1] != forecaster.n_known_:
         raise ValueError(
@@ -317,7 +317,7 @@ def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: i
 def _read_closed_loop(loop: ClosedLoop, start: Array, inputs: Array, edges: Array) -> Loop:
     """Return the loop of a network in closed loop."""
     at, (K, k, _) = loop.layout, loop.step
-    entries = _positions(at, "y", "output", "earlier", "units")  # errors die away by themselves, and are no dynamics
+    entries = _positions(at, "y", "output", "earlier", "units")  # errors decay and are no part of the dynamics
     return Loop(loop.cells, K, k, at["inputs"], inputs, start, entries, loop.dynamics.n_columns, False, edges)
 
 

@@ -1,15 +1,15 @@
-"""Forecasts from rolling origins beside what was observed after them, and how good they were.
+"""Backtesting: forecasts from rolling origins, compared with later observations, and their scores.
 
-An origin is the first row that is forecast: all rows before it are known, none from it on.
+A forecast origin is the first row that is forecast: all rows before it are known.
 
 >>> import numpy as np
 >>> y = np.arange(8.0)[:, None]
->>> def repeat_last(origins):                              # each forecast knows the rows before its origin alone
+>>> def repeat_last(origins):                              # the naive forecast
 ...     return Normal(np.repeat(y[origins - 1][:, None], 2, axis=1), np.ones((len(origins), 2, 1)))
 >>> found = evaluate(repeat_last, rolling_origins(4, 6, 2), 2, y)
 >>> found
 Backtest of 2 forecasts, 2 steps ahead, 1 column
->>> found.origins.tolist(), found.mae().tolist(), found.coverage(0.95)      # wrong by 1 and by 2
+>>> found.origins.tolist(), found.mae().tolist(), found.coverage(0.95)      # errors of 1 and 2
 ([4, 6], [1.5], 0.5)
 """
 
@@ -31,13 +31,13 @@ from pesn.gaussian import NormalMarginals
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_ORIGINS = 36  # forecasts into held-back rows that deviations are calibrated by
+MOST_ORIGINS = 36  # forecasts into the validation set by which standard deviations are calibrated
 Places = npt.NDArray[np.intp]
 Origins = TypeVar("Origins", bound=Sequence[Any] | Places)
 
 
 def rolling_origins(first: int, last: int, count: int) -> Places:
-    """At most ``count`` rows, spread evenly from ``first`` to ``last``, both among them; none where there are none.
+    """Return at most ``count`` rows, evenly spaced from ``first`` to ``last``, both included; none if ``last`` < ``first``.
 
     >>> rolling_origins(10, 20, 3).tolist(), rolling_origins(10, 11, 3).tolist(), rolling_origins(10, 9, 3).tolist()
     ([10, 15, 20], [10, 11], [])
@@ -81,23 +81,32 @@ def check_origins(origins: int | Sequence[int] | Places, n: int, horizon: int, f
 
 
 def observed_after(y: AnyArray, origins: npt.ArrayLike, horizon: int) -> AnyArray:
-    """Rows origin … origin + horizon − 1 of y (n, …), for each origin: (origins, horizon, …)."""
+    """Return rows origin … origin + horizon − 1 of y (n, …) for each origin: (origins, horizon, …)."""
     return np.asarray(y[np.asarray(origins, int)[:, None] + np.arange(horizon)])
 
 
 @dataclass(frozen=True, eq=False)
 class Normal(NormalMarginals[Array]):
-    """Independent normal distributions: ``mean`` and ``std`` of one shape."""
+    """Independent normal distributions.
+
+    Parameters
+    ----------
+    mean : array
+        Means.
+    std : array
+        Standard deviations, in the shape of ``mean``.
+    """
 
     mean: Array
     std: Array
 
     @property
     def var(self) -> Array:
-        """The variances."""
+        """Variances."""
         return np.square(self.std)
 
     def _moments(self, what: str) -> tuple[Array, Array]:
+        """Return means and standard deviations."""
         return self.mean, self.std
 
 
@@ -110,18 +119,18 @@ def evaluate(
     names: Sequence[str] | None = None,
     labels: AnyArray | pd.Index | None = None,
 ) -> Backtest:
-    """Forecast from rolling origins, and set the forecasts beside what was observed.
+    """Forecast from rolling origins and compare the forecasts with later observations.
 
     Parameters
     ----------
     forecast_from : callable
         ``forecast_from(origins)`` returns the distributions of all forecasts, of shape (k, horizon, d), such as
-        :class:`Normal`. Each forecast may use the rows before its origin alone.
+        :class:`Normal`. Each forecast may use only the rows before its origin.
     origins : sequence
         The k origins: usually row numbers (:func:`rolling_origins`).
     horizon : int
         Number of steps of each forecast.
-    y : array of shape (n, d), or callable
+    y : array of shape (n, d) or callable
         Observations, NaN where missing; or a function of an origin that returns the observations from it on.
     names : sequence of str, optional
         Names of the d columns.
@@ -139,7 +148,7 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class Backtest:
-    """Forecasts from several origins, and what was observed.
+    """Forecasts from several origins, and the later observations.
 
     Parameters
     ----------
@@ -169,12 +178,12 @@ class Backtest:
 
     @property
     def horizon(self) -> int:
-        """Steps that each forecast looks ahead."""
+        """Number of steps of each forecast."""
         return int(self.observed.shape[1])
 
     @property
     def mean(self) -> Array:
-        """Point forecasts, (k, horizon, d)."""
+        """Means of the forecasts, (k, horizon, d)."""
         return self.forecasts.mean
 
     @property
@@ -188,11 +197,17 @@ class Backtest:
         return np.asarray(self.observed - self.mean)
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """Return the central intervals of a level: (lower, upper), each (k, horizon, d)."""
+        """Return the central prediction intervals: (lower, upper), each (k, horizon, d).
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage, in (0, 1).
+        """
         return self.forecasts.interval(level)
 
     def mae(self) -> Array:
-        """Mean absolute error of each column, (d,); NaN where nothing was observed."""
+        """Compute the mean absolute error of each column, (d,); NaN if nothing was observed."""
         return mean_score(np.abs(self.errors), (0, 1))
 
     @cached_property
@@ -201,23 +216,35 @@ class Backtest:
         return self.forecasts.crps(self.observed)
 
     def crps(self) -> Array:
-        """Continuous ranked probability score of each column, (d,), the mean over origins and steps, in the column's units.
+        """Compute the continuous ranked probability score of each column, (d,), the mean over origins and steps, in its units.
 
-        NaN where nothing of a column was observed.
+        NaN if nothing of a column was observed.
         """
         return mean_score(self.scores, (0, 1))
 
     def crps_by_step(self) -> Array:
-        """The same by step ahead, (horizon, d)."""
+        """Compute the continuous ranked probability score of each step and column, (horizon, d)."""
         return mean_score(self.scores, (0,))
 
     def coverage(self, level: float) -> float:
-        """Return the share of numbers, both forecast and observed, inside the central interval of this level; NaN if none is."""
+        """Compute the share of observations inside the central prediction interval; NaN if there are none.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage, in (0, 1).
+        """
         inside, judged = self._inside(level)
         return float(inside.sum() / judged.sum()) if judged.any() else float("nan")
 
     def coverage_by_column(self, level: float) -> Array:
-        """Return the coverage of each column, (d,); NaN where nothing was both forecast and observed."""
+        """Compute the coverage of each column, (d,); NaN if nothing was both forecast and observed.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage, in (0, 1).
+        """
         inside, judged = (part.sum(axis=(0, 1)) for part in self._inside(level))
         return np.where(judged > 0, inside / np.maximum(judged, 1), np.nan)
 
@@ -228,11 +255,11 @@ class Backtest:
         return inside, ~(np.isnan(self.observed) | np.isnan(lower))
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each origin, step and column, with mean, deviation and what was observed; with labels, its time too."""
+        """Return a frame with a row for each origin, step and column: mean, std and observation; with labels, its time."""
         return self._frame({"mean": self.mean, "std": self.std, "observed": self.observed}).infer_objects()
 
     def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
-        """Return ``values`` (k, horizon, d) by name, a row for each origin, step and column."""
+        """Return ``values`` (k, horizon, d) by name, with a row for each origin, step and column."""
         import pandas as pd
 
         k, horizon, d = self.observed.shape
@@ -250,12 +277,12 @@ class Backtest:
 
 
 def mean_score(values: Array, axis: tuple[int, ...]) -> Array:
-    """The mean over axes of what is not NaN; NaN where all is, since 0 would be the best of scores."""
+    """Compute the mean over axes without NaN; NaN if all are, since 0 would be the best score."""
     return np.where(np.isnan(values).all(axis=axis), np.nan, mean_of_observed(values, axis))
 
 
 def mean_of_observed(values: Array, axis: tuple[int, ...]) -> Array:
-    """The mean over axes of what is not NaN, 0 where all is."""
+    """Compute the mean over axes without NaN, 0 if all are."""
     seen = ~np.isnan(values)
     total: Array = np.where(seen, values, 0.0).sum(axis=axis) / np.maximum(seen.sum(axis=axis), 1)
     return total

@@ -1,8 +1,8 @@
-"""How wide a forecast should be, by what its like has missed: ridge and process noise chosen by CRPS, deviations scaled by lead.
+"""Choices by held-out scores: ridge and process noise by CRPS, scaling of standard deviations by lead, washout.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
->>> factors(rng.normal(size=(9000, LEADS, 1)), np.full((9000, LEADS, 1), 0.5)).round(1)[[0, -1]]   # twice as wrong as said
+>>> factors(rng.normal(size=(9000, LEADS, 1)), np.full((9000, LEADS, 1), 0.5)).round(1)[[0, -1]]   # errors twice as large as std
 array([2., 2.])
 """
 
@@ -28,19 +28,24 @@ from pesn.reservoir.weights import Reservoir
 from pesn.statespace.cell import Noise, UnitMoments
 from pesn.statespace.rollout import rollout
 
-LEADS = 50  # steps ahead by which forecasts are judged
-SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of process noise that are tried
-RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # that are tried
+LEADS = 50  # steps ahead over which forecasts are evaluated
+SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # candidates of process noise
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # candidates
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, 20, 32, LEADS])
-_PRIOR, _PRIOR_NARROW = 10.0, 40.0  # forecasts' worth of belief that the deviations are right, before they widen or narrow
-_SETTLED = 1e-3  # of the targets' deviation
-_FARTHEST = 10.0  # deviations: an error beyond is as bad as any
+_PRIOR, _PRIOR_NARROW = 10.0, 40.0  # weight of the prior factor 1, in forecasts, for wider and narrower intervals
+_SETTLED = 1e-3  # of the targets' standard deviation
+_FARTHEST = 10.0  # standard deviations at which errors are clipped
 
 
 def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
-    """The one of increasing values with the best score, CRPS (origins, leads, m): every lead and column counts alike.
+    """Return the value with the best score; larger values are tried until one is worse.
 
-    Larger values are tried until one is worse.
+    Parameters
+    ----------
+    score : callable
+        Function of a value that returns CRPS (origins, leads, m); all leads and columns have the same weight.
+    values : sequence of float
+        Increasing values.
     """
     best, best_value, unit = values[0], np.inf, None
     for value in values:
@@ -55,28 +60,30 @@ def search(score: Callable[[float], Array], values: Sequence[float]) -> float:
 
 
 def factors(wrong: Array, std: Array) -> Array:
-    """Factors (50,) for deviations 1 … 50 steps ahead, from errors and deviations (origins, leads, d) of past forecasts.
+    """Compute factors (50,) of the standard deviations 1 … 50 steps ahead from past forecasts.
+
+    The factor is the larger of the one with which the mean square s² of error over standard deviation is 1 and the one with
+    which the 95 % interval has a coverage of 95 %, pooled over columns and neighboring leads. Errors of forecasts from
+    neighboring rows are correlated: n of them with lag-one correlation r count as ν = n (1 − r²)/(1 + r²). The prior that the
+    standard deviations are right counts as ν₀ = 10 forecasts; as 40 if the factor is below 1, since validation rows may be
+    unusually quiet. The square of the factor is (ν₀ + ν s²)/(ν₀ + ν). Errors are t-distributed with ν₀ + ν degrees of freedom:
+    the factor is that of a Gaussian with the same 95 % interval. Leads beyond those of the forecasts have the last factor.
 
     Parameters
     ----------
-    wrong, std
-        From origins in their order.
+    wrong : array of shape (origins, leads, d)
+        Errors, from origins in their order; NaN where missing.
+    std : array of shape (origins, leads, d)
+        Standard deviations.
 
     Returns
     -------
-    array
-
-    The larger of what makes the mean square s² of error over deviation 1 and what makes the 95 % interval cover 95 %, pooled over
-    columns and neighbouring leads. Forecasts from rows close to each other err alike: of n in a row, whose errors have the
-    correlation r with the next, ν = n (1 − r²)/(1 + r²) tell of s². The belief that deviations are right counts as ν₀ = 10 more;
-    as 40 where they are to be narrowed, for held-back rows are of a kind, and a quiet one would promise too much. Then
-    (ν₀ + ν s²)/(ν₀ + ν) is the square of the factor, and an error is t-distributed with ν₀ + ν degrees of freedom: the factor is
-    that of a Gaussian whose 95 % interval is as wide. Beyond the leads that were judged the last one holds. NaN is missing.
+    array of shape (50,)
     """
     if not wrong.size:
         return np.ones(LEADS)
     wrong, std = wrong[:, :LEADS], std[:, :LEADS]
-    ratio = np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0)  # a certain column tells nothing
+    ratio = np.divide(wrong, std, out=np.full(wrong.shape, np.nan), where=std > 0.0)  # a certain column is no evidence
     ratio = np.clip(ratio, -_FARTHEST, _FARTHEST)
     leads, edge = np.arange(1, wrong.shape[1] + 1), NormalDist().inv_cdf(0.975)
     found = [0.0]
@@ -96,7 +103,7 @@ def factors(wrong: Array, std: Array) -> Array:
 
 
 def _independent(ratio: Array) -> float:
-    """ν of errors over deviations (origins, leads, d), origins in their order."""
+    """Compute the effective number ν of errors over standard deviations (origins, leads, d), origins in their order."""
     known = ratio[~np.isnan(ratio).all(axis=(1, 2))]
     before, after = known[:-1], known[1:]
     both = ~(np.isnan(before) | np.isnan(after))
@@ -106,7 +113,7 @@ def _independent(ratio: Array) -> float:
 
 
 def by_lead(calibration: Array, horizon: int) -> Array:
-    """Factors (horizon,): those of the leads that were judged, and the last of them beyond.
+    """Return factors (horizon,): those of the calibrated leads, and the last of them beyond.
 
     >>> by_lead(np.arange(1.0, 21.0), 22).tolist()[-4:]
     [19.0, 20.0, 20.0, 20.0]
@@ -114,19 +121,19 @@ def by_lead(calibration: Array, horizon: int) -> Array:
     return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]
 
 
-LARGEST_FULL = 200  # units up to which the full covariance is about as quick as the low-rank one
-_MOST_ORIGINS = 24  # held-back free runs by which process noise is chosen
+LARGEST_FULL = 200  # units up to which the full covariance is as fast as the low-rank one
+_MOST_ORIGINS = 24  # open-loop runs in the validation set
 
 
 def form_of(covariance: str, n_units: int, rank: int) -> str:
-    """The form that ``covariance`` asks for; with as many columns as units there is nothing to compress."""
+    """Return the form of a ``covariance``: "auto" by size; a low rank of all units is "full"."""
     if covariance == "auto":
         covariance = "full" if n_units <= LARGEST_FULL else "low-rank"
     return "full" if covariance == "low-rank" and rank >= n_units else covariance
 
 
 def process_noise(given: Start | LocalStart | None, scale: float, noise: float, n_units: int) -> Noise | None:
-    """``scale`` times the units' covariance in the long run, and ``noise``² for each of them; None where there is neither."""
+    """Return ``scale`` times the stationary covariance of the units plus ``noise``² for each; None if both are 0."""
     n = n_units
     if (scale == 0.0 and noise == 0.0) or not n:
         return None
@@ -140,7 +147,10 @@ def search_open_loop(
     loop: OpenLoop, start: Start | LocalStart, noise: float, z: Array, targets: Array, ridge: Penalty, washout: int,
     groups: Groups | None = None,
 ) -> float:  # fmt: skip
-    """The scale with the best CRPS of free runs over 20 rows, started in the last fifth, of a readout fitted to the rest."""
+    """Select the scale of process noise with the best CRPS of open-loop predictions over the last fifth of the rows.
+
+    The readout is fitted to the other rows. 0 if there are too few of them.
+    """
     n, first = len(z), len(z) - len(z) // 5
     if n - first < 2 * LEADS or first - washout < 2:
         return 0.0
@@ -176,12 +186,11 @@ def find_washout(
     reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty,
     features: Features = Features(), groups: Groups | None = None,
 ) -> int:  # fmt: skip
-    """Rows until the start moves the outputs by less than a thousandth of the targets' deviation.
+    """Find the number of rows until the initial state moves the outputs by less than a thousandth of the targets' standard deviation.
 
-    Or by less than a tenth of what the readout leaves unexplained: more could not be seen in noisy data.
-
-    The units start as uncertain as they are in the long run, which a trial run from 0 tells; the readout that says
-    what this does to the outputs is fitted to the second half of the rows. At most half of the rows.
+    Or by less than a tenth of the residual standard deviation, below which it is not noticeable in noisy data. The units start
+    with their stationary covariance, estimated in a trial run from 0; the effect on the outputs is that of a readout fitted to
+    the second half of the rows. At most half of the rows.
     """
     half = len(z) // 2
     if half < 2 or not reservoir.n_units:

@@ -1,4 +1,4 @@
-"""How a model errs in one step, learnt from its residuals and followed as rows arrive."""
+"""One-step errors of a model: covariance and autocorrelation of residuals, updated as rows arrive."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pesn.reservoir.closed_loop import ErrorModel
 
 _INFLATIONS = 10.0 ** np.arange(0.0, 4.01, 0.1)
 _MOST_KNOWN = 1.0 - 1e-12
-SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # of the one-step errors' variance that are tried as the process's own
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # candidates for the share of the process in the one-step variances
 
 
 class ErrorSums:
-    """Sums over one-step residuals, from which :func:`fit_error_model` learns; sequences come block by block.
+    """Sums over one-step residuals, block by block, from which :func:`fit_error_model` estimates.
 
     Parameters
     ----------
-    n_columns
-        d.
+    n_columns : int
+        Number of columns d.
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -27,11 +27,19 @@ class ErrorSums:
         self.count, self.pairs = 0, 0
         self.total: Array = np.zeros(d)  # Σ e
         self.square: Array = np.zeros((d, d))  # Σ e eᵀ
-        # of rows that one follows: Σ e₀ e₀ᵀ, Σ e₀ e₁ᵀ, Σ e₁ e₁ᵀ
+        # over pairs of successive rows: Σ e₀ e₀ᵀ, Σ e₀ e₁ᵀ, Σ e₁ e₁ᵀ
         self.old, self.both, self.new = (np.zeros((d, d)) for _ in range(3))
 
     def add(self, e: Array, before: Array | None = None) -> ErrorSums:
-        """Residuals (n, d) of contiguous rows, ``before`` (d,) being the one before them; returns itself."""
+        """Add residuals of contiguous rows; return self.
+
+        Parameters
+        ----------
+        e : array of shape (n, d)
+            Residuals.
+        before : array of shape (d,), optional
+            Residual of the row before them.
+        """
         if not len(e):
             return self
         self.count += len(e)
@@ -46,30 +54,39 @@ class ErrorSums:
         return self
 
     def merge(self, other: ErrorSums) -> ErrorSums:
-        """Add what ``other`` has seen; returns itself."""
+        """Add the sums of ``other``; return self."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
         return self
 
     @property
     def var(self) -> Array:
-        """The variances (d,) of the residuals about their mean."""
+        """Variances (d,) of the residuals about their mean."""
         mean = self.total / self.count
         return np.maximum(np.diagonal(self.square) / self.count - np.square(mean), 0.0)
 
 
 def fit_error_model(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
-    """Learn the error model from sums over residuals; ``inflation`` scales for what the fit itself has used up.
+    """Estimate the error model from sums over residuals.
 
+    The innovation of an error is e₁ − ρ e₀, and Σ (e₁ − ρ e₀)(e₁ − ρ e₀)ᵀ is a combination of the sums: as |ρ| is at most 0.99,
+    no more than four of sixteen digits are lost.
+
+    Parameters
+    ----------
+    sums : ErrorSums
+        Sums over the residuals.
+    inflation : float, default=1.0
+        Factor of the covariances, for the degrees of freedom of the fit.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> e = np.zeros((5000, 1))
     >>> for k in range(1, 5000): e[k] = 0.8 * e[k - 1] + rng.normal()
     >>> fit_error_model(ErrorSums(1).add(e)).persistence.round(1)
     array([0.8])
-
-    What is new in an error is e₁ − ρ e₀, and Σ (e₁ − ρ e₀)(e₁ − ρ e₀)ᵀ is a sum of the sums: as |ρ| is 0.99 at most, no more
-    than four digits of sixteen are lost.
     """
     cov = symmetric(sums.square) / sums.count
     size = np.diagonal(sums.old)
@@ -84,21 +101,23 @@ def fit_error_model(sums: ErrorSums, inflation: float = 1.0) -> ErrorModel:
 
 
 def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: Array, var: Array) -> Array:
-    """By how much more errors of the weights vary (m,) than R A⁻¹ says, seen from blocks of rows that are left out one by one.
+    """Estimate by how much the errors of the weights vary more (m,) than R A⁻¹, from blocks of rows that are left out one by one.
 
-    Rows that are neighbours in time say nearly the same, and what a model cannot represent is no noise: both make it err more
-    than R A⁻¹ away from its rows. With A⁻¹ of the other rows, an error of a left-out row has the variance R (1 + c bᵀ A⁻¹ b).
-    c is the one of the largest likelihood, 1 at least. Nothing is fitted again: with H = B A⁻¹ Bᵀ of a block's features, errors
-    without its rows are (I − H)⁻¹ e, and B A⁻¹ Bᵀ is H (I − H)⁻¹.
+    Neighboring rows are correlated, and what a model cannot represent is not noise: both make it err more than R A⁻¹ away from
+    its training rows. With A⁻¹ of the other rows, the error of a left-out row has the variance R (1 + c bᵀ A⁻¹ b). c maximizes
+    the likelihood, and is at least 1. Nothing is refitted: with H = B A⁻¹ Bᵀ of the features of a block, the errors without its
+    rows are (I − H)⁻¹ e, and B A⁻¹ Bᵀ becomes H (I − H)⁻¹.
 
     Parameters
     ----------
-    blocks
-        Features (n, p) and residuals (n, m) of rows next to each other, of all that were learnt from.
-    root, posterior
-        Roots (p, p) of A⁻¹ as the weights were found with it, and as their covariance has it.
-    var
-        The diagonal of R (m,).
+    blocks : list of tuple of array
+        Features (n, p) and residuals (n, m) of contiguous training rows.
+    root : array of shape (p, p)
+        Root of A⁻¹ of the fitted weights.
+    posterior : array of shape (p, p)
+        Root of A⁻¹ of the covariance of the weights.
+    var : array of shape (m,)
+        Diagonal of R.
     """
     errors, leverages = [], []
     for b, e in blocks:
@@ -116,16 +135,25 @@ def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: 
 
 
 def measurement_var(errors: ErrorModel, share: float) -> Array:
-    """Variances (d,) of the noise that y is measured with, where the process has this share in those of one-step errors."""
+    """Compute the variances (d,) of the measurement noise if the process has this share of the one-step variances."""
     return (1.0 - share) * np.diagonal(errors.cov)
 
 
 def process_errors(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
-    """What goes on from step to step of one-step errors, where y is measured with noise of variances (d,).
+    """Return the error model of the process alone, without measurement noise.
 
-    A one-step error is the process's own and the noise that the next row was measured with. If all of it went on, a forecast
-    would be as wide as if the noise had moved the system at each step. A hundredth of it is the process's at least.
+    A one-step error is the sum of the process noise and of the measurement noise of the next row. If all of it were process
+    noise, forecasts would be too wide. The process has at least a hundredth of it.
 
+    Parameters
+    ----------
+    errors : ErrorModel
+        One-step errors.
+    measurement_var : array of shape (d,)
+        Variances of the measurement noise.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> errors = ErrorModel(np.diag([4.0, 1.0]), np.zeros(2), np.diag([4.0, 1.0]))
     >>> np.diagonal(process_errors(errors, np.array([3.0, 2.0])).cov)
@@ -139,7 +167,7 @@ def process_errors(errors: ErrorModel, measurement_var: Array) -> ErrorModel:
 
 
 def process_share(errors: ErrorModel, measurement_cov: Array | None) -> Array:
-    """The share (d,) that errors of the process have in the variances of one-step errors."""
+    """Compute the share (d,) of the process in the variances of one-step errors."""
     own = np.diagonal(errors.cov)
     if measurement_cov is None:
         return np.ones(len(own))
@@ -148,8 +176,21 @@ def process_share(errors: ErrorModel, measurement_cov: Array | None) -> Array:
 
 
 def update_errors(errors: ErrorModel, e: Array, before: Array, weight: float) -> ErrorModel:
-    """After one more error e (d,), the one before it being ``before``: it has a weight in the covariances; ρ stays.
+    """Update the error model by one error; the autocorrelation stays.
 
+    Parameters
+    ----------
+    errors : ErrorModel
+        The model before.
+    e : array of shape (d,)
+        The new error.
+    before : array of shape (d,)
+        The error before it.
+    weight : float
+        Weight of the new error in the covariances.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> errors = ErrorModel(np.eye(1), np.array([0.5]), np.array([[0.75]]))
     >>> update_errors(errors, np.array([3.0]), np.array([2.0]), 0.1).cov      # 0.9 · 1 + 0.1 · 3²

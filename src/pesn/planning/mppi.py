@@ -94,7 +94,7 @@ class ChanceConstraint:
         """
         levels = {"above": self.above, "below": self.below}
         each = rollout.probability(self.column, **levels)
-        # the sum tells how bad plans are whose paths all fail
+        # the sum over steps ranks plans whose paths all fail
         excess: Array = np.maximum(each - self.probability, 0.0).sum(axis=1)
         if self.over == "path":
             excess += np.maximum(rollout.path_probability(self.column, **levels, method=self.method) - self.probability, 0.0)
