@@ -79,7 +79,7 @@ def test_derivatives_of_a_step(models, kind):
     np.testing.assert_allclose(B[..., 0], (model.step(y, u + e) - model.step(y, u - e)) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "form"), zip(KINDS, ["full", "low-rank"] * 2, strict=True))
+@pytest.mark.parametrize(("kind", "form"), [*zip(KINDS, ["full", "low-rank"] * 2, strict=True)])
 def test_updates_and_files(tmp_path, kind, form):
     model = fitted(kind, form, rank=15)
     model.update(RUNS.states[LAST : LAST + 20], RUNS.inputs[LAST : LAST + 20])

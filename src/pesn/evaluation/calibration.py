@@ -186,7 +186,7 @@ def find_washout(
     reservoir: Reservoir, units: UnitMoments, z: Array, targets: Array, ridge: Penalty,
     features: Features = Features(), groups: Groups | None = None,
 ) -> int:  # fmt: skip
-    """Find the number of rows until the initial state moves the outputs by less than a thousandth of the targets' standard deviation.
+    """Find the number of rows after which the initial state moves the outputs by less than a thousandth of their std.
 
     Or by less than a tenth of the residual standard deviation, below which it is not noticeable in noisy data. The units start
     with their stationary covariance, estimated in a trial run from 0; the effect on the outputs is that of a readout fitted to
