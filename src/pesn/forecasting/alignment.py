@@ -1,4 +1,4 @@
-"""Labels of rows: reading a pandas index as times, and aligning y and X by their labels.
+"""Labels of rows: read a pandas index as times, and align y and X by their labels.
 
 >>> import pandas as pd
 >>> read_labels(pd.Index(["2024-01-01", "2024-01-03"]), "y").day.tolist()
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-_DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year; pandas reads the words "now" and "today" too
+_DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year: pandas also parses "now" and "today"
 _OFFSET = r"[T ]\d[\d:.,]*\s*(Z|[+-]\d{2}:?\d{0,2})$"
-_YEARS = (1700, 2300)  # of integers that are taken for dates such as 20240131
+_YEARS = (1700, 2300)  # of integers that may be dates such as 20240131
 
 
 def read_labels(index: pd.Index, argument: str) -> pd.Index:
@@ -207,7 +207,7 @@ def _check_zone(index: pd.DatetimeIndex, argument: str) -> None:
         return
     try:
         same = index.tz_convert(str(index.tz)).tz_localize(None).equals(index.tz_localize(None))
-    except Exception:  # pandas, zoneinfo, pytz and dateutil have an exception each
+    except Exception:  # each of pandas, zoneinfo, pytz and dateutil has its own
         same = False
     if not same:
         raise ValueError(
@@ -217,6 +217,7 @@ def _check_zone(index: pd.DatetimeIndex, argument: str) -> None:
 
 
 def _several_zones(argument: str) -> ValueError:
+    """Return the error of dates in several time zones."""
     return ValueError(
         f"{argument} must have dates of one time zone in its index, got several; set pd.to_datetime({argument}.index, "
         "utc=True).tz_convert('Europe/Berlin'), or another zone, as its index"
@@ -228,9 +229,20 @@ _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
 
 
 class Layout(NamedTuple):
-    """Where rows go: for each row of the result the row of y, and of X, that is there, -1 where none is.
+    """Aligned rows of y and X.
 
-    ``runs`` are those of the result, ``n_inputs`` the rows that X must have, ``time`` the rule of the labels, at the last row.
+    Parameters
+    ----------
+    rows : array of int
+        Row of y for each row of the result, -1 for a missing one.
+    inputs : array of int
+        Row of X for each row of the result, -1 for a missing one.
+    n_inputs : int
+        Number of rows that X must have.
+    runs : list of slice
+        Runs in the result.
+    time : TimeIndex or None
+        Rule of the labels, at the last row.
     """
 
     rows: Places
@@ -240,16 +252,16 @@ class Layout(NamedTuple):
     time: TimeIndex | None
 
     def place(self, y: Array) -> Array:
-        """y (n, d) where its rows belong, NaN where none does."""
+        """Return y (n, d) aligned, NaN where rows are missing."""
         return _take_rows(y, self.rows)
 
     def place_inputs(self, X: Array) -> Array:
-        """X (n_inputs, u) where its rows belong, NaN where none does."""
+        """Return X (n_inputs, u) aligned, NaN where rows are missing."""
         return _take_rows(X, self.inputs)
 
 
 class _Run(NamedTuple):
-    """One run: the place of each row of y, the rule at the first place and at the last row; None where labels are no time."""
+    """Positions of the rows of a run, and its rule at the first position and at the last row; None if labels are no times."""
 
     places: Places
     first: TimeIndex | None = None
@@ -266,12 +278,36 @@ def align(
     is_context: bool = False,
     named: bool = False,
 ) -> Layout:
-    """Where the rows of y and X belong by their labels, each run by itself; a ValueError names the first that does not fit.
+    """Align the rows of y and X by their labels, each run separately.
 
-    The labels of y must increase; steps that are missing among them are rows of NaN. X may have its rows in any order and more of
-    them, but must have one for each of y's labels, of a context without the last. ``learnt`` is the rule that the labels
-    must keep; ``after`` is the rule at the last row before them, from which rows are counted too. With ``named``, y and X may
-    have a MultiIndex, whose runs (:func:`run_slices`) must be ``runs``.
+    The labels of y must increase; missing steps become rows of NaN. X may have its rows in any order, and more of them, but must
+    have one for each label of y, except for the last one of a context.
+
+    Parameters
+    ----------
+    y : array-like or pandas object
+        Rows of y.
+    X : array-like or pandas object, optional
+        Rows of X.
+    runs : list of slice
+        Runs of y.
+    learnt : TimeIndex, optional
+        Rule of training that the labels must keep.
+    after : TimeIndex, optional
+        Rule at the last row before y, from which rows are counted.
+    is_context : bool, default=False
+        Whether the rows are a context, whose X has no last row.
+    named : bool, default=False
+        Whether y and X may have a MultiIndex, whose runs (:func:`run_slices`) must be ``runs``.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    ValueError
+        If a label does not fit; the message names the first one.
     """
     names, shorter = (("context", "X of context"), 1) if is_context else (("y", "X"), 0)
     labels, groups = _labels(y, names[0], named)
@@ -306,7 +342,7 @@ def align(
 def _place_runs(
     labels: pd.Index | None, runs: list[slice], learnt: TimeIndex | None, after: TimeIndex | None, name: str
 ) -> list[_Run]:
-    """Return where the rows of each run go by their labels; without labels, or by a default index, one after another."""
+    """Return the positions of the rows of each run by their labels; without labels, or with a default index, by position."""
     if labels is None or is_default(labels):
         time = None
         if labels is not None and after is None and (learnt is None or learnt.kind == "counted"):
@@ -320,9 +356,23 @@ def _place_runs(
 
 
 def match_future_inputs(X: TableLike | None, time: TimeIndex | None, horizon: int) -> Places | None:
-    """The rows of X that act on the last row known, and on those to come but the last; None where they go by position.
+    """Return the rows of X that act on the last known row and on the rows ahead; None if they go by position.
 
-    X may have more rows, in any order; a ValueError says which of these is not there.
+    X may have more rows, in any order.
+
+    Parameters
+    ----------
+    X : array-like or pandas object, optional
+        Future inputs.
+    time : TimeIndex or None
+        Rule of the labels, at the last known row.
+    horizon : int
+        Number of steps ahead.
+
+    Raises
+    ------
+    ValueError
+        If one of the rows is missing.
     """
     labels = index_of(X, "X")
     if labels is None or is_default(labels) or time is None or time.kind == "counted":
@@ -357,7 +407,7 @@ def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
 
 
 def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Run:
-    """Of labels that begin anew; ``rule`` is the one to keep."""
+    """Align labels of a run, which must keep ``rule`` if there is one."""
     kind = kind_of(labels)
     if _is_position(labels, rule, name, start):
         return _Run(np.arange(len(labels)))
@@ -381,8 +431,8 @@ def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Ru
 
 
 def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
-    """Of labels that go on from those before them."""
-    if after.kind == "counted":  # rows before without labels: gaps are those among these labels
+    """Align labels that continue those before them."""
+    if after.kind == "counted":  # rows before have no labels: only gaps among these count
         own = _run(labels, None, name, 0)
         if labels.dtype.kind not in "iu":
             return own
@@ -402,7 +452,7 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
 
 
 def _is_position(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> bool:
-    """Return whether labels are no times: a slice of a default index, after dates. Times of another kind are refused."""
+    """Return whether labels are no times: a slice of a default index, after dates. Refuse times of another kind."""
     if rule is None or rule.kind in ("counted", kind_of(labels)):
         return False
     if is_count(labels):
@@ -414,6 +464,7 @@ def _is_position(labels: pd.Index, rule: TimeIndex | None, name: str, start: int
 
 
 def _check_order(labels: pd.Index, name: str, start: int) -> None:
+    """Raise a ValueError if labels do not increase."""
     if labels.is_monotonic_increasing and labels.is_unique and not labels.hasnans:
         return
     if labels.hasnans:
@@ -428,9 +479,10 @@ def _check_order(labels: pd.Index, name: str, start: int) -> None:
 
 
 def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> ValueError:
+    """Return the error of labels without a common step."""
     numbers = kind_of(labels) == "numbers"
     places = labels.to_numpy(np.float64) if numbers else labels.asi8.astype(np.float64)
-    with np.errstate(all="ignore"):  # of labels that are infinite
+    with np.errstate(all="ignore"):  # of infinite labels
         gaps = np.diff(places)
         k = int(np.argmax(np.abs(gaps - np.median(gaps))))
     remedy = "np.interp" if numbers else "pandas' resample"
@@ -445,12 +497,12 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
 
 
 def _match_labels(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, name: str) -> dict[int, tuple[pd.Index, int]] | None:
-    """Labels of X for each run and the row that they begin at; None where rows of X go by position."""
+    """Return the labels of X for each run, and the row that they begin at; None if rows of X go by position."""
     if y is None or X is None or y[: len(y) - shorter].equals(X):
         return None
     if is_default(y) or is_default(X):
         same = len(y) == len(X) and X.is_unique and (X.get_indexer(y) >= 0).all()
-        return {run.start: (X, 0) for run in runs} if same else None  # one's own numbering, shuffled
+        return {run.start: (X, 0) for run in runs} if same else None  # a shuffled default index
     if X.is_unique:
         return {run.start: (X, 0) for run in runs}
     if len(X) == len(y) and len(runs) > 1:
@@ -462,7 +514,7 @@ def _match_labels(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, nam
 def _match_groups(
     y: dict[Hashable, slice] | None, X: pd.Index, groups: dict[Hashable, slice] | None, names: tuple[str, str]
 ) -> dict[int, tuple[pd.Index, int]] | None:
-    """As :func:`_match_labels`, of runs that a MultiIndex names."""
+    """Return the same for runs that a MultiIndex names."""
     if y is not None and groups is None and (X is None or is_default(X)):
         return None
     if y is None or groups is None:
@@ -483,7 +535,7 @@ def _match_groups(
 
 
 def _match_inputs(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int, names: tuple[str, str], start: int) -> Places:
-    """The row of X for each place of a run; each of y's rows needs one, and gaps may have one."""
+    """Return the row of X for each position of a run; each row of y needs one."""
     (labels, offset), places, first = X, run.places, run.first
     rows = np.full(int(places[-1]) + 1, -1)
     if first is None:
@@ -514,10 +566,12 @@ def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Hasha
 
 
 def _name(index: pd.Index) -> str | None:
+    """Return the name of an index if it is text."""
     return index.name if isinstance(index.name, str) else None
 
 
 def _take_rows(values: Array, rows: Places) -> Array:
+    """Return the rows of an array, NaN for those that are -1."""
     if len(rows) == len(values) and (rows == np.arange(len(rows))).all():
         return values
     result = np.full((len(rows), values.shape[1]), np.nan)
@@ -527,7 +581,7 @@ def _take_rows(values: Array, rows: Places) -> Array:
 
 
 def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
-    """The d names, all different; None: "y0", "y1", ..."""
+    """Return d different names; None: "y0", "y1", ..."""
     if names is None:
         return tuple(f"y{i}" for i in range(d))
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
@@ -539,7 +593,7 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
 
 
 def column_position(argument: str, column: object, names: tuple[str, ...]) -> int:
-    """Where a column stands that is given by its name or its position.
+    """Return the position of a column that is given by its name or its position.
 
     >>> column_position("column", "theta", ("x", "theta")), column_position("column", -1, ("x", "theta"))
     (1, 1)
@@ -552,11 +606,11 @@ def column_position(argument: str, column: object, names: tuple[str, ...]) -> in
 
 
 def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
-    """A label a row, an array or a pandas index; None: there are none."""
+    """Return labels of the rows as an array or a pandas index; None if there are none."""
     if index is None:
         return None
     if type(index).__module__.partition(".")[0] == "pandas":
-        labels = import_module("pandas").Index(index)  # dates keep their zone and their frequency
+        labels = import_module("pandas").Index(index)  # keeps zone and frequency
     else:
         labels = _array("index", index)
     if labels.shape != (horizon,):
@@ -565,7 +619,7 @@ def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
 
 
 def check_history(history: npt.ArrayLike | None, d: int) -> Array | None:
-    """The last observed rows (k, d), NaN where a value is missing; None: there are none."""
+    """Return observed rows (k, d), NaN where a value is missing; None if there are none."""
     if history is None:
         return None
     if isinstance(history, np.ma.MaskedArray):
@@ -582,6 +636,7 @@ def check_history(history: npt.ArrayLike | None, d: int) -> Array | None:
 
 
 def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
+    """Return an array, or raise a ValueError that names the argument."""
     try:
         return np.array(value)
     except ValueError as error:
@@ -589,5 +644,5 @@ def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
 
 
 def pluralize(n: int, noun: str) -> str:
-    """How many there are: "1 step", "2 steps"."""
+    """Return a number with its noun: "1 step", "2 steps"."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Training data: conversion of tables and arrays to matrices, and streaming statistics of columns.
+"""Training data: tables and arrays as matrices, statistics of columns, scales, and segments without missing values.
 
 >>> import numpy as np
 >>> rows = np.array([[1.0, 5.0], [2.0, np.nan], [6.0, 5.0]])
@@ -33,11 +33,25 @@ from pesn.gaussian import Gaussian
 from pesn.reservoir.closed_loop import Dynamics
 from pesn.reservoir.sequences import check_stacked
 
-_SMALLEST = 1e-305  # below it numbers lose their digits
+_SMALLEST = 1e-305  # below, numbers lose precision
 
 
 class ColumnStatistics(NamedTuple):
-    """Of each of k columns how many numbers there are, their mean, deviation, lowest and highest: (k,) each, NaN left out."""
+    """Streaming statistics of k columns, without NaN.
+
+    Parameters
+    ----------
+    n : array of int
+        Number of observations of each column.
+    mean : array of shape (k,)
+        Means.
+    std : array of shape (k,)
+        Standard deviations.
+    low : array of shape (k,)
+        Minima.
+    high : array of shape (k,)
+        Maxima.
+    """
 
     n: npt.NDArray[np.intp]
     mean: Array
@@ -46,9 +60,9 @@ class ColumnStatistics(NamedTuple):
     high: Array
 
     def merge(self, other: ColumnStatistics) -> ColumnStatistics:
-        """Of the rows of both (Chan, Golub and LeVeque): no large numbers are subtracted, however many rows there are.
+        """Return the statistics of the rows of both (Chan, Golub and LeVeque), without cancellation.
 
-        Squares are taken in units of the range, where none is lost, however small the numbers are.
+        Squares are in units of the range, so that none underflows.
         """
         n = self.n + other.n
         share = other.n / np.maximum(n, 1)
@@ -61,49 +75,61 @@ class ColumnStatistics(NamedTuple):
         return ColumnStatistics(n, mean, wide * np.sqrt(inside + between), low, high)
 
     def rescale(self, mean: Array, std: Array) -> ColumnStatistics:
-        """Of the same rows less ``mean``, over ``std``."""
+        """Return the statistics of the same rows less ``mean``, divided by ``std``."""
         low, high = (self.low - mean) / std, (self.high - mean) / std
         return self._replace(mean=(self.mean - mean) / std, std=self.std / std, low=low, high=high)
 
     def width(self) -> Array:
-        """The deviations (k,), 1 for a column that never changes.
+        """Return the standard deviations (k,), 1 for a constant column.
 
-        What varies by rounding alone is constant: in units of its deviation any later change would be astronomical.
+        A column that varies by rounding alone is constant: in units of its standard deviation any later change would be huge.
         """
         least = np.maximum(1e-12 * np.maximum(np.abs(self.low), np.abs(self.high)), _SMALLEST)
         return np.where(self.high - self.low > least, self.std, 1.0)
 
     def check(self, name: str) -> None:
-        """A ValueError where a column has no numbers."""
+        """Raise a ValueError if a column has no observations."""
         if not self.n.all():
             column = int(np.argmin(self.n > 0))
             raise ValueError(f"{name} must have numbers in every column, got nothing but NaN in column {column}")
 
 
 def compute_statistics(rows: Array) -> ColumnStatistics:
-    """Of rows (n, k), NaN where one is missing."""
+    """Compute the statistics of rows (n, k), NaN where a value is missing."""
     seen = ~np.isnan(rows)
     count = seen.sum(axis=0)
     low, high = np.fmin.reduce(rows, axis=0, initial=np.inf), np.fmax.reduce(rows, axis=0, initial=-np.inf)
     moves, of = high > low, np.maximum(count, 1)
     mean = np.where(moves, np.sum(np.where(seen, rows, 0.0) / of, axis=0), np.where(count > 0, low, 0.0))
-    wide = np.subtract(high, low, out=np.ones_like(low), where=moves)  # in units of it no square is lost
+    wide = np.subtract(high, low, out=np.ones_like(low), where=moves)  # in these units no square underflows
     std = wide * np.sqrt(np.sum(np.where(seen, np.square((rows - mean) / wide), 0.0) / of, axis=0))
     return ColumnStatistics(count, mean, std, low, high)
 
 
 def compute_complete_statistics(rows: Array) -> ColumnStatistics:
-    """Of rows (n, k), one at least, without gaps and of order 1."""
+    """Compute the statistics of rows (n, k) of order 1 without missing values."""
     low, high = rows.min(axis=0), rows.max(axis=0)
     return ColumnStatistics(np.full(rows.shape[1], len(rows)), np.mean(rows, axis=0), np.std(rows, axis=0), low, high)
 
 
-_LARGEST = 1e100  # squares and sums of them are still numbers
-_FARTHEST = 1e20  # deviations from the mean in training: squares of squares are still numbers
+_LARGEST = 1e100  # squares and their sums are finite
+_FARTHEST = 1e20  # standard deviations: fourth powers are finite
 
 
 class Scale(NamedTuple):
-    """Where each column lies and how wide it is: of y (d,) and of the known inputs."""
+    """Means and standard deviations by which columns are standardized.
+
+    Parameters
+    ----------
+    y_mean : array of shape (d,)
+        Means of y.
+    y_std : array of shape (d,)
+        Standard deviations of y.
+    x_mean : array of shape (u,)
+        Means of the known inputs.
+    x_std : array of shape (u,)
+        Standard deviations of the known inputs.
+    """
 
     y_mean: Array
     y_std: Array
@@ -111,7 +137,7 @@ class Scale(NamedTuple):
     x_std: Array
 
     def check(self, name: str, n_columns: int, n_known: int) -> None:
-        """A ValueError unless it is of so many columns and inputs, each of them of some width."""
+        """Raise a ValueError unless it has these numbers of columns and inputs, with positive standard deviations."""
         d, u = n_columns, n_known
         shapes = {"y_mean": (d,), "y_std": (d,), "x_mean": (u,), "x_std": (u,)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
@@ -120,26 +146,36 @@ class Scale(NamedTuple):
                 raise ValueError(f"{name}.{part} is not positive")
 
     def of_field(self) -> Scale:
-        """With one mean and one deviation for all columns of y: a field, on which one law holds everywhere."""
+        """Return the scale with one mean and one standard deviation for all columns of y, of a field with one law everywhere."""
         mean = float(np.mean(self.y_mean))
         std = math.sqrt(float(np.mean(np.square(self.y_std) + np.square(self.y_mean - mean))))
         return self._replace(y_mean=np.full_like(self.y_mean, mean), y_std=np.full_like(self.y_std, std))
 
     def apply(self, y: Array, known: Array) -> tuple[Array, Array]:
-        """y and the known inputs in units of it."""
+        """Standardize y and the known inputs."""
         return (y - self.y_mean) / self.y_std, (known - self.x_mean) / self.x_std
 
     def undo(self, y: Array) -> Array:
-        """y as it was."""
+        """Return y in its original units."""
         return y * self.y_std + self.y_mean
 
 
-_BLOCK, _MOST_BLOCKS = 150, 10  # rows of a block that is held back at least, and how many of a run
-_KNOWN = 150  # rows before it that forecasts into it know
+_BLOCK, _MOST_BLOCKS = 150, 10  # least rows of a validation block, and most blocks of a run
+_KNOWN = 150  # rows before it that are known to its forecasts
 
 
 class Segment(NamedTuple):
-    """A stretch of training rows without gaps, scaled: rows [y, u] (n, d + u), targets (n, m), y of rows 0 … n."""
+    """Scaled training rows without missing values.
+
+    Parameters
+    ----------
+    z : array of shape (n, d + u)
+        Rows [y, u].
+    targets : array of shape (n, m)
+        Targets of the network.
+    y : array of shape (n + 1, d)
+        Rows of y, including the one after the last of ``z``.
+    """
 
     z: Array
     targets: Array
@@ -147,7 +183,7 @@ class Segment(NamedTuple):
 
 
 def names_of(y: object) -> list[str] | None:
-    """The names of the columns of a pandas object; None for an array."""
+    """Return the names of the columns of a pandas object; None for an array."""
     columns = getattr(y, "columns", None)
     if columns is not None:
         return [str(name) for name in columns]
@@ -156,7 +192,7 @@ def names_of(y: object) -> list[str] | None:
 
 
 def by_names(name: str, values: Any, names: list[str] | None) -> npt.ArrayLike:
-    """``values``, one for each column: where they have labels of their own, in the order of the columns of y."""
+    """Return ``values``, one for each column of y, in the order of its columns if they are labeled."""
     if np.asarray(values).dtype == bool:
         raise TypeError(f"{name} must be numbers, got {values!r}")
     labels = getattr(values, "index", None)
@@ -168,8 +204,20 @@ def by_names(name: str, values: Any, names: list[str] | None) -> npt.ArrayLike:
 
 
 def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: int | None = None) -> Array:
-    """Rows (n, width) of numbers, NaN among them; one column may come flat."""
-    if width is None:  # of fit, which takes several sequences
+    """Return rows (n, width) in float64, NaN for missing values; a single column may be flat.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument in messages.
+    values : array-like or pandas object
+        Rows.
+    n_rows : int, optional
+        Required number of rows.
+    width : int, optional
+        Required number of columns.
+    """
+    if width is None:  # in fit, which takes several sequences
         check_stacked(name, values)
     array = _as_floats(name, values)
     if array.ndim == 1 and width in (None, 1):
@@ -185,10 +233,12 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
 
 
 def _expected_shape(n_rows: int | None, width: int | None) -> str:
+    """Return a shape as text."""
     return f"({'rows' if n_rows is None else n_rows}, {'columns' if width is None else width})"
 
 
 def _no_input(width: int | None) -> str:
+    """Return a hint for messages if there are no inputs."""
     return "; fit had no X" if width == 0 else ""
 
 
@@ -198,18 +248,18 @@ def _as_floats(name: str, values: TableLike) -> Array:
         raise TypeError(f"{name} must be an array, NaN where it is missing, got a {type(values).__name__}")
     check_real(name, values)
     try:
-        if hasattr(values, "to_numpy"):  # of pandas, whose own missing values numpy does not know
+        if hasattr(values, "to_numpy"):  # pandas has missing values that numpy does not know
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
-            raise TypeError(f"dtype {array.dtype}")  # numpy would read numbers into texts and dates
+            raise TypeError(f"dtype {array.dtype}")  # numpy would convert text and dates
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from error
 
 
 def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None, width: int) -> tuple[TableLike, Array | None]:
-    """Mean (n, width) and covariances (n, width, width) of a Gaussian a row, or of one row; all else as it is, without any.
+    """Return the mean (n, width) and the covariances (n, width, width) of a Gaussian for each row; other values without any.
 
     >>> mean, cov = as_gaussian_rows("context", Gaussian([1.0, 2.0], var=[0.1, 0.2]), None, 2)
     >>> mean.shape, cov.shape
@@ -217,7 +267,7 @@ def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None
     """
     if not isinstance(values, Gaussian):
         return values, None
-    if hasattr(values, "numpy"):  # of tensors
+    if hasattr(values, "numpy"):  # a Gaussian of tensors
         raise TypeError(f"{name} must be a pesn.Gaussian of arrays, got a {type(values).__name__}")
     shape, may_be_one = np.shape(values.mean), n_rows in (None, 1)
     is_one = may_be_one and shape in ([(width,), ()] if width == 1 else [(width,)])
@@ -229,7 +279,7 @@ def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None
 
 
 def as_columns(learn: object, d: int, names: list[str] | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The columns to learn and the rest, of d: by number, or by name where there are ``names``.
+    """Return the columns to learn and the others, by number or by name.
 
     >>> as_columns(["v", 0], 3, ["x", "v", "w"])
     (array([1, 0]), array([2]))
@@ -243,7 +293,7 @@ def as_columns(learn: object, d: int, names: list[str] | None = None) -> tuple[n
 def check_encoding(
     angles: object, ignorable: object, d: int, n_known: int, names: list[str] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The columns of y that are angles and those that the network does not see, of d, beside so many columns of X.
+    """Return the angles and the ignorable columns of y.
 
     >>> check_encoding("angle", (), 2, 0, ["angle", "speed"])
     (array([0]), array([], dtype=int64))
@@ -261,7 +311,7 @@ def check_encoding(
 
 
 def _resolve_columns(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
-    """Columns of y, of d, at least one."""
+    """Return the numbers of at least one of d columns of y."""
     numbers = _resolve_names(argument, _as_list(wanted), names)
     whole = all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
     if not whole or not numbers or len(set(numbers)) < len(numbers):
@@ -274,14 +324,14 @@ def _resolve_columns(argument: str, wanted: object, d: int, names: list[str] | N
 
 
 def _as_list(given: object) -> list[object]:
-    """Return what was given as a list: a name or a number is one."""
+    """Return an argument as a list; a single name or number becomes a list of one."""
     if isinstance(given, str) or not isinstance(given, Collection) or getattr(given, "shape", None) == ():
         return [] if given is None else [given]
     return list(given)
 
 
 def _resolve_names(argument: str, given: list[object], names: list[str] | None) -> list[object]:
-    """Return what was given with numbers in the places of names; without ``names`` as it is."""
+    """Replace names by their numbers."""
     if names is None:
         return given
     unknown = [repr(name) for name in given if isinstance(name, str) and name not in names]
@@ -291,8 +341,19 @@ def _resolve_names(argument: str, given: list[object], names: list[str] | None) 
 
 
 def unwrap_angles(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
-    """Rows (n, d) whose ``angles`` are within half a turn of the row before, of ``before`` (d,) the first; NaN is passed over.
+    """Unwrap angles: each is within half a turn of the row before; NaN is skipped.
 
+    Parameters
+    ----------
+    rows : array of shape (n, d)
+        Rows.
+    angles : array of int
+        Columns that are angles.
+    before : array of shape (d,), optional
+        The row before the first.
+
+    Examples
+    --------
     >>> unwrap_angles(np.array([[3.0], [np.nan], [-3.0]]), np.array([0])).round(4).ravel()
     array([3.    ,    nan, 3.2832])
     """
@@ -305,7 +366,7 @@ def unwrap_angles(rows: Array, angles: npt.NDArray[np.intp], before: Array | Non
 
 
 def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]:
-    """A (r, d), B (r, m) and c (r,) for the r = d − m columns that are not learnt."""
+    """Return A (r, d), B (r, m) and c (r,) of the r = d − m columns that are not learned."""
     r = d - m
     if kinematics is None:
         if r:
@@ -332,15 +393,15 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
 
 
 def fit_scale(y: ColumnStatistics, known: ColumnStatistics) -> Scale:
-    """Means and deviations, 1 for a constant column, of what is not missing; a ValueError where a column has no numbers."""
+    """Return means and standard deviations, 1 for a constant column; raise a ValueError if a column has no observations."""
     y.check("y")
     known.check("X")
     return Scale(y.mean, y.width(), known.mean, known.width())
 
 
 def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
-    """A ValueError with the row and the column of the first number that no square could be taken of, in units of ``std``."""
-    far = (np.abs(rows - mean) / std).reshape(math.prod(rows.shape[:-1]), len(mean))  # rows of a batch are counted on
+    """Raise a ValueError if rows are so many ``std`` from ``mean`` that their squares overflow."""
+    far = (np.abs(rows - mean) / std).reshape(math.prod(rows.shape[:-1]), len(mean))  # all rows of a batch
     if (far > _FARTHEST).any():
         row, column = np.argwhere(far > _FARTHEST)[0]
         where = f"{far[row, column]:g} in row {row}, column {column}"
@@ -348,32 +409,49 @@ def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
 
 
 def identity_scale(d: int, u: int) -> Scale:
-    """The scale that changes nothing."""
+    """Return the scale that changes nothing."""
     return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
 
 
 def in_scale(
     kinematics: tuple[Array, Array, Array], scale: Scale, learned: npt.NDArray[np.intp], kinematic: npt.NDArray[np.intp]
 ) -> tuple[Array, Array, Array]:
-    """Kinematics between scaled columns."""
+    """Return kinematics between scaled columns."""
     A, B, c = kinematics
     own, mean = scale.y_std[kinematic][:, None], scale.y_mean
     return A * scale.y_std / own, B * scale.y_std[learned] / own, (c + A @ mean + B @ mean[learned] - mean[kinematic]) / own[:, 0]
 
 
 class Held(NamedTuple):
-    """A segment that forecasts are judged by, from its row ``first`` on; the rows before were learnt from and are known."""
+    """A validation segment.
+
+    Parameters
+    ----------
+    segment : Segment
+        Rows.
+    first : int
+        First row of the validation set; the rows before it were trained on and are known.
+    """
 
     segment: Segment
     first: int = 0
 
 
 def train_validation_split(segments: list[Segment], least: int, spread: bool = False) -> tuple[list[Segment], list[Held]]:
-    """Rows to learn from and rows to judge by: a fifth of the runs, one at least, of ``least`` rows or more each.
+    """Split segments into a training and a validation set of a fifth of the runs, at least one.
 
-    Rows of a run that was learnt from are easier than those of an unseen run. Only where there are fewer than three runs, or those
-    held back have less than a tenth or more than half of the rows, is it a fifth of each of them. It is the last fifth; with
-    ``spread`` every fifth run, or blocks of each: what a system does seldom may all be in its last fifth.
+    Rows of a training run are easier to forecast than those of another run. Only if there are fewer than three runs, or the
+    validation runs have less than a tenth or more than half of the rows, a fifth of each run is held out.
+
+    Parameters
+    ----------
+    segments : list of Segment
+        All segments.
+    least : int
+        Least number of rows of a validation segment.
+    spread : bool, default=False
+        Whether every fifth run, or blocks of each run, are held out instead of the last fifth: rare behavior may all be at the
+        end.
     """
     count = max(len(segments) // 5, 1)
     places = np.arange(4, len(segments), 5) if spread and len(segments) >= 5 else np.arange(len(segments))[-count:]
@@ -387,7 +465,7 @@ def train_validation_split(segments: list[Segment], least: int, spread: bool = F
 
 
 def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, Held]]:
-    """Cut a segment into blocks, a fifth at the end of each held back: one block, or as many as ``spread`` allows."""
+    """Split a segment into blocks and hold out the last fifth of each: one block, or as many as ``spread`` allows."""
     n = len(p.z)
     blocks = int(np.clip(n // 5 // _BLOCK, 1, _MOST_BLOCKS)) if spread else 1
     size, ends = n // 5 // blocks, np.arange(1, blocks + 1) * n // blocks
@@ -397,12 +475,12 @@ def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, Held]]:
 
 
 def slice_segment(p: Segment, first: int, last: int) -> Segment:
-    """Rows ``first`` … ``last`` − 1 of a segment."""
+    """Return rows ``first`` … ``last`` − 1 of a segment."""
     return Segment(p.z[first:last], p.targets[first:last], p.y[first : last + 1])
 
 
 def find_segments(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
-    """The segments of rows (n, d) and known inputs (n, u) without a gap, of one step or more, in order."""
+    """Return the segments without missing values of rows (n, d) and known inputs (n, u), of at least one step, in order."""
     segments = []
     for one in runs:
         y, u = rows[one], known[one]
@@ -414,7 +492,7 @@ def find_segments(rows: Array, known: Array, runs: list[slice], learn: npt.NDArr
 
 
 def segment_edges(y: Array, u: Array) -> npt.NDArray[np.intp]:
-    """Where each segment of a run y (n, d) with u (n, u) begins and ends, (k, 2): steps are from a row to the next.
+    """Return the first and last row (k, 2) of each segment of a run y (n, d) with u (n, u).
 
     >>> segment_edges(np.array([[1.0], [2.0], [np.nan], [4.0], [5.0], [7.0]]), np.zeros((6, 0))).tolist()
     [[0, 1], [3, 5]]
@@ -425,10 +503,11 @@ def segment_edges(y: Array, u: Array) -> npt.NDArray[np.intp]:
 
 
 def shortest_segment(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) -> int:
-    """How many steps a stretch must have: ``least``, and more than the shortest that hold a twentieth of all steps together.
+    """Return the least number of steps of a segment to train on.
 
-    A washout is never longer than half of the shortest stretch: two gaps close to each other must not decide it for all.
-    Stretches half as long as the longest stay.
+    It is at least ``least``, and long enough to leave out the shortest segments, which hold a twentieth of all steps: a washout
+    is at most half of the shortest segment, which two missing values close to each other must not decide. Segments half as long
+    as the longest are kept.
 
     >>> shortest_segment([3, 100, 100], 2), shortest_segment([60, 100], 2)
     (50, 50)
@@ -442,7 +521,17 @@ def shortest_segment(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) ->
 
 
 class UncertainRows(NamedTuple):
-    """What noise on inputs does to features and targets: means (n, p) of the features, and rows δ with Σ δ δᵀ = Σ Cov [b, y]."""
+    """Features and targets under input noise.
+
+    Parameters
+    ----------
+    features : array of shape (n, p)
+        Means of the features.
+    features_away : array of shape (n, p)
+        Rows δ of the features with Σ δ δᵀ = Σ Cov [b, y].
+    targets_away : array of shape (n, m)
+        The same rows of the targets.
+    """
 
     features: Array
     features_away: Array
@@ -452,18 +541,31 @@ class UncertainRows(NamedTuple):
 def with_noise(
     compute_features: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
 ) -> UncertainRows:
-    """Rows z (n, d + u) whose columns of y are uncertain by ``noise`` deviations, while targets lead to the rows that are there.
+    """Return features and targets of rows whose columns of y are uncertain, while the targets lead to the rows observed.
 
-    A readout that knows this does not trust what small errors of its own would change: E[b bᵀ] = b̄ b̄ᵀ + Cov b. Both are of one
-    draw of the noise and its mirror image, (b₊ ± b₋)/2: nothing is left between the mean and the noise, which is most of what
-    one draw alone would add, and over all rows one pair is as good as many.
+    The readout then has E[b bᵀ] = b̄ b̄ᵀ + Cov b, and relies less on features that small errors change. Mean and covariance are
+    (b₊ ± b₋)/2 of one draw of the noise and its mirror image, which leaves no cross terms between mean and noise; over all rows
+    one pair is as good as many.
+
+    Parameters
+    ----------
+    features_of : callable
+        Features of rows.
+    z : array of shape (n, d + u)
+        Rows.
+    dynamics : Dynamics
+        Meaning of the targets.
+    noise : float
+        Standard deviation of the noise.
+    rng : numpy.random.Generator
+        Generator of the noise.
     """
     above, below, back = both_sides(z, dynamics, noise, rng)
     return of_sides(compute_features(above), compute_features(below), back)
 
 
 def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Rows moved by a draw of the noise, and by its mirror image; what it does to targets."""
+    """Return rows shifted by a draw of the noise and by its mirror image, and the shift of the targets."""
     d = dynamics.n_columns
     away = noise * rng.standard_normal((len(z), d))
     above, below = (np.hstack([z[:, :d] + side * away, z[:, d:]]) for side in (1.0, -1.0))

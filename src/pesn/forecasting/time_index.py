@@ -10,11 +10,11 @@
 >>> import pandas as pd
 >>> months = pd.DatetimeIndex(["2024-01-15", "2024-02-15", "2024-04-15"], name="month")
 >>> time = time_index(months)
->>> time.step, time.places(months).tolist()              # of the 15th of each month; one is missing
+>>> time.step, time.places(months).tolist()              # the 15th of each month; one is missing
 ('M-15', [0, 1, 3])
 >>> time.ahead(2).strftime("%Y-%m-%d").tolist()
 ['2024-05-15', '2024-06-15']
->>> time_index(pd.Index(["a", "b"])) is None             # texts are no time
+>>> time_index(pd.Index(["a", "b"])) is None             # text is no time
 True
 """
 
@@ -41,11 +41,22 @@ _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _DAY = 86_400_000_000_000  # nanoseconds
 _UNITS = {"h": 3_600_000_000_000, "min": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MONTH = 30.4 * 86_400.0  # seconds
-_NEAR = 4  # different days of the month, at most, of dates that stand for their months
+_NEAR = 4  # largest number of different days of dates that represent their months
 
 
 class CalendarStep:
-    """One step, by its text; a ValueError where pandas does not know it or it does not go forward."""
+    """One step of a calendar, such as a month or 15 minutes.
+
+    Parameters
+    ----------
+    text : str
+        A frequency of pandas; "M-15" for the 15th of each month, "M" for dates that represent their months.
+
+    Raises
+    ------
+    ValueError
+        If pandas does not know the frequency, or it does not go forward.
+    """
 
     def __init__(self, text: str) -> None:
         pd: Any = import_module("pandas")
@@ -53,14 +64,14 @@ class CalendarStep:
         monthly = re.fullmatch(r"(\d*)M(?:-(\d+))?", text)
         self.months = int(monthly[1] or 1) if monthly else 0
         self.day = int(monthly[2] or 0) if monthly else 0
-        self.absolute = False  # whether it counts time that has passed, and not days on a calendar
+        self.absolute = False  # whether it counts elapsed time instead of calendar days
         if monthly:
             if not 1 <= self.months <= 12_000 or self.day > 31:
                 raise ValueError(f"step must be a frequency of pandas or a day of the month such as 'M-15', got {text!r}")
             self.length = self.months * _MONTH
             return
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # pandas 2 warns of spellings that pandas 3 refuses
+            warnings.simplefilter("ignore", FutureWarning)  # of spellings that pandas 3 refuses
             offset = pd.tseries.frequencies.to_offset(text)
         self.absolute = isinstance(offset, pd.offsets.Tick) and not isinstance(offset, pd.offsets.Day)
         some = pd.Timestamp("2000-01-03").as_unit("ns" if self.absolute else "s")
@@ -69,7 +80,7 @@ class CalendarStep:
             raise ValueError(f"step must go forward, got {text!r}")
 
     def clock(self, index: pd.Index) -> pd.Index:
-        """Dates as this step counts them, without a zone."""
+        """Return dates without a time zone, as this step counts them: local or elapsed time."""
         if index.tz is not None:
             index = index.tz_convert(None) if self.absolute else index.tz_localize(None)
         if self.months and not self.day:
@@ -77,26 +88,26 @@ class CalendarStep:
         return index
 
     def localize(self, clock: pd.Index, zone: str) -> pd.Index:
-        """Back from :meth:`clock`: an hour that is left out in spring is the next one, one that comes twice the first of them."""
+        """Invert :meth:`clock`: a skipped hour in spring becomes the next one, a repeated hour the first of both."""
         if self.absolute:
             return clock.tz_localize("UTC").tz_convert(zone)
         labels = clock.tz_localize(zone, nonexistent="shift_forward", ambiguous=np.ones(len(clock), bool))
-        with suppress(Exception):  # no frequency with an hour that is left out or comes twice; pandas 2 raises errors of pytz
+        with suppress(Exception):  # around clock changes there is no frequency; pandas 2 raises errors of pytz
             labels.freq = clock.freq
         return labels
 
     def onwards(self, start: pd.Timestamp, n: int) -> pd.Index:
-        """The first n dates from ``start`` on; the first is a later one where ``start`` is not on the step."""
+        """Return the first n dates from ``start`` on; the first is later if ``start`` is not on the step."""
         if self.months:
             return self._days_in_months(start, np.arange(n) * self.months)
         return import_module("pandas").date_range(start, periods=n, freq=self.text, unit=start.unit)
 
     def positions(self, start: pd.Timestamp, clock: pd.Index, most: int) -> npt.NDArray[np.int64]:
-        """Steps from ``start`` to each date; -1 where it is earlier, off the step, or more than ``most`` steps away."""
+        """Return the steps from ``start`` to each date; -1 if it is earlier, off the step, or more than ``most`` steps away."""
         pd: Any = import_module("pandas")
         found = np.full(len(clock), -1, np.int64)
         seconds = clock.to_numpy().astype("datetime64[s]").astype(np.float64) - start.timestamp()
-        inside = (seconds > -1.0) & (seconds < 1.5 * self.length * (most + 8))  # by division first: a wrong date may be far away
+        inside = (seconds > -1.0) & (seconds < 1.5 * self.length * (most + 8))  # by division first: a date may be far away
         if not inside.any():
             return found
         end = clock[inside].max()
@@ -112,7 +123,7 @@ class CalendarStep:
         return found
 
     def steps(self, first: pd.Timestamp, later: pd.Timestamp) -> int | None:
-        """Steps from one date to another, negative where it is earlier, however far; None where they are not on one grid."""
+        """Count the steps from one date to another, negative if it is earlier; None if they are not on one grid."""
         pd: Any = import_module("pandas")
         one, other = (self.clock(pd.DatetimeIndex([date]))[0] for date in (first, later))
         if self.months:
@@ -123,12 +134,12 @@ class CalendarStep:
         if not offset.is_on_offset(one):
             return None
         about = round((other.timestamp() - one.timestamp()) / self.length)
-        near = range(about - abs(about) // 4 - 8, about + abs(about) // 4 + 9)  # a month is not as long as another
+        near = range(about - abs(about) // 4 - 8, about + abs(about) // 4 + 9)  # months differ in length
         steps = near[min(bisect_left(near, other, key=lambda k: one + k * offset), len(near) - 1)]
         return steps if one + steps * offset == other else None
 
     def _days_in_months(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
-        """The day of the month, or its last where it has none such, so many months after ``start``'s, at the same hour."""
+        """Return the day of the month, or its last day if it is shorter, in the months after that of ``start``, at the same hour."""
         pd: Any = import_module("pandas")
         first = np.datetime64(f"{start.year:04d}-{start.month:02d}", "M") + months
         longest = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
@@ -138,14 +149,15 @@ class CalendarStep:
 
 
 def find_step(index: pd.Index) -> Iterator[str]:
-    """Steps that increasing dates may keep, to be tried in order: their own frequency, else the coarsest first.
+    """Iterate over steps that increasing dates may have: their own frequency, else the coarsest first.
 
-    Rows may be missing. Nothing here grows with how far the dates are apart.
+    Rows may be missing. The cost does not grow with the distance between dates.
     """
     return map(_one_name, _candidates(index))
 
 
 def _candidates(index: pd.Index) -> Iterator[str]:
+    """Iterate over candidate steps, in pandas' spelling."""
     pd: Any = import_module("pandas")
     if index.freqstr is not None:
         yield index.freqstr
@@ -153,7 +165,7 @@ def _candidates(index: pd.Index) -> Iterator[str]:
         return
     local = index.tz_localize(None)
     days = local.normalize()
-    if len((local - days).unique()) == 1:  # at one hour: steps of the calendar
+    if len((local - days).unique()) == 1:  # all at one hour: calendar steps
         yield from _monthly(days)
         yield from _daily(days)
     if len(index) > 2 and (whole := pd.DatetimeIndex(index, freq="infer").freq) is not None:
@@ -163,6 +175,7 @@ def _candidates(index: pd.Index) -> Iterator[str]:
 
 
 def _monthly(days: pd.Index) -> list[str]:
+    """Return the step of dates in different months on the same day, at their beginning or at their end."""
     pd: Any = import_module("pandas")
     months = np.asarray(days.year * 12 + days.month)
     apart = int(np.gcd.reduce(np.diff(months)))
@@ -181,17 +194,18 @@ def _monthly(days: pd.Index) -> list[str]:
 
 
 def _daily(days: pd.Index) -> list[str]:
+    """Return the step of dates in weeks, business days or days."""
     numbers = days.to_numpy().astype("datetime64[D]").astype(np.int64)
     apart = int(np.gcd.reduce(np.diff(numbers)))
     if apart % 7 == 0:
         return [_times(apart // 7, f"W-{_WEEKDAYS[days[0].day_of_week]}")]
-    weeks = (numbers + 3) // 7  # from Monday on; 1970 began with a Thursday
+    weeks = (numbers + 3) // 7  # from Monday; 1970 began on a Thursday
     business = apart == 1 and weeks[0] < weeks[-1] and (days.day_of_week < 5).all()
     return ["B", "D"] if business else [_times(apart, "D")]
 
 
 def longest_tick(index: pd.DatetimeIndex | pd.TimedeltaIndex) -> str:
-    """Return the longest step that all differences are multiples of; days only of durations, as a day of dates may have 23 h."""
+    """Return the longest step that divides all differences; days only of durations, since a day of dates may have 23 h."""
     apart = int(np.gcd.reduce(np.diff(index.asi8))) * _UNITS[index.unit]
     units = _UNITS if index.dtype.kind == "M" else {"D": _DAY, **_UNITS}
     unit, size = next((unit, size) for unit, size in units.items() if apart % size == 0)
@@ -199,17 +213,18 @@ def longest_tick(index: pd.DatetimeIndex | pd.TimedeltaIndex) -> str:
 
 
 def _about_monthly(local: pd.DatetimeIndex) -> list[str]:
-    """On the same day of each month, or nearly: dates that stand for months."""
+    """Return the step "M" if dates are on nearly the same day of each month, and so represent months."""
     months = np.asarray(local.year * 12 + local.month)
     return ["M"] if bool((np.diff(months) >= 1).all()) and len(set(local.day)) <= _NEAR else []
 
 
 def _times(count: int, step: str) -> str:
+    """Return a step with its multiple."""
     return f"{count}{step}" if count > 1 else step
 
 
 def _one_name(step: str) -> str:
-    """One name for quarters that begin, or end, in the same months: pandas has four."""
+    """Return one name for quarters that begin, or end, in the same months: pandas has four."""
     kind, _, month = step.partition("-")
     if kind not in ("QS", "QE") or month not in _MONTHS:
         return step
@@ -218,26 +233,30 @@ def _one_name(step: str) -> str:
 
 
 Places = npt.NDArray[np.int64]
-MOST_MISSING = 3.0  # steps for each row given: where rows are farther apart on average, there is no step
-MOST_AWAY = 1_000  # rows missing in a row, where the step is known: after as many, a state says nothing about the next
-_EVEN = 1e-3  # of a step: what floating-point labels may be beside their place
+MOST_MISSING = 3.0  # largest mean number of steps between rows that have a common step
+MOST_AWAY = 1_000  # largest number of missing rows in a row, if the step is known
+_EVEN = 1e-3  # tolerance of floating-point labels, in steps
 _NAMES = {"D": "day", "B": "business day", "h": "hour", "min": "minute", "s": "second", "ms": "millisecond", "us": "microsecond"}
 
 
 class TimeIndex(NamedTuple):
-    """The label of a row, usually the last one, and how labels go on from it, in texts and numbers that a file can hold.
+    """The label of a row, usually the last one, and the rule by which labels continue, as text and numbers that a file can hold.
 
     Parameters
     ----------
-    kind
-        "dates", "periods", "durations", "numbers"; "counted" is a frame's own numbering from 0, which says nothing of time.
-    last
-        The label: a date in ISO's form, a period's ordinal, a duration in nanoseconds, a number.
-    step
-        A frequency of pandas; "M-15" for the 15th of each month (a later day than the month has is its last), "M" for dates that
-        stand for their months; or a number.
-    name, zone, unit
-        Of the index: its name and, of dates, the time zone and, of dates and durations, the resolution.
+    kind : {"dates", "periods", "durations", "numbers", "counted"}
+        Type of the labels; "counted" is the default numbering of a frame from 0, which has no meaning as time.
+    last : str, int or float
+        The label: a date in ISO format, the ordinal of a period, a duration in nanoseconds, a number.
+    step : str, int or float
+        A frequency of pandas; "M-15" for the 15th of each month (or its last day), "M" for dates that represent their months; or
+        a number.
+    name : str, optional
+        Name of the index.
+    zone : str, optional
+        Time zone of dates.
+    unit : str, default="ns"
+        Resolution of dates and durations.
     """
 
     kind: str
@@ -248,7 +267,13 @@ class TimeIndex(NamedTuple):
     unit: str = "ns"
 
     def check(self, name: str) -> None:
-        """A ValueError unless labels can be made of it: pandas reads its texts and refuses what it does not know."""
+        """Raise a ValueError if no labels can be made of it.
+
+        Parameters
+        ----------
+        name : str
+            Name of the index in messages.
+        """
         texts: Any = str, str, (str, type(None)), (str, type(None)), str
         found = self.kind, self.last if self.kind == "dates" else "", self.name, self.zone, self.unit
         numbers = self.kind in ("numbers", "counted")
@@ -261,11 +286,11 @@ class TimeIndex(NamedTuple):
         self.ahead(1)
 
     def ahead(self, n: int) -> pd.Index:
-        """The labels (n,) of the rows after ``last``: a pandas Index."""
+        """Return the labels (n,) of the rows after ``last``."""
         return self.onwards(n + 1)[1:]
 
     def onwards(self, n: int) -> pd.Index:
-        """The labels (n,) from ``last`` on."""
+        """Return the labels (n,) from ``last`` on."""
         pd: Any = import_module("pandas")
         if self.kind in ("numbers", "counted"):
             if isinstance(self.last, int) and isinstance(self.step, int):
@@ -283,14 +308,14 @@ class TimeIndex(NamedTuple):
         return labels.as_unit(self.unit).rename(self.name)
 
     def labels(self, n: int) -> pd.Index:
-        """As :meth:`ahead`, and None where pandas has no such dates."""
+        """Return the labels (n,) of the rows after ``last``; None if pandas has no such dates."""
         try:
             return self.ahead(n)
         except (ValueError, OverflowError):
             return None
 
     def label(self) -> Any:
-        """``last`` as pandas has it in an index."""
+        """Return ``last`` as a label of pandas."""
         pd: Any = import_module("pandas")
         if self.kind == "dates":
             return self._labels()[0]
@@ -299,18 +324,25 @@ class TimeIndex(NamedTuple):
         return pd.Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
 
     def at(self, label: object) -> TimeIndex:
-        """The same rule at another label."""
+        """Return the same rule at another label."""
         return self._replace(last=_plain(self.kind, label))
 
     def on(self, n: int) -> TimeIndex | None:
-        """The same rule n steps later; None where pandas has no such date."""
+        """Return the same rule n steps later; None if pandas has no such date."""
         labels = self.labels(n)
         return None if labels is None else self.at(labels[-1])
 
     def positions(self, index: pd.Index, most: int) -> Places:
-        """Steps from ``last`` to each label, in any order; -1 where it is earlier, off the rule, or more than ``most`` away.
+        """Return the steps from ``last`` to each label, in any order; -1 if it is earlier, off the rule, or too far.
 
-        What it costs is bounded by the labels and by ``most``, however far away a label is.
+        The cost is bounded by the number of labels and by ``most``, however far a label is.
+
+        Parameters
+        ----------
+        index : pandas.Index
+            Labels.
+        most : int
+            Largest number of steps.
         """
         nowhere = np.full(len(index), -1, np.int64)
         if kind_of(index) != ("numbers" if self.kind == "counted" else self.kind) or not len(index):
@@ -328,53 +360,53 @@ class TimeIndex(NamedTuple):
         return np.where((off == 0) & (steps >= 0) & (steps <= most), steps, -1).astype(np.int64)
 
     def _divide(self, index: pd.Index, most: int) -> tuple[AnyArray, AnyArray]:
-        """Return the steps from ``last`` to each label that is no date, and what is left over."""
+        """Return the steps from ``last`` to each label that is no date, and the remainders."""
         if self.kind == "periods":
             return np.divmod(index.asi8 - self.last, index.freq.n)
         if self.kind == "durations":
             return np.divmod(index.as_unit("ns").asi8 - self.last, self._nanoseconds())
         if isinstance(self.last, int) and isinstance(self.step, int) and index.dtype.kind in "iu":
             return np.divmod(index.to_numpy().astype(np.int64) - self.last, self.step)
-        with np.errstate(all="ignore"):  # of labels that are infinite, or as good as that
+        with np.errstate(all="ignore"):  # of infinite labels
             exact = (index.to_numpy(dtype=np.float64) - self.last) / self.step
         exact = np.where(np.abs(exact) <= most + 1, exact, -1.0)
         return np.rint(exact), np.abs(exact - np.rint(exact)) > _EVEN
 
     def places(self, index: pd.Index, most: int | None = None) -> Places:
-        """As :meth:`positions`, from the first of increasing labels on."""
+        """Return the steps from the first of increasing labels to each of them; -1 as in :meth:`positions`."""
         most = most_steps(len(index)) if most is None else most
         if self.kind != "numbers" or (index.dtype.kind in "iu" and isinstance(self.step, int)):
             return self.at(index[0]).positions(index, most)
         with np.errstate(all="ignore"):
-            gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # one by one: small errors may add up over many steps
+            gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # differences: rounding may add up over many steps
             steps = np.concatenate([[0.0], np.cumsum(np.rint(gaps))])
             right = np.concatenate([[True], (np.abs(gaps - np.rint(gaps)) <= _EVEN) & (gaps > 0.5)])
         return np.where(right & (steps <= most), steps, -1).astype(np.int64)
 
     def keeps(self, index: pd.Index, most: int) -> bool:
-        """Whether every label of ``index`` is a place on it, of ``most`` at the most, and the last one its own."""
+        """Return whether every label of ``index`` is on the rule, at most ``most`` steps away, and the last one is its own."""
         try:
             return bool((self.places(index, most) >= 0).all()) and self.label() == index[-1]
-        except (ValueError, OverflowError):  # zones and rules of one's own have no text that says them
+        except (ValueError, OverflowError):  # time zones and frequencies without a name
             return False
 
     def _labels(self) -> pd.Index:
-        """``last`` as an index of dates."""
+        """Return ``last`` as an index of dates."""
         label = import_module("pandas").DatetimeIndex([self.last]).as_unit(self.unit)
         return label if self.zone is None else label.tz_convert(self.zone)
 
     def _nanoseconds(self) -> int:
-        """Return the step of durations."""
+        """Return the step of durations in nanoseconds."""
         text = self.step if self.step[:1].isdigit() else f"1{self.step}"
         return int(import_module("pandas").Timedelta(text).as_unit("ns").value)
 
     def _clock(self, rule: CalendarStep, index: pd.Index) -> pd.Index:
-        """Dates as the rule counts them, without a zone: hours by universal time, days by the clock on the wall."""
+        """Return dates as the rule counts them, without a zone: hours by universal time, days by local time."""
         return rule.clock(index if self.zone is None else index.tz_convert(self.zone))
 
 
 def kind_of(index: pd.Index) -> str | None:
-    """Of a pandas index: "dates", "periods", "durations", "numbers"; None where its labels are no time."""
+    """Return the kind of a pandas index: "dates", "periods", "durations", "numbers"; None if its labels are no times."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.DatetimeIndex):
         return "dates"
@@ -386,10 +418,15 @@ def kind_of(index: pd.Index) -> str | None:
 
 
 def time_index(index: pd.Index, step: str | float | None = None) -> TimeIndex | None:
-    """The rule of increasing labels, at the last of them; None where they have none.
+    """Find the rule of increasing labels, at the last of them; None if they have none.
 
-    ``step`` is that of other rows: it holds where the labels follow it (four days of a week may be business days). Else it is
-    the index's own frequency, or the coarsest step that all labels lie on, if a third of its steps or more are there.
+    Parameters
+    ----------
+    index : pandas.Index
+        Increasing labels.
+    step : str or float, optional
+        Step of other rows, which is used if the labels follow it (four days of a week may be business days). Else the step is
+        the frequency of the index, or the coarsest step that all labels lie on, if at least a third of its steps are present.
     """
     kind = kind_of(index)
     if kind is None or not len(index) or index.hasnans:
@@ -405,12 +442,12 @@ def time_index(index: pd.Index, step: str | float | None = None) -> TimeIndex | 
 
 
 def most_steps(rows: int) -> int:
-    """The farthest that one of so many rows may be from the first, where the step is known."""
+    """Return the largest distance in steps of one of so many rows from the first, if the step is known."""
     return int(MOST_MISSING * rows) + MOST_AWAY
 
 
 def step_name(step: str | float | None) -> str:
-    """A step in words, one of it.
+    """Return a step in words.
 
     >>> [step_name(step) for step in ("MS", "M-15", "QE-DEC", "W-SAT", "5min", "B", 0.1, None)]
     ['month', 'month', 'quarter', 'week', '5 minutes', 'business day', 'step of 0.1', 'row']
@@ -451,7 +488,7 @@ def count_steps(n: int, step: str | float | None) -> str:
 
 
 def shown(label: object) -> str:
-    """A label in words: a date without its midnight."""
+    """Return a label as text: a date without its midnight."""
     return str(label).removesuffix(" 00:00:00")
 
 
@@ -459,7 +496,7 @@ def shown(label: object) -> str:
 
 
 def _steps(kind: str, index: pd.Index) -> Iterable[object]:
-    """Steps to try."""
+    """Return candidate steps."""
     if kind == "dates":
         return find_step(index)
     if kind == "periods":
@@ -476,14 +513,14 @@ def _steps(kind: str, index: pd.Index) -> Iterable[object]:
     with np.errstate(all="ignore"):
         gaps = np.diff(values)
         return [
-            float((values[-1] - values[0]) / np.rint(gaps / one).sum())  # the mean over all steps says it best
+            float((values[-1] - values[0]) / np.rint(gaps / one).sum())  # the mean over all steps
             for one in (float(np.median(gaps)), float(gaps.min()))
             if 0.0 < one < np.inf and np.isfinite(gaps).all() and (gaps / one).sum() < 2 * MOST_MISSING * len(values)
         ]
 
 
 def _plain(kind: str, label: Any) -> str | float:
-    """A label as a text or a number."""
+    """Return a label as text or a number."""
     if kind == "dates":
         return (label if label.tzinfo is None else label.tz_convert("UTC")).isoformat()
     if kind == "periods":
