@@ -1,4 +1,4 @@
-"""Contexts of a forecast: recent rows, checked and filtered to the state from which the forecast starts.
+"""Contexts of a forecast: recent rows, checked and filtered to the initial state of the forecast.
 
 >>> import numpy as np, pesn
 >>> model = pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0)).fit(np.tile([8.0, 12.0], 20)).model_
@@ -34,13 +34,23 @@ from pesn.statespace.state import GaussianState, stack
 if TYPE_CHECKING:
     import pandas as pd
 
-_JOINT = 4_000  # numbers of a forecast, over steps and columns, up to which the covariance of all of them is kept: 128 MB
-_MOST_JOINT = 20_000  # where it is asked for: 3.2 GB, a few times
-_MOST_NUMBERS = 10_000_000  # covariances within the rows of a forecast
+_JOINT = 4_000  # largest default size, steps times columns, of a joint covariance: 128 MB
+_MOST_JOINT = 20_000  # on request: 3.2 GB, a few times
+_MOST_NUMBERS = 10_000_000  # entries of the covariances within rows
 
 
 class Rows(NamedTuple):
-    """Scaled y (T, d) and X, with gaps where steps are missing, and when the last row was."""
+    """Scaled rows, NaN where steps are missing.
+
+    Parameters
+    ----------
+    y : array of shape (..., T, d)
+        Rows of y.
+    known : array of shape (..., T, u) or (..., T - 1, u)
+        Known inputs.
+    time : TimeIndex or None
+        Label of the last row.
+    """
 
     y: Array
     known: Array
@@ -52,22 +62,28 @@ GivenContext: TypeAlias = "TableLike | Gaussian | tuple[TableLike | Gaussian, Ta
 
 
 class Columns(NamedTuple):
-    """Columns of y (d) and X (u) as training has seen them: names, scales, ranges, and the role of each in the dynamics.
+    """Columns of y (d) and X (u) in training: names, scales, ranges, and the role of each in the dynamics.
 
     Parameters
     ----------
-    names, known_names : list of str or None
-        Names of the columns of y and X.
+    names : list of str or None
+        Names of the columns of y.
+    known_names : list of str or None
+        Names of the columns of X.
     scale : Scale
         Units in which the network works. All fields below are in these units.
     prior : Scale
         Mean and standard deviation of y and X in training.
     range : tuple of array
         Lowest and highest y (d,) in training.
-    learned, kinematic : array of int
-        Columns that the network predicts, and those that follow from the kinematics.
-    angles, ignorable : array of int
-        Columns that the network sees by sine and cosine, and columns that it does not see.
+    learned : array of int
+        Columns that the network predicts.
+    kinematic : array of int
+        Columns that follow from the kinematics.
+    angles : array of int
+        Columns that the network sees by sine and cosine.
+    ignorable : array of int
+        Columns on which the dynamics does not depend; the network does not see them.
     kinematics : tuple of array
         A (r, d), B (r, m) and c (r,) of the kinematic columns.
     output_std : array of shape (m,)
@@ -91,23 +107,23 @@ class Columns(NamedTuple):
 
     @property
     def n_columns(self) -> int:
-        """d."""
+        """Number of columns of y, d."""
         return len(self.scale.y_mean)
 
     @property
     def n_known(self) -> int:
-        """u."""
+        """Number of columns of X, u."""
         return len(self.scale.x_mean)
 
     @property
     def encoding(self) -> Encoding:
-        """Entries of the network's rows that are computed from y."""
+        """Entries of the network's inputs that are computed from y."""
         angles, scale = self.angles, self.scale
         return Encoding(angles, self.ignorable, scale.y_mean[angles], scale.y_std[angles])
 
     @property
     def n_inputs(self) -> int:
-        """Inputs of the network."""
+        """Number of inputs of the network."""
         return self.encoding.size(self.n_columns) + self.n_known
 
     @property
@@ -117,14 +133,20 @@ class Columns(NamedTuple):
         return Dynamics(self.learned, self.kinematic, self.kinematics, self.output_std, change, self.encoding)
 
     def bounds(self, widen: bool) -> Bounds:
-        """Bounds of forecasts; angles and ignorable columns have none."""
+        """Return the bounds of forecasts; angles and ignorable columns have none."""
         each = np.arange(self.n_columns)
         free = np.isin(each, np.concatenate([self.angles, self.ignorable]))
         kinematic = np.isin(each, self.kinematic)
         return Bounds(self.prior.y_mean, self.prior.y_std, *self.range, kinematic, widen, free if free.any() else None)
 
     def check(self, name: str) -> None:
-        """Raise a ValueError unless all parts are of the same columns."""
+        """Raise a ValueError unless all parts have the same columns.
+
+        Parameters
+        ----------
+        name : str
+            Name of the record in messages.
+        """
         check_field_types(name, self)
         d, u, m = np.size(self.scale.y_mean), np.size(self.scale.x_mean), self.learned.size
         _check_roles(f"{name}: learned and kinematic", self.learned, self.kinematic, d)
@@ -146,7 +168,7 @@ class Columns(NamedTuple):
         check_names(f"{name}.known_names", self.known_names, u)
 
     def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
-        """Rows with X (T, u), and their labels (T,), which keep the rule of the rows seen; None where there are none."""
+        """Read rows with X (T, u) and their labels (T,), which must keep the rule of training; None if there are none."""
         rows = self.read_new_rows(y, X, None, learnt=time)
         labels = index_of(y, "y")
         return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
@@ -155,7 +177,21 @@ class Columns(NamedTuple):
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
         seen: Array | None = None,
     ) -> Rows:  # fmt: skip
-        """Rows that go on ``after`` those seen, with X (T, u); None: anywhere. ``seen`` (n, d): the last of those, scaled."""
+        """Read rows with X (T, u).
+
+        Parameters
+        ----------
+        y : array-like of shape (T, d)
+            Rows of y.
+        X : array-like of shape (T, u), optional
+            Known inputs.
+        after : TimeIndex or None
+            Label of the row before them; None: they may be anywhere.
+        learnt : TimeIndex, optional
+            Rule of training that the labels must keep.
+        seen : array of shape (n, d), optional
+            Scaled rows before them, from which angles are unwrapped.
+        """
         self.check_names("y", y)
         self.check_names("X", X, "X")
         rows = self.unwrap_angles(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
@@ -167,7 +203,15 @@ class Columns(NamedTuple):
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
 
     def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
-        """Of y or (y, X), with X (T − 1, u), either of them a Gaussian a row, by position; ``time`` is that of the rows seen."""
+        """Read a context y or (y, X), with X (T − 1, u); each may be a Gaussian for each row, by position.
+
+        Parameters
+        ----------
+        context : array-like, Gaussian or tuple
+            Recent rows.
+        time : TimeIndex or None
+            Rule of the labels of training.
+        """
         given = context if isinstance(context, tuple) else (context, None)
         if len(given) != 2:
             raise ValueError(f"context must be y or (y, X), got a tuple of {len(given)}")
@@ -189,10 +233,10 @@ class Columns(NamedTuple):
         known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
         y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
         rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
-        return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # what is missing is not measured with noise
+        return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # missing values have no noise
 
     def read_future_inputs(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
-        """Scaled X (horizon, u), NaN where it is missing, after a row at ``time``, and its variances, 0 where it is known."""
+        """Return scaled X (horizon, u) after a row at ``time``, NaN where missing, and its variances, 0 where it is known."""
         if X is None:
             if self.n_known:
                 expected = f"of shape {(horizon, self.n_known)}, as X was in fit; NaN where it is not known"
@@ -207,7 +251,7 @@ class Columns(NamedTuple):
         return known, self._variances("X", cov, known)
 
     def _variances(self, name: str, cov: Array | None, known: Array) -> Array:
-        """Scaled variances of X, whose columns must be independent of each other in a row."""
+        """Return scaled variances of X, whose columns must be independent within a row."""
         scaled = self._uncertainty(name, cov, known, self.scale.x_std, self.prior.x_std)
         var = np.diagonal(scaled, axis1=-2, axis2=-1)
         if np.any(scaled != var[..., None] * np.eye(known.shape[1])):
@@ -215,7 +259,7 @@ class Columns(NamedTuple):
         return var
 
     def _uncertainty(self, name: str, cov: Array | None, rows: Array, scale: Array, prior_std: Array) -> Array:
-        """Scaled covariances of ``rows`` (n, d), None: 0; refused where no square could be taken of a deviation."""
+        """Return scaled covariances of ``rows`` (n, d), 0 for None; refuse those whose squares overflow."""
         if cov is None:
             return np.zeros((*rows.shape, rows.shape[1]))
         scaled = cov / scale[:, None] / scale
@@ -223,31 +267,31 @@ class Columns(NamedTuple):
         return scaled
 
     def unwrap_angles(self, rows: Array, seen: Array | None = None) -> Array:
-        """Rows (n, d) whose angles go on from one to the next, and from the last that was ``seen`` (k, d), scaled."""
+        """Unwrap the angles of rows (n, d), continuing the last of the scaled rows ``seen`` (k, d)."""
         if not len(self.angles):
             return rows
         last = None
         if seen is not None:
-            there = len(seen) - 1 - np.argmax(~np.isnan(seen[::-1]), axis=0)  # of each column the last that is no gap
+            there = len(seen) - 1 - np.argmax(~np.isnan(seen[::-1]), axis=0)  # the last observation of each column
             last = self.scale.undo(seen[there, np.arange(seen.shape[1])])
         return unwrap_angles(rows, self.angles, last)
 
     def scale_rows(self, of_y: str, y: Array, of_x: str, known: Array) -> tuple[Array, Array]:
-        """Scaled; refused where they are too far from all that was learnt from: nothing could be said about them."""
+        """Scale rows; refuse those too far from the training data."""
         y, known = self.scale.apply(y, known)
         check_within_reach(of_y, y, self.prior.y_mean, self.prior.y_std)
         check_within_reach(of_x, known, self.prior.x_mean, self.prior.x_std)
         return y, known
 
     def check_names(self, argument: str, values: TableLike, of: str = "y") -> None:
-        """A ValueError where ``values`` have names for their columns that are not those of y, or of X, in their order."""
+        """Raise a ValueError if ``values`` have other column names than y, or X, in training."""
         found, expected = names_of(values), self.names if of == "y" else self.known_names
         if found is not None and expected is not None and found != expected:
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
 
 
 def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
-    """Raise a ValueError unless both are columns of d, none of them twice."""
+    """Raise a ValueError unless both are different columns of d."""
     both = np.concatenate([np.ravel(one), np.ravel(other)]).tolist()
     flat = all(part.dtype == np.intp and part.ndim == 1 for part in (one, other))
     if not flat or not set(both) <= set(range(d)) or len(set(both)) < len(both):
@@ -255,7 +299,22 @@ def _check_roles(names: str, one: Places, other: Places, d: int) -> None:
 
 
 def check_size(horizon: int, joint: bool | None, d: int) -> bool:
-    """Whether the covariance of all rows is kept; a TypeError or ValueError where a forecast of d columns would be too large."""
+    """Return whether the covariance of all rows is kept.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of steps.
+    joint : bool or None
+        Whether it was requested; None: up to 4,000 numbers.
+    d : int
+        Number of columns.
+
+    Raises
+    ------
+    ValueError
+        If the forecast would be too large.
+    """
     whole_number("horizon", horizon, 1)
     if joint is not None:
         flag("joint", joint)
@@ -266,32 +325,40 @@ def check_size(horizon: int, joint: bool | None, d: int) -> bool:
     return bool(horizon * d <= _JOINT if joint is None else joint)
 
 
-FILTERED = 20  # rows at the end of a long context that are filtered; the ones before only drive the units
+FILTERED = 20  # rows at the end of a long context that are filtered; earlier rows only drive the units
 
 
 class Uncertainty(NamedTuple):
-    """How uncertain the rows of a context are: covariances (T, d, d) of y, variances (T, m) of u; 0 where they are known."""
+    """Uncertainty of the rows of a context, 0 where they are known.
+
+    Parameters
+    ----------
+    y_cov : array of shape (T, d, d)
+        Covariances of y.
+    u_var : array of shape (T, m)
+        Variances of u.
+    """
 
     y_cov: Array
     u_var: Array
 
     @classmethod
     def none(cls, y: Array, u: Array) -> Uncertainty:
-        """Of rows that are known."""
+        """Return the uncertainty of known rows."""
         d = y.shape[-1]
         return cls(np.broadcast_to(0.0, (y.shape[-2], d, d)), np.broadcast_to(0.0, u.shape[-2:]))
 
     def rows(self, which: slice) -> Uncertainty:
-        """Of some of the rows."""
+        """Return the uncertainty of some rows."""
         return Uncertainty(self.y_cov[which], self.u_var[which])
 
     @property
     def exists(self) -> bool:
-        """Whether there is any."""
+        """Whether any row is uncertain."""
         return bool(self.y_cov.any() or self.u_var.any())
 
     def noise(self, measurement_cov: Array | None) -> Array | None:
-        """Of measured rows of y (T, d, d): as given, and where nothing is, the model's own; None: that alone."""
+        """Return the noise of measured rows (T, d, d): as given, else that of the model; None if only that of the model."""
         given = self.y_cov.any(axis=(-2, -1), keepdims=True)
         if not given.any():
             return None
@@ -299,10 +366,19 @@ class Uncertainty(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A context before the input that acts on its last row is known: ``state`` has seen all rows, its units all but the last.
+    """A filtered context before the input that acts on its last row is known.
 
-    None where the regression of the start takes the last row, and that input, with the others: ``y`` (…, T, d), ``u``
-    (…, T − 1, m) and their ``uncertainty`` are then what it takes.
+    Parameters
+    ----------
+    state : GaussianState or None
+        State that has seen all rows, its units all but the last. None if the regression of the initial state takes the last row
+        and its input together with the others: then the fields below are its arguments.
+    y : array of shape (..., T, d), optional
+        Rows.
+    u : array of shape (..., T - 1, m), optional
+        Inputs.
+    uncertainty : Uncertainty, optional
+        Uncertainty of both.
     """
 
     state: GaussianState | None
@@ -312,7 +388,7 @@ class Begun(NamedTuple):
 
     @property
     def waiting(self) -> tuple[Array, Array, Uncertainty]:
-        """The rows that wait for the last input, where there is no state."""
+        """Rows that wait for the last input, if there is no state."""
         assert self.y is not None
         assert self.u is not None
         assert self.uncertainty is not None
@@ -320,8 +396,18 @@ class Begun(NamedTuple):
 
 
 class ContextFilter(NamedTuple):
-    """How a context is filtered: ``given`` what was learnt about starts, ``initial_state`` which of the starts is wanted,
-    ``washout`` the rows that the units remember, ``prior`` where y and the known inputs lie when they are missing.
+    """Filter of contexts.
+
+    Parameters
+    ----------
+    given : Start or LocalStart
+        What was learned about initial states.
+    initial_state : str or Gaussian
+        Kind of initial state.
+    washout : int
+        Number of rows that the units remember.
+    prior : Scale
+        Means and standard deviations of y and the known inputs in training, used where they are missing.
     """
 
     given: Start | LocalStart
@@ -330,16 +416,26 @@ class ContextFilter(NamedTuple):
     prior: Scale
 
     def advance(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
-        """Units that have moved by the last row of y (…, T, d) with u (…, T, m), each row having corrected what came before."""
+        """Filter rows y (…, T, d) with u (…, T, m), and move the units by the last of them."""
         return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], Uncertainty.none(y, u)), u[..., -1, :])
 
     def begin(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
-        """What the rows y (…, T, d) with u (…, T − 1, m) say, before the input that acts on the last of them is known.
+        """Filter rows y (…, T, d) with u (…, T − 1, m), before the input that acts on the last of them is known.
 
-        Two starts compete while rows are few: from the first row alone, with all the others to correct it, and from as many
-        rows as the regression of the start takes at once. The one with the smaller state variance in the next y is taken.
-        Of uncertain rows the first is as it says, and those after it were measured with noise of their covariance.
-        ``uncertainty`` is of as many rows as y has.
+        While rows are few, two initial states compete: from the first row, corrected by all others, and from the regression on
+        as many rows as it takes at once. The one with the smaller state variance of the next y is taken. The first of uncertain
+        rows is as uncertain as given; later ones are measurements with noise of their covariance.
+
+        Parameters
+        ----------
+        loop : ClosedLoop
+            The closed loop.
+        y : array of shape (..., T, d)
+            Rows.
+        u : array of shape (..., T - 1, m)
+            Inputs.
+        uncertainty : Uncertainty
+            Uncertainty of T rows.
         """
         rows = y.shape[-2]
         if not self.few(rows):
@@ -353,7 +449,7 @@ class ContextFilter(NamedTuple):
         return min(starts, key=lambda start: _state_variance(loop, self.with_input(loop, start, usual)))
 
     def _start_candidate(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
-        """From the first ``n`` rows at once, the others having corrected them."""
+        """Return the state after regression on the first ``n`` rows, corrected by the others."""
         if n == y.shape[-2]:
             return Begun(None, y, u, uncertainty)
         first = self._first(loop, y[..., :n, :], u[..., :n, :], uncertainty.rows(slice(0, n)))
@@ -363,7 +459,7 @@ class ContextFilter(NamedTuple):
         return Begun(path.state)
 
     def with_input(self, loop: ClosedLoop, begun: Begun, u: Array, u_var: Array | float = 0.0) -> GaussianState:
-        """Units that have moved by the last row together with u (…, m), of variances ``u_var``.
+        """Move the units by the last row together with u (…, m) of variances ``u_var``.
 
         Inputs (B, m) of one context make a batch of states.
         """
@@ -373,7 +469,7 @@ class ContextFilter(NamedTuple):
         y, before, uncertain = begun.waiting
         batch, last = u.shape[:-1], uncertain.u_var.copy()
         last[-1] = u_var
-        own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each of them has a start of its own
+        own = batch and (np.isnan(y).any() or np.isnan(before).any() or uncertain.exists)  # each has its own initial state
         y, before = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
         if own:
             each = zip(y, before, u, strict=True)
@@ -381,15 +477,15 @@ class ContextFilter(NamedTuple):
         return self._first(loop, y, np.concatenate([before, u[..., None, :]], axis=-2), uncertain._replace(u_var=last))
 
     def filter_rows(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
-        """The last row of y (…, T, d) known and the units before it, each row having corrected what came before; u (…, T − 1, m).
+        """Return the state with the last row of y (…, T, d) known and the units before it; u (…, T − 1, m).
 
-        Rows before the last 20 only drive the units, up to the last of them that has as many rows before it as the units
-        remember, without a gap and certain. A batch must have no gaps.
+        Rows before the last 20 only drive the units, up to the last of them that has as many complete and certain rows before it
+        as the units remember. A batch must have no missing values.
         """
         model, rows = loop.model, y.shape[-2]
-        if rows == 1:  # nothing came before: y and units as they are in the long run
+        if rows == 1:  # the stationary distribution of y and units
             mean, root = self.given.joint()
-            # the row before this one, with its units, is the newest of the earlier rows
+            # the newest of the earlier rows is the row before this one, with its units
             E, n, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), loop.reservoir.n_units, np.zeros(u.shape[-1])
             before = np.concatenate([np.arange(E), np.arange(len(mean) - n, len(mean))])
             mean, root = mean[before], root[:, before]
@@ -410,22 +506,22 @@ class ContextFilter(NamedTuple):
         return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], observation_cov=noise, moved=True).state
 
     def few(self, n_rows: int) -> bool:
-        """Whether so few rows are known that the regression of the start may take them in at once, the last one too."""
+        """Return whether so few rows are known that the regression of the initial state may take all of them at once."""
         return n_rows <= max(2 * self.given.lags, 1)
 
     def move(self, loop: ClosedLoop, state: GaussianState, u: Array, u_var: Array | float = 0.0) -> GaussianState:
-        """Units that have moved by the row of y that ``state`` knows, together with u (…, m), of variances ``u_var``."""
+        """Move the units by the row of y that ``state`` knows, together with u (…, m) of variances ``u_var``."""
         return loop.model.move(loop.model.set_inputs(state, *self.impute_inputs(u, u_var)))
 
     def impute_inputs(self, u: Array, u_var: Array | float = 0.0) -> tuple[Array, Array]:
-        """Scaled known inputs with their variances: where one is missing, as it was in training."""
+        """Return scaled known inputs and their variances; missing ones have the distribution of training."""
         missing = np.isnan(u)
         return np.where(missing, self.prior.x_mean, u), np.where(missing, np.square(self.prior.x_std), u_var)
 
     # ---------------------------------------------------------------- starts
 
     def _first(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
-        """Units that have moved by the rows y (…, l, d) with u (…, l, m), the first of a sequence; a batch has no gaps.
+        """Return the state with units moved by the first rows y (…, l, d) with u (…, l, m); a batch has no missing values.
 
         Only one row may be uncertain.
         """
@@ -444,18 +540,18 @@ class ContextFilter(NamedTuple):
             else:
                 mean, root = loop.features.with_known(*self.given.given(rows), rows)
                 state = loop.init(mean, root, y_now, u_now, moved=True)
-            # units without memory are a function of the row: of them a regression need not say anything
+            # units without memory are a function of the row
             return loop.model.move(state) if loop.reservoir.is_static else state
         return loop.model.move(self.unmoved(loop, y, u, uncertainty))
 
     def unmoved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
-        """Units before the last of the first rows y (…, l, d) with u (…, l, m), where ``initial_state`` says what they are."""
+        """Return the state before the units move by the last of the first rows, by the kind of ``initial_state``."""
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
         batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
         rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
         mean, root = self.given.stationary()
-        if kind != "stationary" or not isinstance(kind, str):  # of earlier rows alone
+        if kind != "stationary" or not isinstance(kind, str):  # only earlier rows
             E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
             if isinstance(kind, Gaussian):
                 known, own = np.asarray(kind.mean, float), root_of(np.asarray(kind.cov, float)).T
@@ -472,13 +568,13 @@ class ContextFilter(NamedTuple):
 
     @property
     def regresses(self) -> bool:
-        """Whether units are learnt from the first rows; else ``initial_state`` says what they are before these."""
+        """Whether the units are regressed on the first rows; else ``initial_state`` gives them."""
         return isinstance(self.initial_state, str) and self.initial_state == "learned"
 
     def _impute_angles(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty) -> tuple[Array, Uncertainty]:
-        """A last row of which no angle and no ignorable column is missing: they are as they were in training.
+        """Impute missing angles and ignorable columns of the last row by their distribution in training.
 
-        No regression on the network's rows says what they are.
+        No regression on the network's inputs predicts them.
         """
         encoding, missing = loop.dynamics.encoding, np.isnan(y[..., -1, :])
         missing = missing & ~np.isin(np.arange(missing.shape[-1]), encoding.kept(missing.shape[-1]))
@@ -493,9 +589,9 @@ class ContextFilter(NamedTuple):
     def _uncertain_row(
         self, loop: ClosedLoop, y: Array, u: Array, y_cov: Array, u_var: Array
     ) -> tuple[Array, Array, Places]:  # fmt: skip
-        """Mean and root of [y, sines and cosines, u]: as it says, and where it is missing, by its regression on what is there.
+        """Return mean and root of [y, sines and cosines, u], and which entries the network sees.
 
-        And which of these entries enter the network: of them alone a regression is known.
+        Missing entries are regressed on the others.
         """
         encoding, d, n = loop.dynamics.encoding, len(y), loop.reservoir.n_inputs
         row, row_cov = encoding.with_encoded(y, y_cov)
@@ -518,7 +614,7 @@ class ContextFilter(NamedTuple):
         return row, root, seen
 
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
-        """Units that have moved by rows without a gap, more than they remember: certain, and much faster than filtered ones."""
+        """Return the state after complete rows, more than the units remember, without filtering: certain, and much faster."""
         batch, lags = y.shape[:-2], loop.features.lags
         units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
         earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
@@ -528,16 +624,17 @@ class ContextFilter(NamedTuple):
         return loop.init(mean, root, y[..., -1, :], u[..., -1, :], moved=True)
 
     def _last_units(self, loop: ClosedLoop, y: Array, u: Array) -> Array:
+        """Drive the reservoir by rows; return the last units."""
         z, targets = loop.dynamics.network_rows(np.hstack([y, u])), loop.dynamics.targets(y)
         n = loop.reservoir.n_units
         state = State(self.given.given(z[:1])[0][self.given.n_states - n :], None, targets[0])
-        fed = np.vstack([targets[1:], targets[-1:]])  # beside a row, the target that led to it; the last has no row to go with
+        fed = np.vstack([targets[1:], targets[-1:]])  # the target that led to each row
         for block in blocks(slice(0, len(targets))):
             _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
         return np.asarray(state.mean)
 
     def _find_settled_rows(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
-        """The last stretch of rows without a gap, first and last row, that is longer than the units remember; (0, 0): none."""
+        """Return first and last row of the last complete segment longer than the washout; (0, 0) if there is none."""
         gaps = np.flatnonzero(np.concatenate([[True], ~complete, [True]])) - 1
         lengths = np.diff(gaps) - 1
         (enough,) = np.nonzero(lengths > max(self.washout, 1))
@@ -547,12 +644,12 @@ class ContextFilter(NamedTuple):
 
 
 def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
-    """A root (…, r, size) of what measurement leaves open in [earlier rows, units], of earlier rows [y, u] (…, lags, d + m)."""
+    """Return a root (…, r, size) of the measurement noise in [earlier rows, units], of earlier rows [y, u] (…, lags, d + m)."""
     *batch, lags, _ = earlier.shape
     if loop.measurement_cov is None or not lags:
         return np.zeros((0, size))
     own, (d, encoding) = root_of(loop.measurement_cov).T, (loop.dynamics.n_columns, loop.dynamics.encoding)
-    batch = [] if encoding.is_plain else batch  # it is then the same wherever they are
+    batch = [] if encoding.is_plain else batch  # the same for all rows
     n, root = loop.reservoir.n_inputs, np.zeros((*batch, lags, len(own), size))
     for k in range(lags):
         root[..., k, :, k * n : k * n + encoding.size(d)] = encoding.tangent(earlier[..., k, :d], own)
@@ -560,31 +657,32 @@ def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
 
 
 def _flat(rows: Array) -> Array:
+    """Merge the leading axes of rows."""
     return rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])  # not −1: there may be no columns
 
 
 def _state_variance(loop: ClosedLoop, state: GaussianState) -> float:
-    """The variance that the state leaves in the next y, in units of the errors that the model makes anyway."""
+    """Compute the state variance of the next y, in units of the one-step errors."""
     one_step = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
     return float(np.sum(loop.model.emit(state, observed=True)[1].parts["state"] / one_step))
 
 
 @dataclass(frozen=True, eq=False)
 class FilteredContext:
-    """Where a forecaster stands after a context: made by :meth:`pesn.Forecaster.start`.
+    """A filtered context, as returned by :meth:`pesn.Forecaster.start`.
 
     Parameters
     ----------
-    rows
-        The context, scaled: y (…, n, d) and X (…, n − 1, u), of which leading axes are a batch.
-    uncertainty
-        Of these rows.
-    begun
-        What they say, before the input that acts on the last of them is known.
-    plain
-        The same as if they were certain, where they are not: what is given is not calibrated.
-    fingerprint
-        What tells the forecaster that has filtered them from others, and from itself after an update.
+    rows : Rows
+        The scaled context: y (…, n, d) and X (…, n − 1, u); leading axes are a batch.
+    uncertainty : Uncertainty
+        Uncertainty of these rows.
+    begun : Begun
+        State before the input that acts on the last row is known.
+    plain : Begun or None
+        The state as if the rows were certain, if they are not: given uncertainty is not calibrated.
+    fingerprint : array
+        Identifies the model that has filtered the context.
     """
 
     rows: Rows
@@ -595,18 +693,18 @@ class FilteredContext:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """(), or (B,) of a batch of contexts."""
+        """Shape of the batch: (), or (B,)."""
         return self.rows.y.shape[:-2]
 
     def check(self, name: str, fingerprint: Array) -> None:
-        """A ValueError unless this forecaster has filtered it.
+        """Raise a ValueError unless this model has filtered the context.
 
         Parameters
         ----------
-        name
-            What an error calls it.
-        fingerprint
-            Of the forecaster that is to go on from here.
+        name : str
+            Name of the context in messages.
+        fingerprint : array
+            Fingerprint of the model.
         """
         if not np.array_equal(self.fingerprint, fingerprint):
             raise ValueError(f"{name} must be what start() of this forecaster gave since its last fit or update, got another's")

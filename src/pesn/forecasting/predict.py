@@ -2,7 +2,7 @@
 
 >>> import numpy as np, pesn
 >>> y = np.sin(0.2 * np.arange(300.0)) + 0.05 * np.random.default_rng(0).normal(size=300)
->>> ahead = pesn.Forecaster(calibrate=False).fit(y).forecast(30, joint=False)    # the covariance of each row, none between rows
+>>> ahead = pesn.Forecaster(calibrate=False).fit(y).forecast(30, joint=False)    # covariances within rows only
 >>> ahead.cov.shape, ahead.sample(5, rng=0).shape
 ((30, 1, 1), (5, 30, 1))
 """
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = TypeVar("S", bound=np.generic)
-_SETTLED = 60  # rows after which a gain is constant
-_GAINS = 8  # places that it is the mean of
-_WINDOW, _BEFORE = 100, 50  # rows of a window, and those before it that bring the state there
-_LOST = 8.0  # deviations of the noise
-_MOST_LAGS = 5  # rows that correct a row after it
+_SETTLED = 60  # rows after which the gain is constant
+_GAINS = 8  # positions over which it is averaged
+_WINDOW, _BEFORE = 100, 50  # rows of a window, and rows before it for convergence
+_LOST = 8.0  # standard deviations of the noise beyond which an observer has diverged
+_MOST_LAGS = 5  # largest lag of smoothing
 
 
 def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segment], segments: Segments) -> Segments:
@@ -67,7 +67,7 @@ def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segm
 
 
 def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
-    """By how much of its error a prediction of y corrects each entry of x (n, d), after many rows: the mean of several places."""
+    """Compute the mean stationary gain (n, d) of several positions: the correction of each entry of x by the error of y."""
     d, places = loop.dynamics.n_columns, [(s, k) for s in segments for k in range(0, len(s.z) - _SETTLED + 1, _SETTLED)]
     some = [places[i] for i in np.unique(np.linspace(0, len(places) - 1, _GAINS).astype(int))]
     y = np.stack([s.y[k : k + _SETTLED] for s, k in some])
@@ -75,30 +75,38 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
     model, rows = loop.model, loop.model.outputs
     state = model.emit(context.move(loop, context.filter_rows(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
     cov = state.covariance_of(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
-    gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # a column may be constant
+    gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # columns may be constant
     return np.asarray(gains.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """A closed loop and the gain (n, d) by which it is corrected, of rows of :data:`_SETTLED` steps or more."""
+    """A deterministic loop that observations correct by a constant gain.
+
+    Parameters
+    ----------
+    loop : ClosedLoop
+        The closed loop.
+    gain : array of shape (n, d)
+        Gain.
+    """
 
     loop: ClosedLoop
     gain: Array
 
     def __call__(self, s: Segment) -> Segment:
-        """Return the segment as the observer has it; a short one as it is."""
+        """Return the filtered segment; a short one unchanged."""
         loop = self.loop
         if len(s.z) <= _SETTLED:
             return s
         assert loop.measurement_cov is not None
         d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
-        settled = min(_BEFORE, n // 4)  # units that start from 0 are lost before
+        settled = min(_BEFORE, n // 4)  # rows for units that start from 0
         size = min(_BEFORE + _WINDOW + lag, n - settled)
         firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
         z = loop.dynamics.network_rows(s.z)
         states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # the first entries of an earlier row
+        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # first entries of an earlier row
         oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
         here, there = _shared_entries(at, certain.layout)
         gain = np.zeros((certain.layout.size, d))
@@ -114,8 +122,8 @@ class Observer:
         places = firsts[:, None] + np.arange(size)
         found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
         y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
-        for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # in two windows the later one counts
-            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has lost the series
+        for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # later windows overwrite earlier ones
+            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has diverged
                 continue
             y[first + _BEFORE : first + size] = now[_BEFORE:]
             y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
@@ -123,36 +131,42 @@ class Observer:
 
 
 def _shared_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
-    """Return where two layouts have the same entries: all but squares, which every move computes, as many as the form needs."""
+    """Return the positions of the entries that two layouts share: all but squares, which every move computes anew."""
     names = [name for name in own.blocks if name != "squares"]
     here, there = (np.concatenate([np.arange(at.size)[at[name]] for name in names]) for at in (own, other))
     return here, there
 
 
-_APART = 0.2  # deviations between the two means
-_WIDE = 0.1  # deviations of y in training
-_FEWER, _MORE, _LONG = 8, 2, 100  # times fewer pairs of members of each of a batch; and more over so many steps, else half
-_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # of all members of one forecast together, where this leaves enough of them
-_CARRIED = 100  # entries beside the units, above which a batch goes by members alone
-_CHECKED = 50  # steps after which it is asked
-_AT_ONCE = 1000  # steps whose features are held at a time
+_APART = 0.2  # largest distance, in standard deviations, between the mean and the trajectory of the mean
+_WIDE = 0.1  # largest effect of weight errors, in standard deviations of training
+_FEWER, _MORE, _LONG = 8, 2, 100  # factors of the number of pairs: in a batch, and up to so many steps
+_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # largest size of an ensemble, and least number of pairs
+_CARRIED = 100  # entries beside the units above which a batch is an ensemble from the start
+_CHECKED = 50  # steps between two checks
+_AT_ONCE = 1000  # steps whose features are in memory
 
 
 def predict_path(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None = None, *, joint: bool = False
 ) -> Path:
-    """The next rows from a state whose cells have moved.
+    """Predict the next rows from a state whose cells have moved.
 
     Parameters
     ----------
-    loop
-        Of which ``members_ahead`` says whether members may take over.
-    state
-        One, or a batch.
-    inputs, input_var
-        Known inputs (…, T, m) of each step, with variances where they are uncertain.
-    joint
-        Keep the covariances between all rows.
+    loop : ClosedLoop
+        The closed loop; ``members_ahead`` allows the switch to an ensemble.
+    state : GaussianState
+        One state, or a batch.
+    inputs : array of shape (..., T, m)
+        Known inputs of each step.
+    input_var : array of shape (..., T, m), optional
+        Their variances.
+    joint : bool, default=False
+        Whether to keep the covariances between all rows.
+
+    Returns
+    -------
+    Path
     """
     if loop.form == "diagonal":
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
@@ -169,7 +183,7 @@ def predict_path(
 
 
 def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
-    """The way of the mean alone (…, T, d), and what the directions of the weights do to each step of it (…, T, r)."""
+    """Return the trajectory of the mean (…, T, d), and the effect of weight directions on each of its steps (…, T, r)."""
     certain, weights = loop.certain, "weights" in loop.parts
     model = certain.model
     if weights:
@@ -190,7 +204,7 @@ def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[
 def _follow_closed_form(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None, joint: bool, mean: Array, along: Array | None
 ) -> tuple[Path, npt.NDArray[np.bool_]]:
-    """The closed form, and from which step on (…, T) it is not to be trusted: where that is so of all, it does not go on."""
+    """Return the closed form, and from which step on (…, T) it is not trusted; it stops if that holds for all."""
     steps, batch = inputs.shape[-2], state.mean.shape[:-1]
     size = steps if joint else _CHECKED
     paths, beyond, now = [], np.zeros((*batch, steps), bool), state
@@ -210,7 +224,7 @@ def _follow_closed_form(
 
 
 def _blank(path: Path, steps: int) -> Path:
-    """``steps`` rows in the form of a path, to be filled."""
+    """Return an empty path of so many steps."""
     time = path.mean.ndim - 2
 
     def blank(a: npt.NDArray[S]) -> npt.NDArray[S]:
@@ -221,7 +235,7 @@ def _blank(path: Path, steps: int) -> Path:
 
 
 def _exceeds_trust(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
-    """From which step on (…, T) the closed form is not to be trusted."""
+    """Return from which step on (…, T) the closed form is not trusted."""
     std = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), np.finfo(float).tiny))
     apart = (np.abs(path.mean - mean) > _APART * std).any(axis=-1)
     wide = (np.sqrt(path.parts["weights"]) > _WIDE * loop.guard.width).any(axis=-1) if loop.guard is not None else False
@@ -232,7 +246,7 @@ def _by_members(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
     joint: bool, along: Array | None, which: npt.NDArray[np.bool_] | slice = slice(None),
 ) -> Path:  # fmt: skip
-    """The way of members, two by two on opposite sides of the mean, of those ``which`` of a batch are wanted."""
+    """Return the path of an ensemble of mirrored pairs, for those ``which`` of a batch."""
     batch = state.mean.shape[:-1]
     times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
     pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.layout.size), _LEAST_PAIRS)), 1)
@@ -247,7 +261,7 @@ def _by_members(
 
 
 def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
-    """``path`` with what members say, ``other``, in the place of its steps ``beyond``, for ``which`` of a batch."""
+    """Return ``path`` with the ensemble ``other`` in the steps ``beyond``, for those ``which`` of a batch."""
     batch = which.shape
     here = beyond[which] if batch else beyond
 
@@ -264,7 +278,7 @@ def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.N
     if other.joint is None:
         return found
     assert not batch
-    # how rows go together is the members'; deviations are those of each row
+    # correlations between rows are those of the ensemble, standard deviations those of each row
     std, theirs = (np.sqrt(np.einsum("kii->ki", one)) for one in (cov, other.cov))
     ratio = np.divide(std, theirs, out=np.zeros_like(std), where=theirs > 0.0)
     between = other.joint * ratio[:, :, None, None] * ratio
@@ -275,9 +289,16 @@ def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.N
 
 
 class Known(NamedTuple):
-    """What a forecast is made from, scaled: rows y (T, d), their inputs u (T, m), and inputs ahead (horizon, m).
+    """Scaled data of one forecast.
 
-    The last row of u is the first of those ahead: it acts on the last row of y.
+    Parameters
+    ----------
+    y : array of shape (T, d)
+        Rows.
+    u : array of shape (T, m)
+        Their inputs; the last one is the first of those ahead and acts on the last row of y.
+    ahead : array of shape (horizon, m)
+        Inputs ahead.
     """
 
     y: Array
@@ -291,7 +312,9 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
     mean, std = np.empty(shape), np.empty(shape)
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, one in enumerate(known):
-        alone = context.few(len(one.y)) or any(np.isnan(part).any() for part in one)  # two starts compete, or a gap is its own
+        alone = context.few(len(one.y)) or any(
+            np.isnan(part).any() for part in one
+        )  # few rows and missing values are not batched
         groups[len(one.y), i if alone else -1].append(i)
     for (_, alone_at), members in groups.items():
         parts = known[alone_at] if alone_at >= 0 else [np.stack(part) for part in zip(*(known[i] for i in members), strict=True)]
@@ -303,16 +326,25 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
     return Normal(mean, std)
 
 
-_FEWEST = 100  # futures that are simulated at least: what they are apart from each other is measured
-_NUMBERS_AT_ONCE = 4_000_000  # numbers of the states of all members that are simulated side by side: 32 MB, a few times
-_MOST_SIMULATED = 400_000_000  # of all futures: 3.2 GB, a few times
-WIDEST = 3.0  # deviations of y in training: no forecast is wider, whatever its calibration
+_FEWEST = 100  # least number of simulated futures, for their mean and standard deviation
+_NUMBERS_AT_ONCE = 4_000_000  # numbers of states simulated at once: 32 MB, a few times
+_MOST_SIMULATED = 400_000_000  # numbers of all futures: 3.2 GB, a few times
+WIDEST = 3.0  # largest standard deviation of a calibrated forecast, in those of training
 
 
 def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
-    """Factors of deviations (…, horizon, d), from those of 50 leads: none makes one larger than three in training (d,).
+    """Compute factors of standard deviations, limited to three standard deviations of training.
 
-    ``share`` (…, horizon, d) of the variances is calibrated; None: all of them.
+    Parameters
+    ----------
+    std : array of shape (..., horizon, d)
+        Standard deviations.
+    calibration : array of shape (50,)
+        Factors by lead.
+    training_std : array of shape (d,)
+        Standard deviations of training.
+    share : array of shape (..., horizon, d), optional
+        Calibrated share of the variances; None: all.
     """
     factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
     if share is not None:
@@ -322,15 +354,28 @@ def calibration_factors(std: Array, calibration: Array, training_std: Array, sha
 
 
 def variance_share(own: Array, std: Array) -> Array:
-    """The share (…, d) that covariances ``own`` (…, d, d) have in variances ``std``²; 1 where there are none."""
+    """Compute the share (…, d) of the diagonal of ``own`` (…, d, d) in ``std``²; 1 where that is 0."""
     return np.divide(np.diagonal(own, axis1=-2, axis2=-1), np.square(std), out=np.ones_like(std), where=std > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Futures:
-    """Futures from ``state``, whose cells have moved, with inputs (h, u) and their variances, in the units of y.
+    """State and inputs from which futures are predicted or sampled.
 
-    ``own``: covariances (h, d, d) of a forecast without the uncertainty that was given, where there is one.
+    Parameters
+    ----------
+    loop : ClosedLoop
+        The closed loop.
+    state : GaussianState
+        State whose cells have moved.
+    inputs : array of shape (h, u)
+        Inputs ahead.
+    input_var : array of shape (h, u)
+        Their variances.
+    columns : Columns
+        Units of y.
+    own : array of shape (h, d, d), optional
+        Covariances of a forecast without the given uncertainty, if there is any.
     """
 
     loop: ClosedLoop
@@ -341,11 +386,11 @@ class Futures:
     own: Array | None = None
 
     def own_share(self, std: Array) -> Array | None:
-        """The share (h, d) of variances ``std``² that is not of the uncertainty that was given; None: all of it."""
+        """Return the share (h, d) of the variances ``std``² that is not due to given uncertainty; None for all."""
         return None if self.own is None else variance_share(self.own, std)
 
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` futures (n, h, d) of the loop as it is, scaled: as many side by side as memory serves."""
+        """Simulate ``n`` scaled futures (n, h, d) with all noise, as many at once as memory allows."""
         loop, state = self.loop, self.state
         self._check_count(n)
         count = max(_NUMBERS_AT_ONCE // loop.layout.size, _FEWEST)
@@ -362,6 +407,7 @@ class Futures:
         return np.concatenate(parts)
 
     def _check_count(self, n: int) -> None:
+        """Raise a ValueError if so many futures would not fit into memory."""
         steps, columns = len(self.inputs), self.loop.dynamics.n_columns
         most = _MOST_SIMULATED // (steps * columns)
         if n > most:
@@ -369,7 +415,7 @@ class Futures:
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
 
     def dynamics(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` futures (n, h, d) of the loop without any noise, scaled, from draws of the state."""
+        """Simulate ``n`` scaled futures (n, h, d) without noise, from draws of the state."""
         self._check_count(n)
         loop, own = self.loop.certain, self.loop
         drawn = own.without_errors(self.state).sample(n, rng)
@@ -385,10 +431,10 @@ class Futures:
         return np.concatenate(parts)
 
     def sample_paths(self, n: int, calibration: Array | None, rng: np.random.Generator, noise: bool = True) -> Array:
-        """``n`` futures (n, h, d) in the units of y.
+        """Sample ``n`` futures (n, h, d) in the units of y.
 
-        With noise and a ``calibration``, deviations from their own mean are calibrated as those of a forecast are: a hundred are
-        then simulated at least, by which mean and deviations are known.
+        With noise and a ``calibration``, deviations from their mean are calibrated as in a forecast. Mean and standard deviation
+        are then those of at least a hundred futures.
         """
         if not noise or calibration is None:
             return np.asarray(self.columns.scale.undo(self.simulate(n, rng) if noise else self.dynamics(n, rng)))
@@ -397,25 +443,34 @@ class Futures:
         return np.asarray(self.columns.scale.undo(center + (paths - center) * factor))
 
     def simulate_enough(self, n: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        """Simulate ``n`` futures, with the mean and the standard deviation (h, d) of a hundred at least."""
+        """Simulate ``n`` futures; also return mean and standard deviation (h, d) of at least a hundred."""
         paths = self.simulate(max(n, _FEWEST), rng)
         return paths[:n], paths.mean(axis=0), paths.std(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Futures that have the means and the deviations ``mean`` and ``std`` (h, d), in the units of y, that a forecast says."""
+    """Futures with the means and standard deviations of a forecast.
+
+    Parameters
+    ----------
+    futures : Futures
+        Source of the futures.
+    mean : array of shape (h, d)
+        Means in the units of y.
+    std : array of shape (h, d)
+        Standard deviations in the units of y.
+    """
 
     futures: Futures
     mean: Array
     std: Array
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` futures (n, h, d).
+        """Sample ``n`` futures (n, h, d).
 
-        A hundred are simulated at least: each row is then moved and scaled so that all of them together have the mean and the
-        deviations of the forecast, in which the bounds and the calibration of a forecast are. How rows follow each other, and
-        how columns go together, is the loop's own.
+        Each row is shifted and scaled to the mean and standard deviation of the forecast, which include its bounds and
+        calibration. The dependence between rows and columns is that of the simulated futures, at least a hundred.
         """
         paths, center, spread = self.futures.simulate_enough(n, rng)
         return self.mean + (paths - center) * np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
@@ -425,16 +480,16 @@ _log = logging.getLogger("pesn.forecasting")
 
 
 def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.Index | None, history: Array) -> Forecast:
-    """Predict the next rows: mean, covariances and parts of the variance.
+    """Predict the next rows as a :class:`pesn.Forecast`.
 
     Parameters
     ----------
     futures : Futures
-        The state of the loop, and the known inputs ahead.
+        State of the loop, and the known inputs ahead.
     calibration : array of shape (50,)
-        Factors of the standard deviations; none makes one larger than three of those in training.
+        Factors of the standard deviations, limited to three standard deviations of training.
     joint : bool
-        Whether covariances between all rows are kept; else futures are drawn by the loop itself.
+        Whether to keep covariances between all rows; else futures are simulated by the loop.
     index : pandas.Index or None
         Labels of the rows ahead.
     history : array of shape (k, d)
@@ -456,20 +511,30 @@ def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.I
         cov = path.cov * factor[:, :, None] * factor[:, None]
         return Forecast(mean, None, parts, *about, cov=cov, paths=paths, scale=scale)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
-    over_time *= joint_factor[:, None]  # in place: it is the largest array of all
+    over_time *= joint_factor[:, None]  # in place: the largest array
     over_time *= joint_factor
-    certain = std.ravel() == 0.0  # also by underflow, which covariances with others do not have
+    certain = std.ravel() == 0.0  # also by underflow
     over_time[certain] = 0.0
     over_time[:, certain] = 0.0
     return Forecast(mean, over_time, parts, *about, scale=scale)
 
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
-_SIDE_BY_SIDE = 2**18  # numbers of the covariances of all that go side by side: what the processor keeps at hand
+_SIDE_BY_SIDE = 2**18  # entries of covariances that fit into the cache
 
 
 class Rolled(NamedTuple):
-    """Scaled ``mean`` (B, T, d), ``cov`` (B, T, d, d) and ``lagged`` (B, T − 1, d, d), Cov(y_{k+1}, y_k), or None."""
+    """Scaled roll-outs.
+
+    Parameters
+    ----------
+    mean : array of shape (B, T, d)
+        Means.
+    cov : array of shape (B, T, d, d) or None
+        Covariances.
+    lagged : array of shape (B, T - 1, d, d) or None
+        Cov(y_{k+1}, y_k).
+    """
 
     mean: Array
     cov: Array | None
@@ -477,7 +542,7 @@ class Rolled(NamedTuple):
 
 
 def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
-    """The loop that roll-outs with such a covariance go by: errors of the weights stay from step to step."""
+    """Return the loop of roll-outs with a form of covariance; errors of the weights persist over the steps."""
     form = COVARIANCES[covariance]
     if form == "none":
         return loop.certain
@@ -485,18 +550,18 @@ def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
 
 
 def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
-    """Roll-outs of inputs (B, T, m) from one context, or from B of them, in the form of ``loop``.
+    """Roll out inputs from one context, or from B of them.
 
     Parameters
     ----------
-    loop
-        Made by :func:`loop_for`.
-    context
-        How a context goes on with an input.
-    begun
-        Where it goes on from; one, or a batch of B.
-    inputs
-        Scaled, without gaps.
+    loop : ClosedLoop
+        Loop of :func:`loop_for`.
+    context : ContextFilter
+        Filter of contexts.
+    begun : Begun
+        Initial state; one, or a batch of B.
+    inputs : array of shape (B, T, m)
+        Scaled inputs without missing values.
     """
     if loop.form == "none":
         state, moved = _start_of_means(loop, context, begun, inputs)
@@ -510,13 +575,13 @@ def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: Begun, in
 
 
 def _count_numbers(loop: ClosedLoop) -> int:
-    """Of one state."""
+    """Return the number of entries of one state."""
     n = loop.layout.size
     return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
 
 
 def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> tuple[GaussianState, bool]:
-    """Where means start from, and whether the first inputs have moved them."""
+    """Return the initial state of means, and whether the first inputs have moved it."""
     if begun.state is None:
         return context.with_input(loop, begun, inputs[:, 0]), True
     mean = np.broadcast_to(begun.state.mean, (len(inputs), loop.layout.size))
@@ -524,6 +589,7 @@ def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inpu
 
 
 def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+    """Roll out a batch that fits into the cache."""
     state = context.with_input(loop, begun, inputs[:, 0])
     along = follow_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
     path = rollout(loop.ahead, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
@@ -531,7 +597,7 @@ def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: Begun, inpu
 
 
 def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
-    """What a context says to ``loop``, in the form of ``other``, a loop of the same network."""
+    """Return the initial state of ``loop`` in the form of ``other``, a loop of the same network."""
     state = begun.state
     if state is None or other.form == loop.form:
         return begun
@@ -547,9 +613,9 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
 
 
 def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
-    """Return a state of ``loop`` in the layout and the form of ``other``, dense for all but two forms.
+    """Return a state of ``loop`` in the layout and form of ``other``, dense for all but two forms.
 
-    Squares are computed anew in every move, and there are more of them in the diagonal form.
+    Squares are computed anew in every move; the diagonal form has more of them.
     """
     mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
     here, there = _shared_entries(loop.layout, other.layout)
@@ -568,7 +634,7 @@ def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Gau
 
 
 def _slice_batch(begun: Begun, which: slice) -> Begun:
-    """Some of a batch; one state is the same for all."""
+    """Return part of a batch; a single state is shared."""
 
     def some(part: Array | None, axes: int) -> Array | None:
         return part if part is None or part.ndim == axes else part[which]

@@ -139,7 +139,7 @@ class CalendarStep:
         return steps if one + steps * offset == other else None
 
     def _days_in_months(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
-        """Return the day of the month, or its last day if it is shorter, in the months after that of ``start``, at the same hour."""
+        """Return the day of the month, or the last day of shorter ones, so many months after ``start``, at the same hour."""
         pd: Any = import_module("pandas")
         first = np.datetime64(f"{start.year:04d}-{start.month:02d}", "M") + months
         longest = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
