@@ -1,8 +1,8 @@
 """The automatic design: reservoir, features and ridges, selected by closed-loop validation error.
 
-The search has three rungs. All kinds of reservoirs with all features run with few units; the best of them run again at full size,
-with two penalties and with noise on the training inputs; the best of those, and the best of each kind, run from more rows and in
-one more fold. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
+The search has three stages (rungs). All kinds of reservoirs with all features are compared with few units; the best of them at
+full size, with two penalties and with noise on the training inputs; the best of those, and the best of each kind, from more rows
+and in one more fold. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
 """
 
 from __future__ import annotations
@@ -38,13 +38,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LEAST_ROWS, LEAST_LEADS = 125, 5  # fewer leave nothing to choose by
+LEAST_ROWS, LEAST_LEADS = 125, 5  # least rows and steps ahead of a search
 FOLDS = 5
-_PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows that drive the units before it
+_PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows before it that drive the units
 
 
 class Piece(NamedTuple):
-    """Rows ``first`` … ``last`` − 1 of a segment, of which the first ``washed`` only drive the units."""
+    """Rows ``first`` … ``last`` − 1 of a segment.
+
+    Parameters
+    ----------
+    segment : int
+        Number of the segment.
+    first : int
+        First row.
+    last : int
+        Row after the last.
+    washed : int
+        Number of rows that only drive the units.
+    """
 
     segment: int
     first: int
@@ -53,7 +65,15 @@ class Piece(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A row of a segment that a loop starts from."""
+    """A row of a segment from which a loop starts.
+
+    Parameters
+    ----------
+    segment : int
+        Number of the segment.
+    row : int
+        Row.
+    """
 
     segment: int
     row: int
@@ -61,18 +81,18 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows to learn from and how they are cut into folds.
+    """Training rows and their folds.
 
     Parameters
     ----------
-    segments
-        Rows without gaps, scaled.
-    dynamics
-        What a network's outputs mean.
-    bounds
-        Where y has been.
-    seed
-        Of reservoirs and noise.
+    segments : list of Segment
+        Scaled rows without missing values.
+    dynamics : Dynamics
+        Meaning of the outputs of a network.
+    bounds : Bounds
+        Range of y.
+    seed : int, default=0
+        Seed of reservoirs and noise.
     """
 
     segments: list[Segment]
@@ -82,7 +102,7 @@ class Problem:
 
     @property
     def n_rows(self) -> int:
-        """Of all segments."""
+        """Number of rows of all segments."""
         return sum(len(s.z) for s in self.segments)
 
     @property
@@ -92,18 +112,18 @@ class Problem:
 
     @property
     def n_inputs(self) -> int:
-        """Of the network: what it sees of y, and known inputs."""
+        """Number of inputs of the network."""
         d = self.dynamics.n_columns
         return int(self.segments[0].z.shape[1]) - d + self.dynamics.encoding.size(d)
 
     @cached_property
     def maps(self) -> list[tuple[int, int]]:
-        """The features that these rows allow: lags and products."""
+        """Lags and products of the features that these rows allow."""
         return feature_maps(self.n_inputs, self.n_rows)
 
     @cached_property
     def folds(self) -> list[npt.NDArray[np.intp]]:
-        """The fold of each row: contiguous groups of whole segments where there are many, else contiguous blocks."""
+        """Fold of each row: contiguous groups of whole segments if there are many, else contiguous blocks."""
         ends = np.cumsum([0] + [len(s.z) for s in self.segments])
         total = ends[-1]
         if len(self.segments) >= 2 * FOLDS:
@@ -113,18 +133,18 @@ class Problem:
 
     @cached_property
     def leads(self) -> int:
-        """Steps ahead: 50, or half the longest stretch of a fold."""
+        """Number of steps ahead: 50, or half the longest segment of a fold."""
         longest = max(np.bincount(fold).max() for fold in self.folds)
         return int(min(LEADS, longest // 2))
 
     @property
     def is_searchable(self) -> bool:
-        """Whether there are rows to learn from and to loop into."""
+        """Whether there are enough rows to train on and to forecast into."""
         enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
         return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
 
     def pieces(self, most: int) -> list[Piece]:
-        """About ``most`` rows, in pieces spread over all of them; whole segments where they are no more."""
+        """Return about ``most`` rows in pieces spread over all of them; whole segments if there are no more."""
         if self.n_rows <= most:
             return [Piece(i, 0, len(s.z), min(_BEFORE, len(s.z) // 4)) for i, s in enumerate(self.segments)]
         found = []
@@ -137,7 +157,7 @@ class Problem:
         return [found[i] for i in sorted(order[: max(int(np.searchsorted(rows, most)) + 1, 5)])]
 
     def origins(self, fold: int, count: int) -> list[Place]:
-        """Rows of a fold with as many of the fold after them as loops look ahead."""
+        """Return rows of a fold from which loops start, each with enough rows of the fold after it."""
         places = [
             Place(i, k)
             for i, folds in enumerate(self.folds)
@@ -148,7 +168,19 @@ class Problem:
 
 
 class Kind(NamedTuple):
-    """A kind of reservoir: spectral radius, leak rate, and the scalings of inputs and bias."""
+    """A kind of reservoir.
+
+    Parameters
+    ----------
+    spectral_radius : float
+        Spectral radius.
+    leak_rate : float
+        Leak rate.
+    input_scaling : float
+        Scaling of the input weights.
+    bias_scaling : float
+        Scaling of the bias.
+    """
 
     spectral_radius: float
     leak_rate: float
@@ -164,28 +196,30 @@ KINDS: dict[str, Kind | None] = {
     "fast": Kind(0.3, 1.0, 0.2, 1.0),
     "fast, weak input": Kind(0.3, 1.0, 0.05, 1.0),
 }
-MAPS = ((0, 0), (0, 1), (1, 2), (4, 0), (9, 0), (9, 1))  # earlier rows and products: (9, 0) without units is ARX(10), (1, 2) NVAR
-MANY_ROWS = 20_000  # from which on one more is tried, the widest
-_WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and rows for each product of two rows
-FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # inputs up to which products of two rows are few, and all products not too many
+MAPS = ((0, 0), (0, 1), (1, 2), (4, 0), (9, 0), (9, 1))  # lags and products: (9, 0) without units is ARX(10), (1, 2) is NVAR
+MANY_ROWS = 20_000  # rows from which on the widest features are compared
+_WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and least rows for each of its products
+FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # largest numbers of inputs for products of two rows, and for any products
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One design.
+    """A candidate design.
 
     Parameters
     ----------
-    kind
-        Of reservoir, a key of :data:`KINDS`; "none" has no units.
-    lags, products
-        The readout's features (:class:`pesn.Features`).
-    n_units
-        N.
-    ridge
-        Penalties on the linear features and on the others.
-    input_noise
-        Standard deviation of the noise on y in the training inputs, in deviations of each column.
+    kind : str
+        Kind of reservoir, a key of :data:`KINDS`; "none" has no units.
+    lags : int
+        Lags of the readout's features (:class:`pesn.Features`).
+    products : int
+        Products of the readout's features.
+    n_units : int, default=0
+        Number of units.
+    ridge : tuple of float, default=(1e-6, 1e-6)
+        Penalties of the linear features and of the others.
+    input_noise : float, default=0.0
+        Standard deviation of the noise on y in the training inputs, in standard deviations of each column.
     """
 
     kind: str
@@ -197,25 +231,25 @@ class Candidate:
 
     @property
     def features(self) -> Features:
-        """Of the readout."""
+        """Features of the readout."""
         return Features(self.lags, self.products, self.kind != "none")
 
     def network(self, n_inputs: int) -> dict[str, Any]:
-        """The parameters of a :class:`pesn.ProbabilisticESN` of this design."""
+        """Return the parameters of a :class:`pesn.ProbabilisticESN` of this design."""
         parameters: dict[str, Any] = {"features": self.features, "ridge": self.ridge}
         kind = KINDS[self.kind]
         if kind is not None:
-            scaling = kind.input_scaling * math.sqrt(min(max(n_inputs, 1), 3))  # fewer than three inputs enter as they are
+            scaling = kind.input_scaling * math.sqrt(min(max(n_inputs, 1), 3))  # not reduced for fewer than three inputs
             parameters |= {**kind._asdict(), "input_scaling": scaling, "n_units": self.n_units, "density": self.density}
         return parameters
 
     @property
     def density(self) -> float:
-        """Of W: ten weights a unit at least."""
+        """Density of W: at least ten weights for each unit."""
         return float(min(1.0, max(0.1, 10.0 / self.n_units)))
 
     def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
-        """The units, as the network draws them: reservoirs of one size differ by their scalings alone, and are drawn once."""
+        """Return the reservoir that the network draws. Reservoirs of one size differ in their scalings alone and are drawn once."""
         kind = KINDS[self.kind]
         if kind is None:
             return without_units(n_inputs, n_outputs)
@@ -237,13 +271,14 @@ class Candidate:
 
 @lru_cache(maxsize=3)
 def _draw_reservoir(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
+    """Draw a reservoir with scalings of 1."""
     return draw(
         n_units, n_inputs, n_outputs, spectral_radius=1.0, input_scaling=1.0, bias_scaling=1.0, density=density, rng=seed
     )  # fmt: skip
 
 
 def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
-    """The features that so many inputs and rows allow."""
+    """Return the lags and products that so many inputs and rows allow."""
     enough = n_rows >= max(_ROWS_FOR_EACH * Features(1, 2).n_products(n_inputs), MANY_ROWS)
     most = 0 if n_inputs > _MOST_FOR_PRODUCTS else 2 if n_inputs <= FEW_INPUTS or enough else 1
     maps = (*MAPS, _WIDEST) if enough else MAPS
@@ -252,18 +287,18 @@ def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Design:
-    """What a search has chosen, and how the others did: ``pesn.Forecaster(design=…)`` fits it again without a search.
+    """Result of a search: ``pesn.Forecaster(design=…)`` fits it again without a search.
 
     Parameters
     ----------
-    candidate
-        The design chosen.
-    seed
-        Of its reservoir and noise.
-    tried
-        (rung, candidate, score) of all: the mean over steps ahead of the logarithm of the error, in deviations of the columns.
-        Scores of one rung can be compared, on later rungs with more units and more forecasts; in the last one, what ARX(10)
-        does better at any of 1, 5, 20 and 50 steps ahead has been added.
+    candidate : Candidate
+        The selected design.
+    seed : int, default=0
+        Seed of its reservoir and noise.
+    tried : tuple of tuple, default=()
+        (rung, candidate, score) of all: the mean over steps ahead of the logarithm of the error, in standard deviations of the
+        columns. Scores of one rung are comparable; later rungs have more units and more forecasts. In the last one, the excess
+        over ARX(10) at 1, 5, 20 and 50 steps ahead has been added.
     """
 
     candidate: Candidate
@@ -272,7 +307,7 @@ class Design:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """A row for each design that was tried, the best of the last rung first; the lower the score the better."""
+        """Frame with a row for each candidate, the best of the last rung first; lower scores are better."""
         import pandas as pd
 
         rows = [{"rung": rung, "score": score, **_flat(candidate)} for rung, candidate, score in self.tried]
@@ -280,13 +315,29 @@ class Design:
         return pd.DataFrame(rows, columns=columns).sort_values(["rung", "score"], ascending=[False, True], ignore_index=True)
 
     def check(self, name: str) -> None:
-        """A ValueError where it is not a design: asked of what came from a file."""
+        """Raise a ValueError if a stored design is damaged.
+
+        Parameters
+        ----------
+        name : str
+            Name of the design in messages.
+        """
         tried = [one for _, one, _ in self.tried]
         if any(not isinstance(one, Candidate) or one.kind not in KINDS for one in (self.candidate, *tried)):
             raise ValueError(f"{name} holds a candidate that is none")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The scores of all designs, one row a kind of reservoir and features; the one chosen is marked."""
+        """Plot the scores of all candidates; the selected one is marked.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; None makes a new figure.
+
+        Returns
+        -------
+        Axes
+        """
         from pesn.plotting import plot_design
 
         return plot_design(self, ax)
@@ -296,18 +347,19 @@ class Design:
 
 
 def _flat(candidate: Candidate) -> dict[str, object]:
+    """Return the fields of a candidate, with one entry for each ridge."""
     values = asdict(candidate)
     linear, others = values.pop("ridge")
     return {**values, "linear_ridge": linear, "ridge": others}
 
 
 def is_arx(candidate: Candidate) -> bool:
-    """Whether it is a linear autoregression of ten rows, which no design may be much worse than."""
+    """Return whether a candidate is a linear autoregression of ten rows, the baseline of all designs."""
     return (candidate.kind, candidate.lags, candidate.products) == ("none", 9, 0)
 
 
 def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[Candidate]:
-    """What goes on from the first rung, with ``n_units``: the best two, the best of other kinds up to five, and ARX(10)."""
+    """Return the candidates of the second rung, with ``n_units``: the best two, the best of other kinds up to five, and ARX(10)."""
     ranked = _near_the_best(scored, 3.0)
     chosen = ranked[:2]
     for candidate in ranked:
@@ -318,9 +370,9 @@ def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[C
 
 
 def finalists(scored: Sequence[tuple[float, Candidate]], count: int, many: bool) -> list[Candidate]:
-    """What goes on from the second rung: the best ``count``, as many kinds at their best, and the best ARX(10).
+    """Return the candidates of the third rung: the best ``count``, the best of as many kinds, and the best ARX(10).
 
-    With ``many`` more rows to come, the best with each of the products as well: wide features are better for them.
+    With ``many`` rows also the best of each number of products, since wide features profit from more rows.
     """
     ranked = _near_the_best(scored, 1.0)
     of_kinds = list({one.kind: one for one in reversed(ranked)}.values())[::-1][:count]
@@ -330,24 +382,34 @@ def finalists(scored: Sequence[tuple[float, Candidate]], count: int, many: bool)
 
 
 def _near_the_best(scored: Sequence[tuple[float, Candidate]], far: float) -> list[Candidate]:
-    """The best first, without those whose score is worse than theirs by more than ``far``: more rows would not make it up."""
+    """Return candidates whose score is within ``far`` of the best, the best first."""
     ranked = sorted(scored, key=lambda one: one[0])
     return [candidate for value, candidate in ranked if value <= ranked[0][0] + far]
 
 
-_CAPPED = 5.0  # deviations: an error beyond is as bad as any
+_CAPPED = 5.0  # standard deviations at which errors are clipped
 _CONTEXT = 150  # rows that drive the units before an origin
 
 
 class Network:
-    """A reservoir over the rows of a problem: its least-squares factors by fold, and its loops."""
+    """A reservoir over the rows of a problem: its least-squares factors by fold, and its loops.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows.
+    candidate : Candidate
+        Reservoir and widest features.
+    pieces : sequence of Piece
+        Rows to train on.
+    """
 
     def __init__(self, problem: Problem, candidate: Candidate, pieces: Sequence[Piece]) -> None:
         self.problem, self.widest, self.n_rows = problem, candidate, 0
         self._units: dict[Place, Array] = {}  # at origins
         self._others: dict[int, Factor] = {}
         self._parts: dict[tuple[Features, int], Factor] = {}
-        self._loops: dict[Features, ClosedLoop] = {}  # one of each features: how cells are entered is laid out once
+        self._loops: dict[Features, ClosedLoop] = {}  # one for each features, whose layout is shared
         self.reservoir = candidate.reservoir(problem.n_inputs, len(problem.dynamics.learned), problem.seed)
         features, n = candidate.features, self.reservoir.n_units
         self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
@@ -369,7 +431,7 @@ class Network:
             self.n_rows += len(b)
 
     def factor(self, candidate: Candidate, fold: int) -> Factor:
-        """Of all folds but one, with the features of this candidate, which are among the network's own."""
+        """Return the factor of all folds but one for the features of a candidate, a subset of those of the network."""
         if (candidate.features, fold) in self._parts:
             return self._parts[candidate.features, fold]
         if fold not in self._others:
@@ -386,24 +448,35 @@ class Network:
         return self._parts.setdefault((candidate.features, fold), self._others[fold].only(np.concatenate(columns)))
 
     def readouts(self, candidate: Candidate, fold: int, ridges: Sequence[tuple[float, float]]) -> FloatArray:
-        """Weights (ridges, m, p) of a candidate from all folds but one."""
+        """Compute weights (ridges, m, p) of a candidate from all folds but one."""
         factor = self.factor(candidate, fold)
         penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
         return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
 
     def _features(self, z: Array) -> Array:
+        """Compute the features of rows."""
         return self.widest.features(self.problem.dynamics.network_rows(z), self._states(z))
 
     def _states(self, z: Array) -> Array:
+        """Drive the reservoir by rows."""
         rows = self.problem.dynamics.network_rows(z)
         return np.asarray(run(self.reservoir, rows)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
 
     def loops(
         self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Errors (readouts, origins, leads, d) of the closed loops of readouts (readouts, m, p), and which left the range of y.
+        """Compute errors (readouts, origins, leads, d) of closed loops, and which of them left the range of y.
 
-        ``away`` (d,): the size of random steps by which the rows that loops start from are away from those observed.
+        Parameters
+        ----------
+        candidate : Candidate
+            Features.
+        weights : array of shape (readouts, m, p)
+            Readouts.
+        origins : sequence of Place
+            Forecast origins.
+        away : array of shape (d,) or float, default=0.0
+            Standard deviation of random perturbations of the initial rows.
         """
         problem, d = self.problem, self.problem.dynamics.n_columns
         self._drive(origins)
@@ -429,7 +502,7 @@ class Network:
         return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))
 
     def _loop(self, candidate: Candidate, weights: Array) -> ClosedLoop:
-        """The closed loop of readouts (readouts, 1, m, p), of means alone."""
+        """Return the closed loop of means of readouts (readouts, 1, m, p)."""
         problem, features = self.problem, candidate.features
         d, m = problem.dynamics.n_columns, weights.shape[-2]
         nothing = ErrorModel(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)))
@@ -443,7 +516,7 @@ class Network:
         return self._loops.setdefault(features, loop)
 
     def _drive(self, origins: Sequence[Place]) -> None:
-        """Units at origins: a segment is driven whole where this takes no more rows than the contexts of its origins."""
+        """Compute the units at origins; a segment is driven whole if that takes no more rows than the contexts of its origins."""
         missing: dict[int, list[Place]] = {}
         for origin in origins:
             if origin not in self._units:
@@ -457,7 +530,7 @@ class Network:
                 self._units |= {o: self._states(z[max(o.row - _CONTEXT, 0) : o.row + 1])[-1] for o in places}
 
     def _start(self, candidate: Candidate, origin: Place) -> tuple[Array, ...]:
-        """y, u, earlier rows and units at an origin; inputs and y after it."""
+        """Return y, u, earlier rows and units at an origin, and inputs and y after it."""
         s, k, d = self.problem.segments[origin.segment], origin.row, self.problem.dynamics.n_columns
         before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]
         leads = self.problem.leads
@@ -465,68 +538,79 @@ class Network:
 
 
 def by_lead(errors: Array) -> Array:
-    """log E min(|error|, 5) of each lead, (…, leads) of errors (…, origins, leads, d) in deviations of the columns."""
+    """Compute log E min(|error|, 5) of each lead, (…, leads), from errors (…, origins, leads, d) in standard deviations."""
     size = np.minimum(np.abs(np.nan_to_num(errors, nan=_CAPPED)), _CAPPED).mean(axis=(-3, -1))
     return np.asarray(np.log(size + 1e-12))
 
 
-_FEW_UNITS, _MORE_UNITS = 100, 300  # of the first two rungs, and their rows, folds held out, origins in each
+_FEW_UNITS, _MORE_UNITS = 100, 300  # units of the first two rungs; their rows, held-out folds and origins
 _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
-_OF_MANY = 10_000  # rows of both, where there are many: wide features need them
+_OF_MANY = 10_000  # rows of both for large data, which wide features need
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
-_FEW_FOR_FOLDS = 1_000  # rows: no more, and every fold is held out
-_MANY_ORIGINS = 150  # of the last rung, of many rows
-# small ridges on linear features with larger ones on all others: ARX(10) with what units add to it
+_FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
+_MANY_ORIGINS = 150  # origins of the last rung for large data
+# small ridges of linear features with larger ones of all others: ARX(10) plus a correction by units
 _COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
-_LARGE = (1e-7, 1e-1)  # the same of many products
+_LARGE = (1e-7, 1e-1)  # for many products
 _RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
-_SMALLEST = 1e-15  # below, rounding chooses the weights: loops of few rows that look as good leave in one forecast of ten
-_SMALLER = (0.1, 0.01)  # times the ridge of the best design of many rows
+_SMALLEST = 1e-15  # below, weights are dominated by rounding and loops diverge
+_SMALLER = (0.1, 0.01)  # factors of the ridge of the best design for large data
 _LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
-_NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # on inputs, in deviations, and in errors of the design that is tried with it
-_LARGEST = 3e3  # weights in units of a target's deviation: larger ones multiply what no covariance in closed form has right
-_AWAY, _FARTHEST = 3.0, 0.03  # loops start away by so many errors of their first step, and by so many deviations at most
-_LEAVING = 20.0  # what it costs if all of them leave
-_REFUSED = 1e3  # a score that none has
-_ALLOWED, _JUDGED = np.log(1.03), (1, 5, 20, 50)  # how much worse than ARX(10) a design may be at these leads
+_NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # input noise in standard deviations, and its limit in errors of the design
+_LARGEST = 3e3  # largest weights, in standard deviations of targets: larger ones amplify errors of closed-form covariances
+_AWAY, _FARTHEST = 3.0, 0.03  # perturbation in one-step errors, and its limit in standard deviations
+_LEAVING = 20.0  # penalty if all loops diverge
+_REFUSED = 1e3  # score of refused candidates
+_ALLOWED, _JUDGED = np.log(1.03), (1, 5, 20, 50)  # allowed excess over ARX(10) at these leads
 
 
 class Scored(NamedTuple):
-    """A candidate and its score: the lower the better."""
+    """A candidate and its score.
+
+    Parameters
+    ----------
+    score : float
+        Score; lower is better.
+    candidate : Candidate
+        The candidate.
+    """
 
     score: float
     candidate: Candidate
 
 
 def _score(one: Scored) -> float:
+    """Return the score."""
     return one.score
 
 
 class Comparison:
-    """Candidates on the same rows, from the same origins; a network of a kind is made once for all its features and ridges.
+    """Comparison of candidates on the same rows and origins; one network serves all features and ridges of a kind.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         All rows.
-    n_rows
-        How many of them readouts learn from.
-    folds, count
-        Which are held out one by one, and from how many rows of each loops start.
-    apart
-        Whether each candidate has a network of its own, because few are compared.
+    n_rows : int
+        Number of rows that readouts are trained on.
+    folds : tuple of int
+        Folds that are held out one by one.
+    count : int
+        Number of origins in each fold.
+    apart : bool, default=False
+        Whether each candidate has its own network, because few are compared.
     """
 
     def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int, apart: bool = False) -> None:
         self.problem, self.pieces, self.apart = problem, problem.pieces(n_rows), apart
         found = {fold: problem.origins(fold, count) for fold in range(FOLDS)}
-        some = [fold for fold in folds if found[fold]] or range(FOLDS)  # gaps may leave no stretch of a fold long enough
+        some = [fold for fold in folds if found[fold]] or range(FOLDS)  # missing values may leave no long segment of a fold
         self.origins = {fold: found[fold] for fold in some if found[fold]}
         self.networks: dict[Candidate, Network] = {}
 
     def network(self, candidate: Candidate) -> Network:
-        """The one that has the features of this candidate, and those of others of its kind that cost little more."""
+        """Return the network with the features of a candidate and those of others of its kind that cost little more."""
         widest = replace(candidate, ridge=(0.0, 0.0))
         if not candidate.input_noise and not self.apart:
             most = 2 if self.problem.n_inputs <= FEW_INPUTS else max(candidate.products, 1)
@@ -537,7 +621,7 @@ class Comparison:
         return self.networks[widest]
 
     def best(self, candidate: Candidate, ridges: Sequence[tuple[float, float]], stable: bool = True) -> Scored:
-        """With the best of the ridges; ``stable``: loops that start a little away must not leave."""
+        """Return the candidate with the best of the ridges; with ``stable``, loops from perturbed rows must not diverge."""
         readouts = {fold: self.network(candidate).readouts(candidate, fold, ridges) for fold in self.origins}
         errors, first, left = self._errors(candidate, readouts)
         largest = np.max([np.abs(weights).max(axis=(-2, -1)) for weights in readouts.values()], axis=0)
@@ -555,39 +639,39 @@ class Comparison:
         return best
 
     def by_lead(self, candidate: Candidate) -> Array:
-        """The logarithm of the error in each fold at each lead (folds, leads), and what leaving costs."""
+        """Compute the log error of each fold and lead (folds, leads), with the penalty of divergence."""
         readouts = {fold: self.network(candidate).readouts(candidate, fold, [candidate.ridge]) for fold in self.origins}
         errors, first, left = self._errors(candidate, readouts)
         return errors[:, 0] + self._leaving(candidate, readouts, first[0], left[0])
 
     def _errors(self, candidate: Candidate, readouts: dict[int, FloatArray]) -> tuple[Array, Array, Array]:
-        """Of r readouts the logarithms of errors (folds, r, leads), the error of one step (r, d), the share that left (r,)."""
+        """Compute log errors (folds, r, leads), one-step errors (r, d) and shares of diverged loops (r,) of r readouts."""
         found = [self.network(candidate).loops(candidate, readouts[fold], places) for fold, places in self.origins.items()]
         first = np.mean([np.abs(errors[:, :, 0]).mean(axis=1) for errors, _ in found], axis=0)
         left = np.mean([gone.mean(axis=1) for _, gone in found], axis=0)
         return np.stack([by_lead(errors) for errors, _ in found]), first, left
 
     def _leaving(self, candidate: Candidate, readouts: dict[int, FloatArray], first: Array, left: float) -> float:
-        """What it costs that more loops leave the range of y when they start a few errors of one step away."""
+        """Compute the penalty for loops that diverge when they start a few one-step errors away."""
         away, network = np.minimum(_AWAY * first, _FARTHEST), self.network(candidate)
         gone = [network.loops(candidate, readouts[fold], places, away)[1].mean() for fold, places in self.origins.items()]
         return _LEAVING * max(0.0, float(np.mean(gone)) - left)
 
 
 def search(problem: Problem, steps: Steps) -> Design:
-    """The design with the best closed loops into rows that were held out.
+    """Select the design with the smallest closed-loop validation error.
 
     Parameters
     ----------
-    problem
-        The rows; at least :data:`pesn.forecasting.design.LEAST_ROWS` of them.
-    steps
-        Where each rung, with its designs, is announced.
+    problem : Problem
+        Rows; at least :data:`pesn.forecasting.design.LEAST_ROWS`.
+    steps : Steps
+        Progress of each rung.
 
     Returns
     -------
     Design
-        Which, and the scores of all that were tried.
+        The selected design, and the scores of all.
     """
     n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.has_many_rows
     with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
@@ -608,12 +692,12 @@ def search(problem: Problem, steps: Steps) -> Design:
 
 
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
-    """Every kind of reservoir with every map, and few penalties."""
+    """Compare every kind of reservoir with every map, and few penalties."""
     few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for kind, (lags, products) in itertools.product(KINDS, problem.maps):
         candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
         if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
-            continue  # the best features are tried with all kinds later
+            continue  # the best features are compared with all kinds later
         size = candidate.features.size(problem.n_inputs, candidate.n_units)
         if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
             yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
@@ -621,7 +705,7 @@ def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) 
 
 
 def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
-    """One after the other: the kind, its features, these of other kinds, both penalties of the best two, noise on inputs."""
+    """Compare kinds, then features, then these features of other kinds, both penalties of the best two, and input noise."""
     found: list[Scored] = []
 
     def compare(candidates: Iterable[Candidate]) -> Candidate:
@@ -638,7 +722,7 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
     compare(replace(one, lags=best.lags, products=best.products) for one in some)
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, _near(one)))
-    if not more.problem.has_many_rows:  # many rows leave little that noise would change
+    if not more.problem.has_many_rows:  # input noise hardly matters for large data
         ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
         of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
         for quiet in of_kinds[:2]:
@@ -647,7 +731,7 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
 
 
 def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
-    """A design with more and more noise on its inputs, while it gets better; with noise smaller ridges than without are best."""
+    """Compare a design with increasing input noise while it improves; with noise smaller ridges are better."""
     before = quiet
     for noise in _NOISES:
         if noise > _LOUDEST * np.exp(quiet.score):
@@ -660,7 +744,7 @@ def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
 
 
 def _near(one: Candidate) -> list[tuple[float, float]]:
-    """Ridges between those that were tried, and others on the linear features alone."""
+    """Return ridges between those compared, and others for the linear features alone."""
     linear, others = one.ridge
     near = [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
     apart = [(ridge, others) for ridge in _LINEAR if ridge != others]
@@ -668,10 +752,10 @@ def _near(one: Candidate) -> list[tuple[float, float]]:
 
 
 def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:
-    """From more rows, and at full size, beside ARX(10).
+    """Compare candidates from more rows and at full size with ARX(10).
 
-    What it does better at any of four leads is charged, each by a quarter. A design that is not better than it by a standard
-    error over the folds falls behind it.
+    The excess over ARX(10) at each of four leads is added, by a quarter each. A design that is not better by a standard error
+    over the folds ranks behind it.
     """
     at = [lead - 1 for lead in _JUDGED if lead <= last.problem.leads]
     arx = last.by_lead(next(one for one in candidates if is_arx(one)))
@@ -680,29 +764,29 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
         errors = last.by_lead(one)
         apart = (errors - arx).mean(axis=1)
         value = float(errors.mean() + np.mean(np.maximum((errors - arx).mean(axis=0)[at] - _ALLOWED, 0.0)))
-        doubt = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
-        if doubt > 0.0 and apart.mean() + doubt > 0.0:
-            value = max(value, float(arx.mean()) + doubt)
+        error = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
+        if error > 0.0 and apart.mean() + error > 0.0:
+            value = max(value, float(arx.mean()) + error)
         return Scored(value, one)
 
     found = []
     for one in candidates:
         found.append(score_candidate(one))
         advance(1)
-    if last.apart:  # of more rows than before, and then smaller ridges may be best
+    if last.apart:  # with more rows smaller ridges may be better
         _, best = min(found, key=_score)
         found += [score_candidate(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
     return found
 
 
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
-    """The design for these rows; None where they are too few to choose by."""
+    """Select the design for these rows; None if there are too few."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
     return search(problem, steps) if problem.segments and problem.is_searchable else None
 
 
 def build_network(design: Design | None, n_inputs: int) -> ProbabilisticESN:
-    """The network of a design; without one, a reservoir of 100 units with memory."""
+    """Return the network of a design; without one, a reservoir of 100 units."""
     if design is None:
         return ProbabilisticESN(washout="auto", random_state=0)
     return ProbabilisticESN(**design.candidate.network(n_inputs), washout="auto", process_noise=0.0, random_state=design.seed)

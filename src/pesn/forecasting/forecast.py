@@ -12,7 +12,7 @@ step
 2          0.0          1.41           -2.77            2.77
 3          0.0          1.73           -3.39            3.39
 >>> paths = forecast.sample(10_000, rng=0)                             # whole futures, (10_000, 3, 1)
->>> round(float(np.mean(paths.max(axis=1) > 3.0)), 2)                  # ever above 3: no interval of one row says this
+>>> round(float(np.mean(paths.max(axis=1) > 3.0)), 2)                  # P(ever above 3)
 0.05
 """
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 S = TypeVar("S", bound=np.generic)
-_SHOWN = 8  # columns in a table; names beyond it are left out
-_ROWS = 20  # of a table: more are left out in the middle
+_SHOWN = 8  # columns of a table; more are left out
+_ROWS = 20  # rows of a table; more are left out in the middle
 
 
 def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str:
-    """How many steps, their first and last label where there is an ``index``, the columns, the ``parts`` of the variance."""
+    """Return a line with the number of steps, their first and last label, the columns and the parts of the variance."""
     names = forecast.names
     shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
     last = "" if len(forecast) == 1 else f" … {_label(forecast, index, -1)}"
@@ -53,7 +53,7 @@ def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str
 
 
 def as_html(forecast: Forecast, index: pd.Index | None) -> str:
-    """A table of means and 95 % intervals, a row a step."""
+    """Return a table of means and 95 % prediction intervals, a row for each step."""
     h, d = forecast.mean.shape
     shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
     lower, upper = forecast.interval(0.95)
@@ -79,7 +79,7 @@ def as_html(forecast: Forecast, index: pd.Index | None) -> str:
 def as_frame(
     names: Sequence[str], mean: Array, std: Array, bounds: Mapping[str, tuple[Array, Array]], labels: object = None
 ) -> pd.DataFrame:
-    """A row a step; for each name the columns name, name_std and, for each ending among ``bounds``, name_lower…, name_upper….
+    """Return a frame with a row for each step: name, name_std and, for each key of ``bounds``, name_lower… and name_upper….
 
     >>> flat = np.zeros((2, 1))
     >>> as_frame(["x"], flat, flat + 1.0, {"_80": (flat - 1.3, flat + 1.3)})
@@ -100,7 +100,7 @@ def as_frame(
 
 
 def percent(level: float) -> str:
-    """A level as names of columns have it.
+    """Return a level as in names of columns.
 
     >>> percent(0.8), percent(0.975), percent(0.07)
     ('80', '97.5', '7')
@@ -109,7 +109,7 @@ def percent(level: float) -> str:
 
 
 def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
-    """The label of row k as a text; where all are dates at midnight, of the date alone."""
+    """Return the label of row k as text; only the date if all are at midnight."""
     if getattr(index, "inferred_type", "") == "datetime64":
         return str(index.astype(str)[k])
     label = forecast.index[k]
@@ -117,33 +117,34 @@ def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
 
 
 def _format_value(value: float, std: float) -> str:
-    """With a digit below the first that is uncertain, and four at least."""
+    """Return a number with one digit below the first uncertain one, at least four."""
     digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
     return f"{value:.{digits}g}"
 
 
-_ROUNDING = 1e-6  # of a deviation, in its column's own units: rounding, not a mistake; a variance may be off by its square
-_ROUNDING_OF_MEAN = 1e-8  # the same, where a variance was left over from squares of the mean
-_SEMIDEFINITE = 1e-4  # of two deviations: what a covariance may change by when its negative eigenvalues are taken out
+_ROUNDING = 1e-6  # tolerance of standard deviations for rounding; of variances its square
+_ROUNDING_OF_MEAN = 1e-8  # tolerance relative to the mean
+_SEMIDEFINITE = 1e-4  # largest change of correlations by removing negative eigenvalues
 
 
 def _rounding(mean: Array, std: Array) -> Array:
-    """What a deviation of each column may be off by, (d,): columns have units of their own, so none is judged by another."""
+    """Compute the tolerance of standard deviations (d,) for rounding errors, in the units of each column."""
     return np.asarray(np.maximum(_ROUNDING * std, _ROUNDING_OF_MEAN * np.abs(mean)).max(axis=0))
 
 
 def room(mean: Array, std: Array) -> Array:
-    """The deviations that differences are measured by, (horizon, d): never below the rounding."""
+    """Compute the standard deviations (horizon, d) by which differences are measured, at least the tolerance."""
     return np.asarray(np.hypot(std, _rounding(mean, std)))
 
 
 def _product(room: Array) -> Array:
+    """Return outer products."""
     with np.errstate(over="ignore"):
         return np.asarray(room[..., :, None] * room[..., None, :])
 
 
 def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
-    """The unit of each column, (d,); None: 1."""
+    """Return the unit of each column, (d,); None: 1."""
     if scale is None:
         return np.ones(d)
     unit = np.array(as_real("scale", scale), np.float64)
@@ -153,7 +154,7 @@ def check_scale(scale: npt.ArrayLike | None, d: int) -> Array:
 
 
 def check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tuple[Array, Array]:
-    """Covariances (s, n, n), symmetric to the last bit and with clean zeros, and their diagonals in the shape of ``mean``."""
+    """Return covariances (s, n, n), exactly symmetric and 0 for certain entries, and their diagonals in the shape of ``mean``."""
     var = np.diagonal(cov, axis1=1, axis2=2).reshape(mean.shape)
     size = np.sqrt(np.abs(var))
     wrong = (var < 0.0) & (size > _rounding(mean, np.where(var < 0.0, 0.0, size)))
@@ -173,7 +174,7 @@ def check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tup
         a, b = np.sqrt(var.reshape(cov.shape[:2])[s, [i, j]])
         found = f"a covariance of {cov[s, i, j]} at {(i, j)} beside deviations of {a} and {b}"
         raise ValueError(f"{name} must be positive semi-definite, got {found}")
-    still = var.reshape(cov.shape[:2]) == 0.0  # what is certain has no covariance: it stays exact in every sample
+    still = var.reshape(cov.shape[:2]) == 0.0  # certain entries have no covariance and stay exact in samples
     if still.any():
         cov[still] = 0.0
         transpose(cov)[still] = 0.0
@@ -181,7 +182,7 @@ def check_cov(name: str, cov: Array, mean: Array, names: tuple[str, ...]) -> tup
 
 
 def check_parts(parts: Mapping[str, npt.ArrayLike] | None, mean: Array, var: Array, names: tuple[str, ...]) -> dict[str, Array]:
-    """Parts (horizon, d) that sum to the variances ``var``, none of them below 0."""
+    """Return parts (horizon, d) that are non-negative and sum to the variances ``var``."""
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(f"parts must map names to variances, got {type(parts).__name__}")
     if not parts:
@@ -204,9 +205,9 @@ def check_parts(parts: Mapping[str, npt.ArrayLike] | None, mean: Array, var: Arr
 
 
 def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
-    """L with L Lᵀ = cov, up to the rounding that makes cov semi-definite; variances are kept exactly.
+    """Return L with L Lᵀ = cov, up to the rounding that makes cov semi-definite; variances are exact.
 
-    The root is taken of the correlations, so that units do not decide what is small.
+    The root is that of the correlations, so that units do not matter.
     """
     still = std == 0.0
     scale = np.where(still, 1.0, std)
@@ -223,6 +224,7 @@ def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
 
 
 def _where(wrong: npt.NDArray[np.bool_], names: tuple[str, ...], values: Array) -> str:
+    """Describe the first wrong entry."""
     k, i = (int(place) for place in np.argwhere(wrong)[0])
     return f"{values[k, i]} at row {k} of {names[i]!r}"
 
@@ -244,39 +246,39 @@ def _read_covariance(
 
 
 class Paths(Protocol):
-    """What draws whole futures."""
+    """A sampler of whole futures."""
 
     def draw(self, n: int, rng: np.random.Generator, /) -> Array:
-        """``n`` of them, (n, horizon, d)."""
+        """Sample ``n`` futures (n, horizon, d)."""
 
 
 class Forecast(NormalMarginals[Array]):
-    """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows where they are kept; immutable.
+    """A Gaussian over ``horizon`` rows of d columns, with covariances between the rows if they are kept; immutable.
 
-    The arrays are float64 and read-only. ``forecast[k]`` is row k alone, from 0, as a :class:`pesn.Gaussian`.
+    Each number is Gaussian: ``median`` equals ``mean``. Bounds on forecasts act on the mean and the variance, not on quantiles.
+    Arrays are float64 and read-only. ``forecast[k]`` is row k, from 0, as a :class:`pesn.Gaussian`.
 
     Parameters
     ----------
-    mean
-        (horizon, d).
-    joint
-        (horizon·d, horizon·d): the covariance of ``mean.ravel()``, semi-definite up to rounding; None: only ``cov`` is known.
-    parts
-        Where the variance comes from: name -> variances (horizon, d). They sum to the variance.
-    names
-        Of the d columns; None: "y0", "y1", ...
-    index
+    mean : array-like of shape (horizon, d)
+        Means.
+    joint : array-like of shape (horizon * d, horizon * d) or None
+        Covariance of ``mean.ravel()``, semi-definite up to rounding; None if only ``cov`` is known.
+    parts : mapping of str to array-like of shape (horizon, d)
+        Parts of the variance, which sum to it.
+    names : sequence of str, optional
+        Names of the d columns; None: "y0", "y1", ...
+    index : array-like or pandas.Index, optional
         Labels of the rows, such as dates; None: 1 ... horizon.
-    history
-        (k, d), the last rows that were observed, for pictures; NaN is a missing value.
-    cov
-        (horizon, d, d): the covariance of each row, where there is no ``joint``.
-    paths
-        What draws futures where there is no ``joint``: ``paths.draw(n, generator)`` gives (n, horizon, d). Without it,
-        :meth:`sample` refuses.
-    scale
-        (d,), above 0: ``joint``, ``cov`` and ``parts`` are those of y / scale. Deviations are then right where variances in the
-        units of y are too small to be numbers: ``var``, ``cov`` and ``joint`` are 0 below 1e-308. None: 1.
+    history : array-like of shape (k, d), optional
+        Last observed rows, for figures; NaN is a missing value.
+    cov : array-like of shape (horizon, d, d), optional
+        Covariance of each row, if there is no ``joint``.
+    paths : Paths, optional
+        Sampler if there is no ``joint``: ``paths.draw(n, generator)`` returns (n, horizon, d). Without it :meth:`sample` raises.
+    scale : array-like of shape (d,), optional
+        Positive units: ``joint``, ``cov`` and ``parts`` are those of y / scale. Standard deviations are then correct even if
+        variances in the units of y underflow: ``var``, ``cov`` and ``joint`` are 0 below 1e-308. None: 1.
 
     Examples
     --------
@@ -290,7 +292,7 @@ class Forecast(NormalMarginals[Array]):
 
     _mean: Array
     _scale: Array
-    _joint: Array | None  # of y / scale, as the next three are
+    _joint: Array | None  # of y / scale, as the next three
     _cov: Array | None
     _var: Array
     _parts: dict[str, Array]
@@ -333,7 +335,7 @@ class Forecast(NormalMarginals[Array]):
         self.__setstate__(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Also from a copy or a pickle: read-only again."""
+        """Restore a copy or a pickle, read-only again."""
         for value in (*state.values(), *state["_parts"].values()):
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
@@ -348,31 +350,31 @@ class Forecast(NormalMarginals[Array]):
     def _repr_html_(self) -> str:
         return as_html(self, self._index)
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @property
     def mean(self) -> Array:
-        """The mean, (horizon, d)."""
+        """Means, (horizon, d); equal to the medians, since each number is Gaussian."""
         return self._mean
 
     @cached_property
     def var(self) -> Array:
-        """The variances, (horizon, d)."""
+        """Variances, (horizon, d)."""
         return _fixed(self._var * self._scale * self._scale)
 
     @cached_property
     def std(self) -> Array:
-        """The standard deviations, (horizon, d)."""
+        """Standard deviations, (horizon, d)."""
         return _fixed(np.sqrt(self._var) * self._scale)
 
     @cached_property
     def cov(self) -> Array:
-        """The covariance of each row, (horizon, d, d)."""
+        """Covariance of each row, (horizon, d, d)."""
         return _fixed(self._rows_cov * self._scale[:, None] * self._scale)
 
     @cached_property
     def joint(self) -> Array:
-        """The covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
+        """Covariance of all rows, (horizon·d, horizon·d), time first: entry (k·d + i, l·d + j) is Cov(y[k, i], y[l, j])."""
         if self._joint is None:
             raise AttributeError("this forecast keeps no covariances between its rows; ask for them by joint=True")
         scale = np.tile(self._scale, len(self))
@@ -380,7 +382,7 @@ class Forecast(NormalMarginals[Array]):
 
     @property
     def _rows_cov(self) -> Array:
-        """The covariance of each row of y / scale."""
+        """Covariance of each row of y / scale."""
         if self._cov is not None:
             return self._cov
         h, d = self.mean.shape
@@ -390,34 +392,34 @@ class Forecast(NormalMarginals[Array]):
 
     @property
     def variance_parts(self) -> dict[str, Array]:
-        """Where the variance comes from: name -> variances (horizon, d)."""
+        """Parts of the variance: name -> variances (horizon, d)."""
         return {name: _fixed(part * self._scale * self._scale) for name, part in self._parts.items()}
 
     @property
     def horizon(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return len(self._mean)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the d columns."""
+        """Names of the d columns."""
         return self._names
 
     @property
     def index(self) -> pd.Index | npt.NDArray[np.intp]:
-        """The labels of the rows: as they were given, or 1 ... horizon."""
+        """Labels of the rows, or 1 ... horizon."""
         return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
 
     @property
     def history(self) -> Array | None:
-        """The last observed rows, (k, d), oldest first; None where none were given."""
+        """Last observed rows, (k, d), oldest first; None if none were given."""
         return self._history
 
     def __len__(self) -> int:
         return self.horizon
 
     def __getitem__(self, step: SupportsIndex) -> Gaussian:
-        """Row ``step``, from 0, without the others."""
+        """Return the marginal distribution of row ``step``, from 0."""
         if isinstance(step, bool) or not isinstance(step, Integral):
             raise TypeError(f"step must be a whole number, got {step!r}")
         k = int(step)
@@ -427,28 +429,28 @@ class Forecast(NormalMarginals[Array]):
         root = root_of_cov(self._rows_cov[k], std[k], room(self.mean / self._scale, std)[k])
         return Gaussian(self.mean[k], cov=outer(self._scale[:, None] * root))
 
-    # ---------------------------------------------------------------- what one asks of it
+    # ---------------------------------------------------------------- methods
 
     def _moments(self, what: str) -> tuple[Array, Array]:
+        """Return means and standard deviations."""
         return self.mean, self.std
 
     def sample(self, n: int, rng: Rng = None) -> Array:
-        """``n`` futures, (n, horizon, d), each drawn jointly over time.
+        """Sample futures jointly over time.
 
-        Where covariances between rows are not kept, each is a future that the forecasting network goes through by itself, moved
-        and scaled to the means and the deviations of the forecast.
+        If covariances between rows are not kept, futures are simulated by the forecasting network, then shifted and scaled to
+        the means and standard deviations of the forecast.
 
         Parameters
         ----------
-        n
-            How many, 0 or more.
-        rng
-            A seed or a Generator.
+        n : int
+            Number of futures, 0 or more.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator.
 
         Returns
         -------
-        array
-            (n, horizon, d).
+        array of shape (n, horizon, d)
         """
         count, generator = as_count("n", n), np.random.default_rng(rng)
         if self._joint is None:
@@ -459,17 +461,18 @@ class Forecast(NormalMarginals[Array]):
         return self.mean + draws.reshape(-1, *self.mean.shape) * self._scale
 
     def to_frame(self, level: float | Sequence[float] = 0.95) -> pd.DataFrame:
-        """A row a step; for each name the columns name, name_std, and the ends of the intervals.
+        """Return a frame with a row for each step: name, name_std and the bounds of prediction intervals.
 
         Parameters
         ----------
-        level
-            A number: name_lower, name_upper. Several: name_lower_80, name_upper_80, name_lower_95, name_upper_95 of (0.8, 0.95).
+        level : float or sequence of float, default=0.95
+            One level: name_lower, name_upper. Several: name_lower_80, name_upper_80, name_lower_95, name_upper_95 for (0.8,
+            0.95).
 
         Returns
         -------
-        DataFrame
-            Its index are the labels of the rows, or 1 … horizon, named step.
+        pandas.DataFrame
+            Indexed by the labels of the rows, or by 1 … horizon, named step.
         """
         if np.ndim(level) == 0:
             bounds = {"": self.interval(level)}  # type: ignore[arg-type]
@@ -485,35 +488,37 @@ class Forecast(NormalMarginals[Array]):
         level: float | Sequence[float] = (0.5, 0.95),
         truth: npt.ArrayLike | None = None,
     ) -> list[Axes]:
-        """A panel a column, with a band for each level: see :func:`pesn.plotting.plot_forecast`.
+        """Plot a panel for each column with prediction intervals: see :func:`pesn.plotting.plot_forecast`.
 
         Parameters
         ----------
-        ax
-            As many axes as there are panels; None makes a new figure.
-        columns
-            Names or positions; None is all.
-        level
-            Probabilities of the bands.
-        truth
-            What was observed, (horizon, d); NaN is a missing value.
+        ax : Axes or sequence of Axes, optional
+            One for each panel; None makes a new figure.
+        columns : int, str or sequence, optional
+            Names or positions; None plots all.
+        level : float or sequence of float, default=(0.5, 0.95)
+            Levels of the prediction intervals.
+        truth : array-like of shape (horizon, d), optional
+            Later observations; NaN is a missing value.
 
         Returns
         -------
         list of Axes
-            A panel a column.
+            A panel for each column.
         """
-        from pesn.plotting import plot_forecast  # plotting stands above: matplotlib is wanted for pictures alone
+        from pesn.plotting import plot_forecast  # imported late: only figures need matplotlib
 
         return plot_forecast(self, ax, columns, level, truth)
 
     @cached_property
     def _joint_root(self) -> Array:
+        """Root of the joint covariance of y / scale."""
         assert self._joint is not None
         std = np.sqrt(self._var)
         return _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
 
 
 def _fixed(array: npt.NDArray[S]) -> npt.NDArray[S]:
+    """Make an array read-only."""
     array.flags.writeable = False
     return array

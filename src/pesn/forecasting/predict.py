@@ -312,9 +312,7 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
     mean, std = np.empty(shape), np.empty(shape)
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, one in enumerate(known):
-        alone = context.few(len(one.y)) or any(
-            np.isnan(part).any() for part in one
-        )  # few rows and missing values are not batched
+        alone = context.few(len(one.y)) or any(np.isnan(part).any() for part in one)  # not batched
         groups[len(one.y), i if alone else -1].append(i)
     for (_, alone_at), members in groups.items():
         parts = known[alone_at] if alone_at >= 0 else [np.stack(part) for part in zip(*(known[i] for i in members), strict=True)]

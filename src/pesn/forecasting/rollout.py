@@ -1,4 +1,4 @@
-"""The result of a roll-out: B plans, each a Gaussian over the rows that it leads to, and what planning asks of them.
+"""The result of a roll-out: B plans, each a Gaussian over the rows that it leads to; costs and probabilities for planning.
 
 >>> import numpy as np
 >>> time = np.arange(1.0, 4.0)                                    # three steps, to the right and to the left
@@ -26,7 +26,7 @@ array([[0., 0.],
 >>> import numpy as np
 >>> walk = np.arange(1.0, 5.0)                                    # Var(y_t) = t, Cov(y_t, y_{t+1}) = t: a random walk
 >>> inside = Band(np.zeros(4), np.sqrt(walk), -np.inf, 2.0)
->>> inside.exit_probability().round(3)                                        # at each of the four steps
+>>> inside.exit_probability().round(3)                            # at each of the four steps
 array([0.023, 0.079, 0.124, 0.159])
 >>> float(inside.path_bound().round(2)), float(inside.path_markov(walk[:-1]).round(2))
 (0.38, 0.22)
@@ -57,10 +57,21 @@ Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one nu
 
 
 def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = False) -> npt.ArrayLike:
-    """Return the numbers of a mapping, Series or frame in the order of ``names``, 0 for those not named; all else as it is.
+    """Return the numbers of a mapping, Series or frame in the order of ``names``, 0 for those not named; other values unchanged.
 
-    With ``paths``, a name may have a path (H,), and the rows of a frame are steps; else a frame has the names in both axes.
+    Parameters
+    ----------
+    argument : str
+        Name of the argument in messages.
+    values : array-like, mapping or pandas object
+        Numbers, by name or not.
+    names : tuple of str
+        Names of the columns.
+    paths : bool, default=False
+        Whether a name may have a path (H,), and the rows of a frame are steps; else a frame has the names in both axes.
 
+    Examples
+    --------
     >>> by_name("goal", {"theta": [1.0, 2.0], "x": 3.0}, ("x", "theta"), paths=True)
     array([[3., 1.],
            [3., 2.]])
@@ -83,13 +94,14 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
 
 
 def _check_columns(argument: str, found: Iterable[object], names: tuple[str, ...]) -> None:
+    """Raise a ValueError if a name is unknown."""
     unknown = [str(name) for name in found if str(name) not in names]
     if unknown:
         raise ValueError(f"{argument} must name columns among {', '.join(names)}, got {unknown[0]!r}")
 
 
 def check_levels(above: float | None, below: float | None) -> tuple[float, float]:
-    """Return the lower and upper end of the band between two levels, infinite where there is none; one must be given."""
+    """Return the lower and upper end of the band between two levels, infinite if there is none; one must be given."""
     if above is None and below is None:
         raise ValueError("above or below must be given, got neither")
     for name, level in (("above", above), ("below", below)):
@@ -102,17 +114,17 @@ def check_levels(above: float | None, below: float | None) -> tuple[float, float
 
 
 def square(argument: str, values: npt.ArrayLike, size: int) -> Array:
-    """Weights (size, size), symmetric, from those, from a diagonal or from one number."""
+    """Return symmetric weights (size, size) from a matrix, a diagonal or a number."""
     weights = np.asarray(as_real(argument, values), np.float64)
     if weights.shape in ((), (size,)):
         return np.diag(np.broadcast_to(weights, size))
     if weights.shape != (size, size):
         raise ValueError(f"{argument} must be a number, ({size},) or ({size}, {size}), got shape {weights.shape}")
-    return 0.5 * (weights + weights.T)  # all that a square sees
+    return 0.5 * (weights + weights.T)  # the antisymmetric part has no effect
 
 
 def as_goal(goal: Weights, names: tuple[str, ...], steps: int) -> Array:
-    """(d,), a path (steps, d), or a number for all."""
+    """Return a goal (d,), a path (steps, d), or a number."""
     wanted = np.asarray(as_real("goal", by_name("goal", goal, names, paths=True)), np.float64)
     d = len(names)
     if wanted.shape not in ((), (d,), (steps, d)):
@@ -120,20 +132,24 @@ def as_goal(goal: Weights, names: tuple[str, ...], steps: int) -> Array:
     return wanted
 
 
-_FAR = 38.0  # deviations: the tail beyond is 0 in double precision
-_NEAREST = 1.0 - 1e-15  # the largest correlation that is told from 1
+_FAR = 38.0  # standard deviations beyond which the tail is 0 in double precision
+_NEAREST = 1.0 - 1e-15  # largest correlation below 1
 
 
 @dataclass(frozen=True)
 class Band:
-    """Steps of Gaussian paths, and the band [below, above] that they should stay in.
+    """Steps of Gaussian paths, and the band [below, above] in which they should stay.
 
     Parameters
     ----------
-    mean, std
-        Of each step, (..., H).
-    below, above
-        The ends of the band; −∞ and ∞ are none.
+    mean : array of shape (..., H)
+        Mean of each step.
+    std : array of shape (..., H)
+        Standard deviation of each step.
+    below : float
+        Lower end of the band; −∞ for none.
+    above : float
+        Upper end of the band; ∞ for none.
     """
 
     mean: Array
@@ -142,28 +158,28 @@ class Band:
     above: float
 
     def exit_probability(self) -> Array:
-        """P(y_t < below or y_t > above) of each step, (..., H)."""
+        """Compute P(y_t < below or y_t > above) of each step, (..., H)."""
         low, high = self._ends()
         left: Array = special.ndtr(low) + special.ndtr(-high)
         return left
 
     def path_bound(self) -> Array:
-        """Boole's inequality: the sum over the steps, at most 1, (...); what it bounds is never larger."""
+        """Compute Boole's upper bound of the probability of leaving at any step, (...): the sum over the steps, at most 1."""
         bound: Array = np.minimum(self.exit_probability().sum(axis=-1), 1.0)
         return bound
 
     def path_markov(self, lagged: Array) -> Array:
-        """1 − P(A_1) Π P(A_{t+1} | A_t) with A_t: y_t is in the band; exact of each pair of steps, and where the path is Markov.
+        """Compute 1 − P(A_1) Π P(A_{t+1} | A_t), where y_t is in the band in A_t; exact for pairs of steps and Markov paths.
 
         Parameters
         ----------
-        lagged
-            Cov(y_{t+1}, y_t), (..., H − 1).
+        lagged : array of shape (..., H - 1)
+            Cov(y_{t+1}, y_t).
 
         Returns
         -------
-        array
-            (...), between the largest probability of one step and Boole's bound, as the truth is.
+        array of shape (...)
+            Between the largest probability of one step and Boole's bound.
         """
         low, high = self._ends()
         left = self.exit_probability()
@@ -171,7 +187,7 @@ class Band:
         with np.errstate(divide="ignore", invalid="ignore"):
             correlation = np.where(product > 0.0, np.clip(lagged / product, -1.0, 1.0), 0.0)
         both = bivariate_cdf(high[..., :-1], high[..., 1:], correlation)
-        if self.below > -np.inf:  # inclusion and exclusion over the four corners
+        if self.below > -np.inf:  # inclusion-exclusion over the four corners
             both -= bivariate_cdf(low[..., :-1], high[..., 1:], correlation)
             both -= bivariate_cdf(high[..., :-1], low[..., 1:], correlation)
             both += bivariate_cdf(low[..., :-1], low[..., 1:], correlation)
@@ -179,11 +195,11 @@ class Band:
         with np.errstate(divide="ignore", invalid="ignore"):
             next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
-        result: Array = np.clip(ever, left.max(axis=-1), self.path_bound())  # small chances: without what 1 − 1 rounds away
+        result: Array = np.clip(ever, left.max(axis=-1), self.path_bound())  # small probabilities are not lost by cancellation
         return result
 
     def _ends(self) -> tuple[Array, Array]:
-        """The ends in deviations from the mean; of what is certain, far on the one side or the other."""
+        """Return the ends in standard deviations from the mean, clipped; certain steps are far inside or outside."""
         with np.errstate(divide="ignore", invalid="ignore"):
             low, high = (self.below - self.mean) / self.std, (self.above - self.mean) / self.std
         low = np.where(self.std > 0.0, low, np.where(self.mean < self.below, np.inf, -np.inf))
@@ -192,21 +208,23 @@ class Band:
 
 
 def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
-    """P(x < h, y < k) of two standard normals, by Owen's T function (Owen 1956); arrays broadcast.
+    """Compute P(x < h, y < k) of two standard normals by Owen's T function (Owen 1956); arrays broadcast.
 
-    Φ(h)/2 + Φ(k)/2 − T(h, a) − T(k, b) − [½ where h and k have different signs], a = (k − ρh) / (h √(1 − ρ²)), b likewise.
+    Φ(h)/2 + Φ(k)/2 − T(h, a) − T(k, b) − [½ if h and k have different signs], a = (k − ρh) / (h √(1 − ρ²)), b likewise.
 
     Parameters
     ----------
-    h, k
+    h : array
         Finite numbers.
-    correlation
-        In [−1, 1].
+    k : array
+        Finite numbers.
+    correlation : array
+        Correlations in [−1, 1].
 
     Returns
     -------
     array
-        Right to about 1e-15.
+        Probabilities, accurate to about 1e-15.
 
     Examples
     --------
@@ -222,28 +240,28 @@ def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
 
 
 PathMethod = Literal["bound", "markov"]
-_ROUNDING = 1e-9  # of the largest eigenvalue: what a semi-definite matrix may fall below 0 by
+_ROUNDING = 1e-9  # tolerance of negative eigenvalues, relative to the largest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rollout(NormalMarginals[Array]):
-    """B plans and where they lead: Gaussians over H rows of d columns.
+    """B plans and the Gaussians over H rows of d columns that they lead to.
 
-    ``len(rollout)`` is B. ``rollout[i]``, with a number, a slice, an array of numbers or a mask, holds those plans alone, one
-    as B = 1; ``rollout[i, steps]``, with a slice of steps without gaps, those steps alone.
+    ``len(rollout)`` is B. ``rollout[i]``, with a number, a slice, an array of numbers or a mask, holds those plans (a single one
+    as B = 1); ``rollout[i, steps]``, with a slice of contiguous steps, those steps.
 
     Parameters
     ----------
-    mean
-        (B, H, d).
-    controls
-        (B, H, m): ``controls[:, t]`` leads to row t.
-    cov
-        (B, H, d, d), the covariance of each row; None: means alone were rolled out.
-    lagged
-        (B, H − 1, d, d), Cov(y_{t+1}, y_t); None: not known.
-    names
-        Of the d columns; None: "y0", "y1", …
+    mean : array-like of shape (B, H, d)
+        Means.
+    controls : array-like of shape (B, H, m)
+        Controls: ``controls[:, t]`` leads to row t.
+    cov : array-like of shape (B, H, d, d), optional
+        Covariance of each row; None if only means were rolled out.
+    lagged : array-like of shape (B, H - 1, d, d), optional
+        Cov(y_{t+1}, y_t); None if not known.
+    names : tuple of str, optional
+        Names of the d columns; None: "y0", "y1", …
     """
 
     mean: Array
@@ -279,21 +297,21 @@ class Rollout(NormalMarginals[Array]):
         columns = f"{pluralize(d, 'column')} ({', '.join(names)})"
         return f"Rollout of {pluralize(b, 'plan')}, {pluralize(h, 'step')}, {columns}{means}"
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @cached_property
     def var(self) -> Array | None:
-        """The variances, (B, H, d); None where means alone were rolled out."""
+        """Variances, (B, H, d); None if only means were rolled out."""
         return None if self.cov is None else np.maximum(np.einsum("bhii->bhi", self.cov), 0.0)
 
     @cached_property
     def std(self) -> Array | None:
-        """The standard deviations, (B, H, d); None where means alone were rolled out."""
+        """Standard deviations, (B, H, d); None if only means were rolled out."""
         return None if self.var is None else np.sqrt(self.var)
 
     @property
     def horizon(self) -> int:
-        """The number of steps, H."""
+        """Number of steps, H."""
         return self.mean.shape[1]
 
     def __len__(self) -> int:
@@ -310,31 +328,31 @@ class Rollout(NormalMarginals[Array]):
             raise type(error)(f"plans must be among the {len(self)} of the roll-out, got {plans!r}") from None
         if chosen.ndim != 1 or last <= first:
             raise IndexError(f"a roll-out of {pluralize(self.horizon, 'step')} has no part {index!r}")
-        rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # of a slice without a copy
+        rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # slices are not copied
         cov = None if self.cov is None else self.cov[rows]
         lagged = None if self.lagged is None else self.lagged[rows[0], first : last - 1]
         return Rollout(self.mean[rows], self.controls[rows], cov, lagged, self.names)
 
-    # ---------------------------------------------------------------- what it costs
+    # ---------------------------------------------------------------- costs
 
     def expected_cost(self, Q: Weights, goal: Weights = 0.0, R: npt.ArrayLike | None = None) -> Array:
-        """Σ_t E[(y_t − g_t)ᵀ Q (y_t − g_t)] + u_tᵀ R u_t = Σ_t (μ − g)ᵀ Q (μ − g) + tr(Q Σ) + uᵀ R u, exactly.
+        """Compute Σ_t E[(y_t − g_t)ᵀ Q (y_t − g_t)] + u_tᵀ R u_t = Σ_t (μ − g)ᵀ Q (μ − g) + tr(Q Σ) + uᵀ R u, exactly.
 
-        Where means alone were rolled out, Σ counts as 0: the cost of the mean.
+        Without covariances it is the cost of the means.
 
         Parameters
         ----------
-        Q
+        Q : array-like or mapping
             Weights of y: (d, d), a diagonal (d,), one number for all columns, or numbers by name, 0 for those not named.
-        goal
+        goal : array-like or mapping, default=0.0
             g: (d,), a path (H, d), one number, or numbers by name, 0 for those not named.
-        R
-            Weights of the controls: (m, m), a diagonal (m,) or one number; None: controls cost nothing.
+        R : array-like, optional
+            Weights of the controls: (m, m), a diagonal (m,) or one number; None: no cost.
 
         Returns
         -------
-        array
-            (B,). Costs of some steps alone are those of a part: ``rollout[:, -10:].expected_cost(…)``.
+        array of shape (B,)
+            Costs. For some steps: ``rollout[:, -10:].expected_cost(…)``.
         """
         weights = square("Q", by_name("Q", Q, self._names), self.mean.shape[2])
         away = self.mean - as_goal(goal, self._names, self.horizon)
@@ -346,21 +364,21 @@ class Rollout(NormalMarginals[Array]):
         return cost
 
     def saturating_cost(self, Q: Weights, goal: Weights = 0.0) -> Array:
-        """Σ_t 1 − E[exp(−½ (y_t − g_t)ᵀ Q (y_t − g_t))], PILCO's cost: each step costs at most 1, however far away.
+        """Compute PILCO's cost Σ_t 1 − E[exp(−½ (y_t − g_t)ᵀ Q (y_t − g_t))]: each step costs at most 1.
 
-        E[exp(…)] = det(I + ΣQ)^(−½) exp(−½ (μ − g)ᵀ Q (I + ΣQ)^(−1) (μ − g)), exactly; Σ counts as 0 where there are means alone.
+        E[exp(…)] = det(I + ΣQ)^(−½) exp(−½ (μ − g)ᵀ Q (I + ΣQ)^(−1) (μ − g)), exactly; Σ is 0 without covariances.
 
         Parameters
         ----------
-        Q
-            As in :meth:`expected_cost`, positive semi-definite: the inverse squares of the distances that matter.
-        goal
+        Q : array-like or mapping
+            As in :meth:`expected_cost`, positive semi-definite: inverse squares of length scales.
+        goal : array-like or mapping, default=0.0
             As in :meth:`expected_cost`.
 
         Returns
         -------
-        array
-            (B,), the sum over the steps, in [0, H].
+        array of shape (B,)
+            Sum over the steps, in [0, H].
         """
         values, vectors = np.linalg.eigh(square("Q", by_name("Q", Q, self._names), self.mean.shape[2]))
         if values[0] < -_ROUNDING * np.abs(values).max():
@@ -381,19 +399,18 @@ class Rollout(NormalMarginals[Array]):
         return cost
 
     def angle_cost(self, column: int | str, goal: npt.ArrayLike = 0.0) -> Array:
-        """Σ_t E[1 − cos(θ_t − g_t)] = Σ_t 1 − exp(−σ²/2) cos(μ − g), exactly: smooth, the same for all turns, 2 at the far side.
+        """Compute Σ_t E[1 − cos(θ_t − g_t)] = Σ_t 1 − exp(−σ²/2) cos(μ − g), exactly: periodic, and at most 2 for each step.
 
         Parameters
         ----------
-        column
-            Of the angle in radians, by name or position.
-        goal
+        column : int or str
+            Column of the angle in radians, by name or position.
+        goal : array-like, default=0.0
             g: one angle, or a path (H,).
 
         Returns
         -------
-        array
-            (B,).
+        array of shape (B,)
         """
         i = column_position("column", column, self._names)
         wanted = as_real("goal", goal)
@@ -405,47 +422,48 @@ class Rollout(NormalMarginals[Array]):
         cost: Array = (1.0 - near).sum(axis=1)
         return cost
 
-    # ---------------------------------------------------------------- how probable, how wide
+    # ---------------------------------------------------------------- probabilities
 
     def probability(self, column: int | str, *, above: float | None = None, below: float | None = None) -> Array:
-        """P(y > above), P(y < below), or with both P(y > above or y < below): outside the band; of each step.
+        """Compute P(y > above), P(y < below), or with both P(y > above or y < below), of each step.
 
         Parameters
         ----------
-        column
-            By name or position.
-        above, below
-            Levels, one at least, ``below`` not above ``above``.
+        column : int or str
+            Column, by name or position.
+        above : float, optional
+            Upper level.
+        below : float, optional
+            Lower level, not above ``above``; at least one level must be given.
 
         Returns
         -------
-        array
-            (B, H).
+        array of shape (B, H)
         """
         return self._band(column, above, below).exit_probability()
 
     def path_probability(
         self, column: int | str, *, above: float | None = None, below: float | None = None, method: PathMethod = "bound"
     ) -> Array:
-        """The probability that any step of the path is above ``above`` or below ``below``.
+        """Compute the probability that any step of the path is above ``above`` or below ``below``.
 
         Parameters
         ----------
-        column
-            By name or position.
-        above, below
-            As in :meth:`probability`.
-        method
-            ``"bound"``: the sum over the steps, at most 1. An upper bound (Boole's), whatever goes on between the steps; a path
-            that stays long near a level is counted again and again. ``"markov"``: an estimate,
-            1 − P(A_1) Π P(A_{t+1} | A_t), A_t: step t is within. The correlation of successive rows is taken from ``lagged``, so
-            each factor is exact; that a path was within before step t, too, is left out, which makes the estimate a little too
-            high where paths are rough, as random walks are. Never above the bound.
+        column : int or str
+            Column, by name or position.
+        above : float, optional
+            Upper level.
+        below : float, optional
+            Lower level, not above ``above``; at least one level must be given.
+        method : {"bound", "markov"}, default="bound"
+            ``"bound"``: the sum over the steps, at most 1, an upper bound (Boole) for any dependence between steps; it is loose
+            for paths that stay near a level. ``"markov"``: the estimate 1 − P(A_1) Π P(A_{t+1} | A_t), where step t is inside in
+            A_t. It uses the correlation of successive rows in ``lagged`` and neglects earlier ones, so it is slightly too high
+            for rough paths such as random walks. It never exceeds the bound.
 
         Returns
         -------
-        array
-            (B,).
+        array of shape (B,)
         """
         band = self._band(column, above, below)
         if method == "bound":
@@ -490,26 +508,27 @@ class Rollout(NormalMarginals[Array]):
         return paths
 
     def _moments(self, what: str) -> tuple[Array, Array]:
+        """Return means and standard deviations, or raise a ValueError without covariances."""
         if self.std is None:
             raise ValueError(_NO_COVARIANCE.format(what))
         return self.mean, self.std
 
-    # ---------------------------------------------------------------- to be looked at
+    # ---------------------------------------------------------------- conversion
 
     def forecast(self, plan: int = 0, history: npt.ArrayLike | None = None) -> Forecast:
-        """One plan as a :class:`pesn.Forecast`, which has tables, pictures and row by row a :class:`pesn.Gaussian`.
+        """Return one plan as a :class:`pesn.Forecast`, with its frames and figures.
 
         Parameters
         ----------
-        plan
-            Which of the B.
-        history
-            (k, d), the last rows that were observed, for pictures.
+        plan : int, default=0
+            Number of the plan.
+        history : array-like of shape (k, d), optional
+            Last observed rows, for figures.
 
         Returns
         -------
         Forecast
-            Its deviations are 0 where means alone were rolled out.
+            Its standard deviations are 0 if only means were rolled out.
         """
         one = self[plan]
         if len(one) != 1:
@@ -518,14 +537,16 @@ class Rollout(NormalMarginals[Array]):
         cov = np.zeros((h, d, d)) if one.cov is None else one.cov[0]
         return Forecast(one.mean[0], None, {"all": np.einsum("hii->hi", cov)}, one.names, history=history, cov=cov)
 
-    # ---------------------------------------------------------------- what is given, by name
+    # ---------------------------------------------------------------- arguments
 
     @property
     def _names(self) -> tuple[str, ...]:
-        assert self.names is not None  # filled in above
+        """Names of the columns."""
+        assert self.names is not None  # set in __post_init__
         return self.names
 
     def _band(self, column: int | str, above: float | None, below: float | None) -> Band:
+        """Return the band between two levels of a column."""
         i = column_position("column", column, self._names)
         low, high = check_levels(above, below)
         mean, std = self._moments("a probability")
