@@ -249,7 +249,7 @@ class Candidate:
         return float(min(1.0, max(0.1, 10.0 / self.n_units)))
 
     def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
-        """Return the reservoir that the network draws. Reservoirs of one size differ in their scalings alone and are drawn once."""
+        """Return the reservoir that the network draws; those of one size differ in scalings alone and are drawn once."""
         kind = KINDS[self.kind]
         if kind is None:
             return without_units(n_inputs, n_outputs)
@@ -359,7 +359,7 @@ def is_arx(candidate: Candidate) -> bool:
 
 
 def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[Candidate]:
-    """Return the candidates of the second rung, with ``n_units``: the best two, the best of other kinds up to five, and ARX(10)."""
+    """Return candidates of the second rung, with ``n_units``: the best two, the best of other kinds up to five, ARX(10)."""
     ranked = _near_the_best(scored, 3.0)
     chosen = ranked[:2]
     for candidate in ranked:

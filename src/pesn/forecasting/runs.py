@@ -1,4 +1,4 @@
-"""Runs of training data in memory, from files or from generators, read as often as needed, and their segments without gaps.
+"""Runs of training data in memory, from files or from generators, read as often as needed, and their segments.
 
 >>> import numpy as np
 >>> runs = ArrayRuns(np.arange(10.0)[:, None], np.zeros((10, 0)), [slice(0, 6), slice(6, 10)])
@@ -78,7 +78,17 @@ Sizes = npt.NDArray[np.intp]
 
 
 class Run(NamedTuple):
-    """One run: y (n, d) and known inputs (n, u), NaN where one is missing; the rule of its labels, at its last row."""
+    """One run.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows, NaN where missing.
+    known : array of shape (n, u)
+        Known inputs, NaN where missing.
+    time : TimeIndex, optional
+        Rule of its labels, at its last row.
+    """
 
     y: Array
     known: Array
@@ -86,7 +96,19 @@ class Run(NamedTuple):
 
 
 class RunColumns(NamedTuple):
-    """The columns of all runs: how many of y and of X, and their names, where they have any."""
+    """Columns of all runs.
+
+    Parameters
+    ----------
+    n_columns : int
+        Number of columns of y.
+    n_known : int
+        Number of columns of X.
+    names : list of str, optional
+        Names of the columns of y.
+    known_names : list of str, optional
+        Names of the columns of X.
+    """
 
     n_columns: int
     n_known: int
@@ -95,22 +117,34 @@ class RunColumns(NamedTuple):
 
 
 class Runs(ABC):
-    """Runs that can be gone through again and again, in parts."""
+    """Runs that can be iterated repeatedly, in parts."""
 
-    streamed = True  # whether they are read anew in each pass
+    streamed = True  # whether they are read again in each pass
 
     @abstractmethod
     def __iter__(self) -> Iterator[Run]:
-        """All of them, in order."""
+        """Iterate over all runs, in order."""
 
     def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, runs, advance)`` of each part, in order; most have one."""
+        """Iterate over ``work(part, runs, advance)`` of each part, in order; most have one part."""
         yield work(0, iter(self), advance)
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayRuns(Runs):
-    """Runs that are stacked in memory: y (n, d), known inputs (n, u), and where each run is."""
+    """Runs stacked in memory.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows.
+    known : array of shape (n, u)
+        Known inputs.
+    runs : list of slice
+        Rows of each run.
+    time : TimeIndex, optional
+        Rule of the labels, at the last row.
+    """
 
     y: Array
     known: Array
@@ -123,7 +157,21 @@ class ArrayRuns(Runs):
 
 
 class Survey(NamedTuple):
-    """What one pass says of all rows: how wide columns are, the steps of each segment by part, the last run."""
+    """Statistics of one pass over all rows.
+
+    Parameters
+    ----------
+    y : ColumnStatistics
+        Statistics of y.
+    known : ColumnStatistics
+        Statistics of the known inputs.
+    sizes : list of array of int
+        Number of steps of each segment, by part.
+    n_rows : int
+        Number of rows.
+    last : Run
+        The last run.
+    """
 
     y: ColumnStatistics
     known: ColumnStatistics
@@ -132,27 +180,27 @@ class Survey(NamedTuple):
     last: Run
 
     def merge(self, other: Survey) -> Survey:
-        """Of the runs of both, those of ``other`` after these."""
+        """Return the statistics of the runs of both, those of ``other`` after these."""
         sizes, n_rows = self.sizes + other.sizes, self.n_rows + other.n_rows
         return Survey(self.y.merge(other.y), self.known.merge(other.known), sizes, n_rows, other.last)
 
 
 def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) -> Survey:
-    """One pass over all rows, columns of ``angles`` unwrapped in each run.
+    """Compute statistics of all rows in one pass, with unwrapped angles.
 
     Parameters
     ----------
-    runs
-        One at least.
-    angles
-        Columns of y.
-    advance
-        Told of the rows of each run.
+    runs : Runs
+        At least one run.
+    angles : array of int, optional
+        Columns of y that are angles.
+    advance : callable, optional
+        Progress callback, called with the number of rows of each run.
 
     Returns
     -------
     Survey
-        The sum over parts; ``sizes`` (k,) of each part are the steps of each of its segments without a gap.
+        Sums over parts; ``sizes`` (k,) of each part are the steps of each of its segments.
     """
     columns = np.zeros(0, np.intp) if angles is None else angles
 
@@ -170,15 +218,31 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) 
     found = [part for part in parts if part is not None]
     if not found:
         raise ValueError("y must hold at least one run, got none")
-    sizes = [np.zeros(0, np.intp) if part is None else part.sizes[0] for part in parts]  # a partition may be empty
+    sizes = [np.zeros(0, np.intp) if part is None else part.sizes[0] for part in parts]  # partitions may be empty
     return reduce(Survey.merge, found)._replace(sizes=sizes)
 
 
-_IN_FLIGHT = 2  # partitions for each thread of a cluster that are worked on or waited for
+_IN_FLIGHT = 2  # submitted partitions for each thread of a cluster
 
 
 class Item(NamedTuple):
-    """One run as it was given: numbers, the names of their columns, and what has their labels; None where there are none."""
+    """One run as it was given.
+
+    Parameters
+    ----------
+    y : array of shape (n, d)
+        Rows.
+    X : array of shape (n, u) or None
+        Known inputs.
+    names : list of str or None
+        Names of the columns of y.
+    known_names : list of str or None
+        Names of the columns of X.
+    labels : pandas.DataFrame, optional
+        Empty frame with the labels of y.
+    known_labels : pandas.DataFrame, optional
+        Empty frame with the labels of X.
+    """
 
     y: Array
     X: Array | None
@@ -188,14 +252,14 @@ class Item(NamedTuple):
     known_labels: Any = None
 
 
-Numbered = Iterable[tuple[str, Item]]  # each with what to call it in a message
+Numbered = Iterable[tuple[str, Item]]  # each with its name in messages
 
 
-# ---------------------------------------------------------------- what is given
+# ---------------------------------------------------------------- arguments
 
 
 def as_runs(y: object) -> StreamedRuns | None:
-    """Return the runs that y holds; None where it is a table of rows, which is for others to check."""
+    """Return the runs that y holds; None if it is a table of rows."""
     if isinstance(y, (str, os.PathLike)):
         raise TypeError(
             f"y must be rows or runs, got the path {os.fspath(y)!r}; "
@@ -206,11 +270,11 @@ def as_runs(y: object) -> StreamedRuns | None:
     if not isinstance(y, Iterable) or _is_table(y):
         return None
     begun = iter(y)
-    return StreamedRuns([*begun] if begun is iter(y) else y)  # what can be iterated once is kept in memory
+    return StreamedRuns([*begun] if begun is iter(y) else y)  # iterators are kept in memory
 
 
 def _is_table(y: object) -> bool:
-    """Whether it is a table of rows, or a sequence of numbers or rows."""
+    """Return whether it is a table of rows, or a sequence of numbers or rows."""
     if isinstance(y, list):
         return not y or not all(_is_run(one) for one in y)
     if isinstance(y, (tuple, bytes, dict, set)):
@@ -221,14 +285,14 @@ def _is_table(y: object) -> bool:
 
 
 def _is_run(one: object) -> bool:
-    """Whether it is a table, or a pair of them."""
+    """Return whether it is a table, or a pair of them."""
     if isinstance(one, tuple):
         return len(one) == 2 and hasattr(one[0], "shape") and hasattr(one[1], "shape") and len(one[0].shape) > 0
     return len(getattr(one, "shape", ())) == 2
 
 
 def as_item(where: str, run: object) -> Item:
-    """A run that is given as y or (y, X), in numbers."""
+    """Return a run that is given as y or (y, X) in numbers."""
     with in_run(where):
         if isinstance(run, Item):
             return run
@@ -243,7 +307,7 @@ def as_item(where: str, run: object) -> Item:
 
 
 def _number(runs: Iterable[object], where: str = "") -> Numbered:
-    """Return each run with its name in messages."""
+    """Iterate over runs with their names in messages."""
     return ((name, as_item(name, run)) for k, run in enumerate(runs) for name in [f"run {k}{where}"])
 
 
@@ -262,7 +326,7 @@ def _labels(values: object, argument: str) -> tuple[pd.DataFrame | None, Hashabl
 
 @contextmanager
 def in_run(where: str) -> Iterator[None]:
-    """Errors that say which run they are about."""
+    """Add the name of a run to errors."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -272,26 +336,28 @@ def in_run(where: str) -> Iterator[None]:
 
 
 _ENDINGS = (".parquet", ".parq", ".pq")
-_ROWS = 65_536  # of a file that are read at a time
+_ROWS = 65_536  # rows of a file that are read at a time
 
 
 @dataclass(frozen=True)
 class ParquetRuns:
-    """The runs of a Parquet file, or of a folder of them, to be given to :meth:`pesn.Forecaster.fit` in the place of y.
+    """Runs in a Parquet file, or in a folder of them, for :meth:`pesn.Forecaster.fit` in place of y.
 
-    Rows of a run follow each other, in the order of time; the next run begins where the run column changes, in the same file or
-    in the next one. Files go by their names, part.2 before part.10. No more than a run and a batch of rows is held in memory.
-    Iterating gives y (n, d) of each run, or (y, X) where there is an X; an empty cell is NaN. Needs the extra ``pesn[parquet]``.
+    The rows of a run are contiguous and in order of time; the next run begins where the run column changes, in the same file or
+    in the next one. Files are sorted by name, part.2 before part.10. At most one run and one batch of rows are in memory.
+    Iterating yields y (n, d) of each run, or (y, X) if there is an X; an empty cell is NaN. Needs the extra ``pesn[parquet]``.
 
     Parameters
     ----------
-    path
-        A file, or a folder with files that end in .parquet, in folders below it too.
-    y, X
-        Names of columns, or one name. X drives each row to the next, as in :meth:`pesn.Forecaster.fit`.
-    run
-        The column that says which run a row is of: text, whole numbers or dates; where files do not have it, a folder named
-        ``run=value`` above them may say it. None: each file is one run.
+    path : path-like
+        A file, or a folder with files that end in .parquet, also in subfolders.
+    y : str or sequence of str
+        Names of the columns of y.
+    X : str or sequence of str, default=()
+        Names of the columns of X, which drives each row to the next, as in :meth:`pesn.Forecaster.fit`.
+    run : str or None, default="run"
+        Column with the run of each row: text, integers or dates; if files do not have it, it may be a folder named ``run=value``
+        above them. None: each file is one run.
     """
 
     path: str | os.PathLike[str]
@@ -311,7 +377,7 @@ class ParquetRuns:
             raise ValueError(f"y, X and run must be different columns, got {', '.join(map(repr, twice))} twice")
 
     def files(self) -> list[Path]:
-        """The files, in the order that they are read in."""
+        """Return the files in the order in which they are read."""
         path = Path(self.path)
         if not path.exists():
             raise FileNotFoundError(f"path must be a Parquet file or a folder of them, and there is no {path}")
@@ -323,7 +389,7 @@ class ParquetRuns:
         return sorted(found, key=lambda p: [(int(n or 0), text) for n, text in re.findall(r"(\d+)|(\D+)", str(p))])
 
     def __iter__(self) -> Iterator[Array | tuple[Array, Array]]:
-        """y (n, d), or (y, X), of each run."""
+        """Iterate over y (n, d), or (y, X), of each run."""
         d, seen = len(self.y), set[object]()
         for key, parts in groupby(self._read_parts(), lambda part: part[0]):
             found = [*parts]
@@ -336,7 +402,7 @@ class ParquetRuns:
             yield (rows[:, :d], rows[:, d:]) if self.X else rows
 
     def _read_parts(self) -> Iterator[tuple[object, Array, Path]]:
-        """Rows of one run that are next to each other in a batch: which run, (n, d + u), and the file."""
+        """Iterate over contiguous rows of one run in a batch: the run, the rows (n, d + u) and the file."""
         numbers = [*self.y, *self.X]
         for file in self.files():
             opened = _open_parquet(file)
@@ -357,7 +423,7 @@ class ParquetRuns:
                         yield keys[int(first)].as_py(), rows[first:last], file
 
     def _run_name(self, file: Path, names: list[str]) -> object:
-        """The run of a whole file, where it is one; else None."""
+        """Return the run of a whole file, if it is one; else None."""
         if self.run is None:
             return file
         above = [part for part in file.parts[:-1] if part.startswith(f"{self.run}=")]
@@ -365,6 +431,7 @@ class ParquetRuns:
 
 
 def _names(argument: str, given: object) -> tuple[str, ...]:
+    """Return names as a tuple, or raise a TypeError."""
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} must be a list of names of columns, got {given!r}")
@@ -372,6 +439,7 @@ def _names(argument: str, given: object) -> tuple[str, ...]:
 
 
 def _open_parquet(file: Path) -> pq.ParquetFile:
+    """Open a Parquet file, or raise an error that names it."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -384,7 +452,7 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
 
 
 def _floats(batch: pa.RecordBatch, name: str, file: Path) -> Array:
-    """A column as numbers, NaN where a cell is empty."""
+    """Return a column as numbers, NaN for empty cells."""
     import pyarrow as pa
 
     column = batch.column(name)
@@ -396,7 +464,7 @@ def _floats(batch: pa.RecordBatch, name: str, file: Path) -> Array:
 
 
 def _keys(batch: pa.RecordBatch, name: str, file: Path) -> pa.DictionaryArray:
-    """The run of each row, as a dictionary array."""
+    """Return the run of each row as a dictionary array."""
     import pyarrow as pa
 
     column = batch.column(name)
@@ -408,16 +476,21 @@ def _keys(batch: pa.RecordBatch, name: str, file: Path) -> pa.DictionaryArray:
 
 
 class Reader(NamedTuple):
-    """How an item becomes a run: it must have the columns of the first one, in any order where they have names.
+    """Conversion of an item to a run.
 
-    ``rule`` is that of the labels of the longest run, which those of all others must keep.
+    Parameters
+    ----------
+    columns : RunColumns
+        Columns of the first run, which all others must have, in any order if they have names.
+    rule : TimeIndex, optional
+        Rule of the labels of the longest run, which those of all others must keep.
     """
 
     columns: RunColumns
     rule: TimeIndex | None = None
 
     def __call__(self, where: str, item: Item) -> Run:
-        """The run, its rows where their labels belong."""
+        """Return the run, its rows aligned by their labels."""
         with in_run(where):
             y = _by_name("y", item.y, item.names, self.columns.names, self.columns.n_columns)
             if (item.X is None) != (self.columns.n_known == 0):
@@ -429,12 +502,12 @@ class Reader(NamedTuple):
                 known = _by_name("X", item.X, item.known_names, self.columns.known_names, self.columns.n_known)
                 if len(known) != layout.n_inputs:
                     raise ValueError(f"X must have a row for each of the {layout.n_inputs} rows of y, got {len(known)}")
-            # in one layout, so that sums are the same to the bit wherever rows come from
+            # in one memory layout, so that sums are reproducible to the bit
             return Run(np.ascontiguousarray(layout.place(y)), np.ascontiguousarray(layout.place_inputs(known)), layout.time)
 
 
 def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[str] | None, width: int) -> Array:
-    """Columns in the order of the first run."""
+    """Return columns in the order of the first run."""
     if rows.shape[1] != width:
         raise ValueError(f"{argument} must have {width} columns in every run, as in run 0, got {rows.shape[1]}")
     if names == wanted:
@@ -446,24 +519,32 @@ def _by_name(argument: str, rows: Array, names: list[str] | None, wanted: list[s
 
 @dataclass(frozen=True, eq=False)
 class StreamedRuns(Runs):
-    """Runs that are read anew in every pass: anything that can be iterated again."""
+    """Runs that are read again in every pass, from any iterable.
+
+    Parameters
+    ----------
+    given : iterable
+        The runs.
+    reader : Reader, optional
+        Conversion of items to runs.
+    """
 
     given: Any
     reader: Reader | None = None
 
     def items(self) -> Numbered:
-        """All runs as they are given, in order."""
+        """Iterate over all runs as they are given, in order."""
         if isinstance(self.given, ParquetRuns):
             names, known_names = list(self.given.y), list(self.given.X) or None
             return ((where, item._replace(names=names, known_names=known_names)) for where, item in _number(self.given))
         return _number(self.given)
 
     def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(part, items, advance)`` of each part."""
+        """Iterate over ``work(part, items, advance)`` of each part."""
         yield work(0, self.items(), advance)
 
     def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
-        reader = self.reader  # a worker is sent this, and not the runs
+        reader = self.reader  # sent to workers instead of the runs
         assert reader is not None
 
         def of_part(part: int, some: Numbered, advance: Advance) -> T:
@@ -478,7 +559,7 @@ class StreamedRuns(Runs):
 
 
 class BagRuns(StreamedRuns):
-    """A Dask bag: partition by partition, or, where a cluster is there, on its workers."""
+    """Runs of a Dask bag: partition by partition, or on the workers of a cluster if there is one."""
 
     def items(self) -> Numbered:  # noqa: D102
         client = _client()
@@ -501,20 +582,20 @@ class BagRuns(StreamedRuns):
         for task in [*tasks, None]:
             if task is not None:
                 waiting.append(client.compute(task))
-            while waiting and (task is None or len(waiting) >= most):  # in order: sums are then the same at every call
+            while waiting and (task is None or len(waiting) >= most):  # in order, so that sums are reproducible
                 found, rows = waiting.popleft().result()
                 advance(rows)
                 yield found
 
 
 def _on_worker(work: Callable[[int, Numbered, Advance], T], part: int, runs: list[object]) -> tuple[T, int]:
-    """What is found in a partition, and of how many rows."""
+    """Return the result of a partition and its number of rows."""
     rows: list[int] = []
     return work(part, _number(runs, f" of partition {part}"), rows.append), sum(rows)
 
 
 def _client() -> Any:
-    """The cluster that is there, if there is any."""
+    """Return the client of a running cluster, if there is one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -525,9 +606,9 @@ def _client() -> Any:
 
 
 def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
-    """Return the runs with a reader, as the first one says what their columns are, and the columns.
+    """Return the runs with a reader, and their columns, which are those of the first run.
 
-    Labels are looked through for their rule first: it is that of the longest run.
+    Labels are read first: their rule is that of the longest run.
     """
     _, first = next(iter(runs.items()), (None, None))
     if first is None:
@@ -544,7 +625,7 @@ def stream(runs: StreamedRuns) -> tuple[StreamedRuns, RunColumns]:
 
 
 def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths) -> tuple[Runs, RunColumns]:
-    """Return the runs of ``fit``, in memory or in a stream, and the columns of all of them."""
+    """Return the runs of ``fit``, in memory or streamed, and their columns."""
     streamed = as_runs(y)
     if streamed is not None:
         for name, value in (("X", X), ("lengths", lengths)):
@@ -565,31 +646,39 @@ def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Len
     return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
-_ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
-MOST_SAMPLED = 50_000  # steps by which designs, noise and calibration are chosen, however many there are to learn from
-_PIECE = 5_000  # steps of a long segment that are taken together, where there are more
+_ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
+MOST_SAMPLED = 50_000  # largest number of steps by which designs, noise and calibration are selected
+_PIECE = 5_000  # steps of a piece of a long segment
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Cut runs into segments without gaps: scaled, angles unwrapped, each of ``shortest`` steps at least."""
+    """Conversion of runs to scaled segments without missing values.
+
+    Parameters
+    ----------
+    columns : Columns
+        Scales and roles of the columns.
+    shortest : int
+        Least number of steps of a segment.
+    """
 
     columns: Columns
     shortest: int
 
     def scale_run(self, run: Run) -> Run:
-        """The run as the network sees it, with its gaps."""
+        """Return the scaled run, with missing values and unwrapped angles."""
         return Run(*self.columns.scale.apply(self.columns.unwrap_angles(run.y), run.known), run.time)
 
     def __call__(self, run: Run) -> list[Segment]:
-        """Its segments, in order."""
+        """Return the segments of a run, in order."""
         columns, (y, known, _) = self.columns, self.scale_run(run)
         found = find_segments(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
         return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
 
     def cut_all(self, runs: Runs, sizes: list[Sizes]) -> Segments:
-        """The segments of all runs, whose ``sizes`` (k,) are known by part: a list of rows in memory, else a stream."""
+        """Return the segments of all runs, with known ``sizes`` (k,) by part: a list in memory, else a stream."""
         if not runs.streamed:
             return [s for run in runs for s in self(run)]
         kept = [part[part >= self.shortest] for part in sizes]
@@ -599,18 +688,20 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class SegmentStream:
-    """Segments that are cut from runs in every pass anew.
+    """Segments that are cut from runs again in every pass.
 
     Parameters
     ----------
-    runs, cut
-        Where they come from.
-    sizes
-        The steps of each.
-    firsts
-        The place of the first segment of each part of the runs.
-    then
-        What is done to each segment; None: nothing.
+    runs : Runs
+        The runs.
+    cut : Cut
+        Conversion of runs to segments.
+    sizes : array of int
+        Number of steps of each segment.
+    firsts : list of int
+        Number of the first segment of each part of the runs.
+    then : callable, optional
+        Transformation of each segment.
     """
 
     runs: Runs
@@ -620,8 +711,8 @@ class SegmentStream:
     then: Callable[[Segment], Segment] | None = None
 
     def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing) -> Iterator[T]:
-        """``work(first, segments, advance)`` of each part, ``first`` being the place of its first segment among all."""
-        cut, firsts, then = self.cut, self.firsts, self.then  # a worker is sent these, and no runs
+        """Iterate over ``work(first, segments, advance)`` of each part; ``first`` is the number of its first segment."""
+        cut, firsts, then = self.cut, self.firsts, self.then  # sent to workers instead of the runs
 
         def of_part(part: int, runs: Iterable[Run], advance: Advance) -> T:
             some = (s if then is None else then(s) for run in runs for s in cut(run))
@@ -633,12 +724,12 @@ class SegmentStream:
         return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
 
     def with_outputs(self, std: Array) -> SegmentStream:
-        """With targets in units of ``std`` (m,)."""
+        """Return the stream with targets in units of ``std`` (m,)."""
         return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
 
 
 def _check_count(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
-    """The segments; a ValueError where there are more or fewer than in the first pass."""
+    """Iterate over segments; raise a ValueError if their number differs from that of the first pass."""
     found = 0
     for segment in segments:
         yield segment
@@ -654,7 +745,7 @@ Segments = list[Segment] | SegmentStream
 
 
 def scale_targets(std: Array, segments: Segments, sample: list[Segment]) -> tuple[Segments, list[Segment]]:
-    """All segments and the sample of them with targets in units of ``std`` (m,)."""
+    """Return all segments, and the sample of them, with targets in units of ``std`` (m,)."""
     few = [s._replace(targets=s.targets / std) for s in sample]
     if isinstance(segments, SegmentStream):
         return segments.with_outputs(std), few
@@ -663,14 +754,14 @@ def scale_targets(std: Array, segments: Segments, sample: list[Segment]) -> tupl
 
 
 def segment_sizes(segments: Segments) -> Sizes:
-    """The steps of each."""
+    """Return the number of steps of each segment."""
     return segments.sizes if isinstance(segments, SegmentStream) else np.array([len(s.z) for s in segments], np.intp)
 
 
 def map_segments(
     segments: Segments, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing
 ) -> Iterator[T]:
-    """``work(first, segments, advance)`` of each part; a list is one."""
+    """Iterate over ``work(first, segments, advance)`` of each part; a list is one part."""
     if isinstance(segments, SegmentStream):
         yield from segments.map(work, advance)
     else:
@@ -678,7 +769,7 @@ def map_segments(
 
 
 def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
-    """The segments as a network takes them: what it sees of rows, and targets."""
+    """Return the segments as training rows of a network."""
 
     def of(segment: Segment) -> SequenceRows:
         return Rows(dynamics.network_rows(segment.z)), segment.targets
@@ -694,7 +785,7 @@ def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
 
 
 def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
-    """Which rows of which segments are looked at where not all can be: at most :data:`MOST_SAMPLED` steps, spread over all.
+    """Choose rows of segments by which designs, noise and calibration are selected: at most :data:`MOST_SAMPLED` steps, spread evenly.
 
     Whole segments, and pieces of 5,000 steps of long ones.
     """
@@ -705,7 +796,7 @@ def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
     owners = np.repeat(np.arange(len(sizes)), counts)
     places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
     first, last = (((places + k) * sizes[owners]) // counts[owners] for k in (0, 1))
-    order = np.argsort((np.arange(len(owners)) * _GOLDEN) % 1.0, kind="stable")  # any part of it is spread evenly
+    order = np.argsort((np.arange(len(owners)) * _GOLDEN) % 1.0, kind="stable")  # any prefix is spread evenly
     few = order[: max(int(np.searchsorted(np.cumsum((last - first)[order]), MOST_SAMPLED, side="right")), 1)]
     found: dict[int, list[slice]] = {}
     for k in np.sort(few):
@@ -714,21 +805,21 @@ def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
 
 
 def survey_targets(segments: Segments, advance: Advance = nothing) -> tuple[ColumnStatistics, list[Segment]]:
-    """How wide targets are, in one pass over all segments, and the sample of them.
+    """Compute statistics of the targets in one pass over all segments, and collect the sample of segments.
 
     Parameters
     ----------
-    segments
-        One at least.
-    advance
-        Told of the steps of each.
+    segments : list of Segment or SegmentStream
+        At least one segment.
+    advance : callable, optional
+        Progress callback, called with the number of steps of each segment.
 
     Returns
     -------
-    spread
-        Of the targets of all segments.
-    sample
-        What :func:`choose_sample` says, in order.
+    statistics : ColumnStatistics
+        Statistics of the targets.
+    sample : list of Segment
+        Rows of :func:`choose_sample`, in order.
     """
     wanted = choose_sample(segment_sizes(segments))
 
@@ -739,7 +830,7 @@ def survey_targets(segments: Segments, advance: Advance = nothing) -> tuple[Colu
             found = one if found is None else found.merge(one)
             for rows in wanted.get(i, ()):
                 whole = rows.stop - rows.start == len(s.z)
-                # a copy, so that a piece does not hold all rows of its run
+                # a copy, so that a piece does not keep its run in memory
                 sample.append(s if whole else Segment(*(part.copy() for part in slice_segment(s, rows.start, rows.stop))))
             advance(len(s.z))
         return None if found is None else (found, sample)
@@ -749,11 +840,11 @@ def survey_targets(segments: Segments, advance: Advance = nothing) -> tuple[Colu
 
 
 def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
-    """How many steps a segment must have to be learnt from, after the ``washout`` and ``lags`` rows before; ``sizes`` of all."""
+    """Return the least number of steps of a segment to train on, given the ``washout``, ``lags`` and ``sizes`` of all."""
     counted = isinstance(washout, Integral)
     washed = max(int(washout) if counted else 0, lags)
     shortest = shortest_segment(sizes, washed + 1 if counted else washed + 2)
-    if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer leave no errors to learn from
+    if (sizes[sizes >= shortest] - washed).sum() < 4:  # fewer rows leave no residuals
         before = f"the {lags} lags of its features" if lags and washed == lags else f"the washout of {washout!r}"
         raise ValueError(
             f"y must have at least 5 rows in a row without gaps (with those of X) to learn from, after {before}, got fewer"
@@ -762,10 +853,17 @@ def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
 
 
 def output_scale(targets: ColumnStatistics, width: Array, one_scale: bool = False) -> Array:
-    """The deviations (m,) of targets, by which they are divided; ``one_scale``: one for all of them.
+    """Return the standard deviations (m,) of targets, by which they are divided.
 
-    ``width`` (m,) is the deviation of the columns of y that the targets are of.
+    Parameters
+    ----------
+    targets : ColumnStatistics
+        Statistics of the targets.
+    width : array of shape (m,)
+        Standard deviations of the columns of y.
+    one_scale : bool, default=False
+        Whether to use one standard deviation for all.
     """
-    # changes of a straight line differ by rounding alone, and in units of that no weights would be finite for long
+    # changes of a straight line differ by rounding alone, which is no unit
     std = np.where(targets.std > _ROUNDING * width, targets.std, 1.0)
     return np.full_like(std, np.sqrt(np.mean(np.square(std)))) if one_scale else std

@@ -30,12 +30,24 @@ from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import blocks
 from pesn.statespace.state import GaussianState
 
-_LEFT_OUT, _LONGEST = 5, 400  # blocks of rows, and rows of each, by which it is seen how far weights are to be trusted
-_ROUNDING = 1e-12  # of y's deviation: targets that vary by less are constant
+_LEFT_OUT, _LONGEST = 5, 400  # number of left-out blocks, and their largest size
+_ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
 
 
 class Driven(NamedTuple):
-    """A reservoir driven by segments of rows: least squares ready for any ridge, features, and what is known of starts."""
+    """A reservoir driven by segments.
+
+    Parameters
+    ----------
+    segments : list of Segment
+        The segments.
+    features : list of array
+        Features of each segment.
+    sums : Sums
+        Least-squares sums for any ridge.
+    start : Start or LocalStart
+        What was learned about initial states.
+    """
 
     segments: list[Segment]
     features: list[Array]
@@ -44,7 +56,7 @@ class Driven(NamedTuple):
 
 
 def drive(task: Task, segments: list[Segment]) -> Driven:
-    """Drive the reservoir of the fitted network by segments; the readout takes y in the inputs for uncertain by the noise."""
+    """Drive the reservoir of the fitted network by segments, with input noise in the least squares if the design has it."""
     esn, dynamics, noise = task.esn, task.dynamics, task.input_noise
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     size = esn.features.size(d, reservoir.n_units), len(dynamics.learned)
@@ -71,7 +83,7 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
 
 
 def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
-    """Fit readout, errors and start to the rows that drove the reservoir."""
+    """Fit readout, error model and initial state to the rows that drove the reservoir."""
     esn, dynamics, penalty = task.esn, task.dynamics, task.penalty(ridge)
     readout = solve(driven.sums, penalty)
     judged = _Judged(dynamics.n_columns, _choose_left_out_blocks(segment_sizes(driven.segments), esn, readout.groups))
@@ -83,12 +95,12 @@ def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
 
 
 def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: Advance = nothing) -> tuple[Readout, ErrorModel]:
-    """Learn the error model from one-step residuals of y, kinematics included; a fit leaves smaller ones than it will meet.
+    """Estimate the error model from one-step residuals of y, kinematics included, corrected for the degrees of freedom of the fit.
 
-    The residual covariance of a readout that was fitted with noise on its inputs becomes that of the rows as they are.
+    The residual covariance of a readout that was fitted with input noise becomes that of the observed rows.
     """
     esn, dynamics = task.esn, task.dynamics
-    reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # what workers are sent, and nothing larger
+    reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # sent to workers
     weights, places = readout.weights, _choose_left_out_blocks(segment_sizes(segments), esn, readout.groups)
 
     def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Judged:
@@ -114,12 +126,12 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
 
 
 def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> Readout:
-    """Fit the readout that takes y in its inputs for uncertain by the noise, from all rows, block by block."""
+    """Fit the readout with input noise to all rows, block by block."""
     esn, dynamics = task.esn, task.dynamics
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     sums = Factor(esn.features.size(d, reservoir.n_units), len(dynamics.learned))
-    for segment in segments:  # one after the other: each draw of the noise follows the one before it
-        carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows on both sides
+    for segment in segments:  # in order, for a reproducible stream of noise
+        carried: list[tuple[Any, Any]] = [(None, None), (None, None)]  # state and earlier rows of both sides
         washed = max(min(esn.washout_, len(segment.z) // 2), esn.features.lags)
         for block in blocks(slice(0, len(segment.z))):
             *sides, back = both_sides(segment.z[block], dynamics, task.input_noise, rng)
@@ -138,17 +150,25 @@ def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> R
 
 
 class _Place(NamedTuple):
-    """Rows of a segment, without its washout, that are left out."""
+    """Rows of a segment, after its washout, that are left out.
+
+    Parameters
+    ----------
+    segment : int
+        Number of the segment.
+    rows : slice
+        Rows.
+    """
 
     segment: int
     rows: slice
 
 
 def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[_Place]:
-    """Blocks of rows that are left out to see what weights do without them: five of all rows, each of 400 at most.
+    """Choose blocks of rows that are left out to estimate the errors of weights: five of all rows, each of at most 400.
 
-    ``sizes`` (k,) of all segments. Of ``groups`` that share their weights a row is as many as there are groups. At least one of
-    each segment, and of all ten at most.
+    ``sizes`` (k,) are those of all segments. If ``groups`` share their weights, a row counts once for each group. At least one
+    block of each segment, at most ten in all.
     """
     longest = _LONGEST if groups is None or not groups.shared else max(_LONGEST // groups.n_groups, 1)
     rows = np.maximum(sizes - np.maximum(np.minimum(esn.washout_, sizes - 1), esn.features.lags), 0)
@@ -163,14 +183,14 @@ def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups 
 
 
 class _Judged:
-    """What residuals say, added up over all rows, with features and residuals of the rows that are left out."""
+    """Sums over the residuals of all rows, and features and residuals of the left-out blocks."""
 
     def __init__(self, n_columns: int, places: list[_Place]) -> None:
         self.sums, self.places = ErrorSums(n_columns), places
         self.kept: list[list[tuple[Array, Array]]] = [[] for _ in places]
 
     def take(self, segment: int, features: Array, e: Array, first: int, before: Array | None = None) -> None:
-        """Features and residuals of rows of a segment from ``first`` on, which ``before`` (d,) is the residual before."""
+        """Add features and residuals of rows of a segment from ``first`` on; ``before`` (d,) is the residual before them."""
         self.sums.add(e, before)
         for (i, rows), into in zip(self.places, self.kept, strict=True):
             part = slice(max(rows.start - first, 0), max(rows.stop - first, 0))
@@ -178,15 +198,15 @@ class _Judged:
                 into.append((features[part].copy(), e[part]))
 
     def merge(self, other: _Judged) -> None:
-        """Add what was seen in another part."""
+        """Add the sums of another part."""
         self.sums.merge(other.sums)
         for into, more in zip(self.kept, other.kept, strict=True):
             into += more
 
     def learn(self, readout: Readout, penalty: Penalty, dynamics: Dynamics, noisy: bool) -> tuple[Readout, ErrorModel]:
-        """The readout, and how it errs, with what the left-out rows say about its weights."""
+        """Return the readout and its error model, with the inflation of weight errors from the left-out blocks."""
         learned, scale, sums = dynamics.learned, dynamics.scale, self.sums
-        if noisy:  # R is of the rows as they are
+        if noisy:  # R of the observed rows
             used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
             left = sums.count * (1.0 - used / readout.n_samples)
             wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
@@ -204,7 +224,7 @@ class _Judged:
 
 
 def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, posterior: Array, var: Array) -> Array:
-    """By how much more errors of the weights vary (m,) than R A⁻¹ says; of groups, in each regression by itself."""
+    """Estimate the inflation (m,) of weight errors; for groups, in each regression separately."""
     groups, S = readout.groups, np.asarray(readout.covariance_root, float)
     if groups is None:
         return weight_inflation(blocks, S, posterior, var)
@@ -219,42 +239,50 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
 
 
 def _errors(weights: FloatArray, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
-    """Errors of one step (n, d) in a block of a segment's rows, from the features (n, p) there."""
+    """Compute one-step errors (n, d) in a block of a segment from its features (n, p)."""
     wrong = segment.targets[block] - b @ weights.T
     return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
 
 
 def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
-    """From sums over the residuals of segments, without their washout."""
+    """Fit the error model to sums over residuals."""
     inside = sums.var[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
     ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
-    # of two columns the lower: one that is an exact function of others has residuals of rounding, and their ratio says nothing
+    # the lower of two: residuals of a column that is a function of others are rounding
     return fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
 
 def _washout_length(washout: int, lags: int, size: int) -> int:
-    """Rows of a segment before its units have settled."""
+    """Return the number of rows of a segment before its units have settled."""
     return max(min(washout, size - 1), lags)
 
 
-LEAST_HELD_BACK = 4  # rows of a segment that forecasts are judged by, up to half as many steps ahead
-_LEADS_TO_CHOOSE = 20  # steps ahead that ridges and process noise are compared by
-_APPROVED = -0.01  # of the logarithm of CRPS: so much better at least, and filtered rows are learnt from
-_FINALISTS, _OPTIMISM = 4, 1.25  # designs of which the best was taken, and by how much its errors may be too small for that
-_EVERY, _EVERY_LONG = 3, 4  # forecast of all is compared by, over 20 steps and over 50
-_LEAST_BEFORE = 10  # rows of a held-back segment that a forecast starts from
+LEAST_HELD_BACK = 4  # least rows of a validation segment
+_LEADS_TO_CHOOSE = 20  # steps ahead over which ridges and process noise are compared
+_APPROVED = -0.01  # least improvement of log CRPS by filtered rows
+_FINALISTS, _OPTIMISM = 4, 1.25  # number of compared designs, and largest correction for the selection
+_EVERY, _EVERY_LONG = 3, 4  # every third forecast is compared over 20 steps, every fourth over 50
+_LEAST_BEFORE = 10  # least known rows of a validation segment
 
 
 class Origin(NamedTuple):
-    """A row to forecast from: the last one known, in a segment without gaps."""
+    """A forecast origin.
+
+    Parameters
+    ----------
+    segment : Segment
+        A segment without missing values.
+    last : int
+        Last known row.
+    """
 
     segment: Segment
     last: int
 
 
 def validation_origins(held: list[Held], leads: int) -> list[Origin]:
-    """Rows to forecast from, spread evenly over what is held back, each with ``leads`` rows after it and some before it."""
+    """Return forecast origins, evenly spaced over the validation set, each with ``leads`` rows after it and some before it."""
     places = [
         Origin(s, k)
         for s, first in held
@@ -265,7 +293,19 @@ def validation_origins(held: list[Held], leads: int) -> list[Origin]:
 
 
 class Setting(NamedTuple):
-    """What is compared: a ridge, process noise on the units, and the share of the process in the one-step errors."""
+    """Candidate values that are compared by validation.
+
+    Parameters
+    ----------
+    ridge : float or tuple of float
+        Ridge of the readout.
+    process_noise : float, default=0.0
+        Process noise of the units.
+    share : float, default=1.0
+        Share of the process in the one-step errors.
+    filtered : bool, default=False
+        Whether the readout is fitted to rows filtered by an observer.
+    """
 
     ridge: RidgeValue
     process_noise: float = 0.0
@@ -275,18 +315,18 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A network to fit, and the data that it is fitted to.
+    """A network to fit, and its training data.
 
     Parameters
     ----------
     esn : ProbabilisticESN
         The network.
     columns : Columns
-        What its inputs and outputs mean.
+        Meaning of its inputs and outputs.
     segments : list of Segment or SegmentStream
         All training data, in memory or in a stream.
     sample : list of Segment
-        Part of it in memory, to choose and calibrate by; all of it unless it is large.
+        Part of it in memory, for selection and calibration; all of it unless it is large.
     design : Design or None
         The design of the network, if it has one. Validation data are then spread over all data.
     measurement : array of shape (d,), "auto" or None
@@ -307,11 +347,11 @@ class Task:
 
     @property
     def input_noise(self) -> float:
-        """By how much y in the inputs that readouts learn from is taken for uncertain."""
+        """Standard deviation of the noise on y in the training inputs."""
         return 0.0 if self.design is None else self.design.candidate.input_noise
 
     def penalty(self, ridge: RidgeValue) -> Penalty:
-        """Return the penalties of a ridge on the features of the readout."""
+        """Return the penalties of the features for a ridge."""
         return self.esn.features.penalty(ridge, self.esn.reservoir_.n_inputs, self.esn.reservoir_.n_units)
 
     def build_loop(self, trained: Trained, noise_scale: float) -> ClosedLoop:
@@ -319,7 +359,7 @@ class Task:
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, noise_scale=noise_scale)
 
     def build_context_filter(self, start: Start | LocalStart) -> ContextFilter:
-        """Return the filter of contexts, by what was learned about starts."""
+        """Return the filter of contexts."""
         return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     @property
@@ -329,11 +369,11 @@ class Task:
 
     @property
     def known_var(self) -> Array | None:
-        """Variances (d,) of the noise that y is measured with, where they are known."""
+        """Variances (d,) of the measurement noise, if they are known."""
         return None if isinstance(self.measurement, str) else self.measurement
 
     def measurement_var(self, errors: ErrorModel, share: float) -> Array:
-        """The same, or what is left of the errors of one step beside the share of the process."""
+        """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
     def last_state(self, learned: Found, rows: Array, known: Array) -> GaussianState:
@@ -353,11 +393,17 @@ class Task:
 
 
 class Validation:
-    """Forecasts into held-back rows by models of a network's reservoir that have not seen them."""
+    """Forecasts into the validation set by models that were not fitted to it.
+
+    Parameters
+    ----------
+    task : Task
+        A fitted network and its data.
+    """
 
     def __init__(self, task: Task) -> None:
         seen, held = train_validation_split(task.sample, LEAST_HELD_BACK, task.design is not None)
-        self.in_blocks = any(first for _, first in held)  # of runs that are learnt from
+        self.in_blocks = any(first for _, first in held)  # blocks of training runs
         rows = [len(s.z) - first for s, first in held]
         self.leads = min(LEADS, max((n // 2 for n in rows), default=0))
         self.origins = validation_origins([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
@@ -365,22 +411,22 @@ class Validation:
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
         self._task, self._seen = task, seen
         self._tried: dict[tuple[Setting, int], Backtest] = {}
-        self._trained: dict[RidgeValue, Trained] = {}  # the last of each: they are large
+        self._trained: dict[RidgeValue, Trained] = {}  # only the last: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
         if self.origins:
             self._driven = drive(task, seen)
             self._context = task.build_context_filter(self._driven.start)
 
     def choose_ridge(self, steps: Steps) -> float:
-        """The ridge with the best CRPS, the network's own or a larger one."""
+        """Select the ridge with the best CRPS, that of the network or a larger one."""
         tried = [ridge for ridge in RIDGES if ridge >= np.max(self._task.esn.ridge_)]
         with steps.step("choosing the ridge", len(tried) * len(self._few), "forecasts") as advance:
             return search(lambda ridge: self._score(Setting(ridge), _LEADS_TO_CHOOSE, advance), tried)
 
     def choose_noise(self, steps: Steps) -> Setting:
-        """Return the process noise, and then the share of the process in the one-step errors, with the best CRPS.
+        """Select the process noise, then the share of the process in the one-step errors, with the best CRPS.
 
-        The rest of the errors is noise of the measurement. Where there is any, readouts may learn from filtered rows.
+        The rest of the errors is measurement noise. If there is any, readouts may be fitted to filtered rows.
         """
         task, esn = self._task, self._task.esn
         best = Setting(esn.ridge_, esn.process_noise_)
@@ -395,19 +441,19 @@ class Validation:
         return best._replace(filtered=self._is_noisy(best) and self._prefers_filtering(best, steps))
 
     def _is_noisy(self, setting: Setting) -> bool:
-        """Whether y is measured with noise."""
+        """Return whether y has measurement noise."""
         known = self._task.known_var
         return setting.share < 1.0 or (known is not None and bool(known.any()))
 
     def _prefers_filtering(self, plain: Setting, steps: Steps) -> bool:
-        """Whether a readout that learns from filtered rows has the better CRPS."""
+        """Return whether a readout fitted to filtered rows has the better CRPS."""
         with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
             both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
-        varies = both[0] > 0.0  # a constant column has no errors
+        varies = both[0] > 0.0  # constant columns have no errors
         return bool(varies.any() and np.mean(np.log(both[1][varies] / both[0][varies])) < _APPROVED)
 
     def calibrate(self, setting: Setting, steps: Steps) -> Array:
-        """Factors (50,) of the deviations."""
+        """Compute factors (50,) of the standard deviations."""
         done = [leads for one, leads in self._tried if one == setting]
         todo = len(self._others) + (0 if done else len(self._few))
         with steps.step("calibrating", todo, "forecasts") as advance:
@@ -426,17 +472,19 @@ class Validation:
         return found
 
     def _score(self, setting: Setting, leads: int, advance: Callable[[int], None]) -> Array:
+        """Compute CRPS over some origins."""
         scores = self._evaluate_few(setting, leads).scores
         advance(len(self._few))
         return scores
 
     def _evaluate_few(self, setting: Setting, leads: int) -> Backtest:
-        """Some forecasts are enough to compare by, and are not made again to calibrate by."""
+        """Evaluate forecasts from some origins, which are cached for the calibration."""
         if (setting, leads) not in self._tried:
             self._tried[setting, leads] = self._evaluate(setting, self._few, min(self.leads, leads))
         return self._tried[setting, leads]
 
     def _evaluate(self, setting: Setting, origins: list[Origin], leads: int) -> Backtest:
+        """Evaluate forecasts from origins."""
         d, longest = self._task.dynamics.n_columns, FILTERED + self._context.washout
 
         def predict_origins(origins: list[Origin]) -> Normal:
@@ -449,6 +497,7 @@ class Validation:
         return evaluate(predict_origins, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
 
     def _loop(self, setting: Setting) -> ClosedLoop:
+        """Return the closed loop of a setting."""
         task = self._task
         if setting.ridge not in self._trained:
             self._trained = {setting.ridge: train(task, self._driven, setting.ridge)}
@@ -465,12 +514,22 @@ class Validation:
 
 
 def _longer(values: Array, leads: int) -> Array:
-    """(origins, leads, d), NaN where they end earlier."""
+    """Pad (origins, leads, d) with NaN."""
     return np.pad(values, ((0, 0), (0, leads - values.shape[1]), (0, 0)), constant_values=np.nan)
 
 
 class Found(NamedTuple):
-    """What a fit finds beside the network: how it errs, the variances (d,) of measurement noise, and its calibration (50,)."""
+    """Results of a fit beside the network.
+
+    Parameters
+    ----------
+    errors : ErrorModel
+        One-step errors of the process.
+    measurement_var : array of shape (d,)
+        Variances of the measurement noise.
+    calibration : array of shape (50,)
+        Factors of the standard deviations.
+    """
 
     errors: ErrorModel
     measurement_var: Array
@@ -478,9 +537,18 @@ class Found(NamedTuple):
 
 
 def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> Found:
-    """Fit the network and choose what is to be chosen by forecasts into held-back rows.
+    """Fit the network and select its settings by validation.
 
-    With ``choose_ridge``, the network is then what one that was given this ridge would be.
+    Parameters
+    ----------
+    task : Task
+        Network and data.
+    steps : Steps
+        Progress.
+    choose_ridge : bool
+        Whether to select the ridge; the network is then the one that this ridge gives.
+    calibrate : bool
+        Whether to calibrate standard deviations.
     """
     esn = task.esn
     task.fit_esn(task.segments, steps)
@@ -505,7 +573,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
 
 
 def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
-    """Fit the network again, to rows that an observer has filtered, y being measured with noise of variances ``var`` (d,)."""
+    """Fit the network again, to rows filtered by an observer with measurement noise of variances ``var`` (d,)."""
     esn = task.esn
     assert esn.start_ is not None
     model, scale = Trained(esn.readout_, errors, esn.start_).with_measurement_noise(var), esn.process_noise_
@@ -517,16 +585,16 @@ def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Ste
 
 
 def _optimism(n_rows: int, leads: int) -> float:
-    """By how much the errors of a chosen design are smaller on the rows that it was chosen by than they will be.
+    """Compute by how much the errors of a selected design are too small on the rows that it was selected by.
 
-    Of ν forecasts that follow each other the logarithm of the mean error has a deviation of 1/√(2ν); the least of M such is
-    below its own expectation by √(2 log M) deviations at most.
+    The logarithm of the mean error of ν correlated forecasts has a standard deviation of 1/√(2ν); the least of M such is below
+    its expectation by at most √(2 log M) standard deviations.
     """
     return float(min(np.exp(np.sqrt(np.log(_FINALISTS) * leads / max(n_rows, 1))), _OPTIMISM))
 
 
 def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
-    """How a fitted network errs in one step; where y in its inputs is uncertain, it is given the readout that takes it so."""
+    """Fit the error model of a fitted network; with input noise, also its readout."""
     esn, n_rows = task.esn, int(segment_sizes(segments).sum())
     with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
         readout = esn.readout_
@@ -537,5 +605,5 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
 
 
 def _stack_targets(segments: list[Segment]) -> tuple[Array, list[int]]:
-    """Targets and lengths of all."""
+    """Return targets and lengths of all segments."""
     return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
