@@ -1,10 +1,10 @@
-"""Forecasts of a system or a series, in closed form: a network that predicts its own next input, with honest error bars.
+"""Probabilistic forecasts of dynamical systems and series: a network in closed loop, with calibrated prediction intervals.
 
 >>> import numpy as np
 >>> t = np.arange(1500.0)
 >>> y = np.column_stack([np.sin(0.2 * t), np.cos(0.31 * t)])
 >>> forecaster = Forecaster().fit(y[:1400])
->>> forecast = forecaster.forecast(20, y[1395:1405])   # ten rows are enough to start from
+>>> forecast = forecaster.forecast(20, y[1395:1405])   # a context of ten rows is enough
 >>> forecast.mean.shape, bool(np.abs(forecast.mean - y[1405:1425]).max() < 0.1)
 ((20, 2), True)
 """
@@ -52,7 +52,7 @@ from pesn.forecasting.runs import (
 )
 from pesn.forecasting.training import Task, fit_network
 
-_NOISIEST = 2.0  # deviations of y: rows that are noisier say nothing
+_NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
 
 
 T = TypeVar("T")
@@ -60,7 +60,13 @@ P = ParamSpec("P")
 
 
 class _Learned(Generic[T]):
-    """A fitted attribute that reads ``model_``."""
+    """A fitted attribute that reads ``model_``.
+
+    Parameters
+    ----------
+    read : callable
+        Function of the model.
+    """
 
     def __init__(self, read: Callable[[ForecastModel], T]) -> None:
         self._read = read
@@ -73,7 +79,7 @@ class _Learned(Generic[T]):
         return self if forecaster is None else self._read(forecaster.model_)
 
     def __set__(self, forecaster: Forecaster, value: object) -> NoReturn:
-        raise AttributeError("what was learned is read-only; make another record by dataclasses.replace(forecaster.model_, …)")
+        raise AttributeError("fitted attributes are read-only; make another record by dataclasses.replace(forecaster.model_, …)")
 
 
 def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Concatenate[Forecaster, P], T]:
@@ -88,62 +94,63 @@ def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Co
 
 @final
 class Forecaster(BaseEstimator):  # type: ignore[misc]
-    """Forecasts y from its own past and from known inputs X, as a Gaussian jointly over time.
+    """Forecaster of y from its own past and from known inputs X, as a Gaussian jointly over time.
 
     Parameters
     ----------
-    esn
-        The network. ``"auto"``: reservoir, features and ridges are chosen by closed loops into rows that were held out; below
-        126 rows, or where gaps leave no stretch long enough, one of 100 units and the ridge that forecasts into held-back rows
-        are best by. Or a
-        :class:`pesn.ProbabilisticESN`, which is cloned and not changed.
-    target
-        What the network learns of a column: its ``"change"`` to the next row, or its ``"level"`` there.
-    learn
-        The columns of y that the network predicts, by number, or by name where y is a frame; None: all of them.
-    kinematics
-        (A, B, c) for the other columns, in their order: y[k+1][rest] = A @ y[k] + B @ y[k+1][learn] + c.
-    scale
-        Standardise every column inside. Without, y and X should be of order 1.
-    calibrate
-        Compare forecasts with held-back rows, step by step ahead, and widen or narrow their deviations to match.
-    design
-        The ``design_`` of another forecaster, taken as it is, without a search.
-    angles
-        Columns of y that are angles in radians, by number, or by name where y is a frame. The network sees their sine and
-        cosine, so that whole turns make no difference to it; y itself goes on with the angle. Rows are taken to be less than half
-        a turn apart: where an angle jumps by more, as one between −π and π does, it is unwrapped.
-    ignorable
-        Columns of y that the dynamics does not depend on, as a position on a track: the network does not see them. They are
-        forecast as all others, learnt or kinematic. Bounds that keep other columns near their training range do not hold for
-        these, nor for angles.
-    measurement_noise
-        Deviation of the noise that y is measured with, in its units, or one for each column (d,); 0: none. Such noise is in every
-        row that is observed, and does not go on: rows of a context correct the state by as much as they are worth. ``"auto"``:
-        as much of the one-step errors as forecasts into held-back rows are best by. None: ``"auto"`` with a design, else 0.
-    verbose
-        Say on standard error how far ``fit`` is.
+    esn : ProbabilisticESN, "auto" or None, default="auto"
+        The network. ``"auto"``: reservoir, features and ridges are selected by closed-loop validation error; with fewer than 126
+        rows, or without a long segment between missing values, a network of 100 units whose ridge minimizes the validation
+        error. A :class:`pesn.ProbabilisticESN` is cloned and not changed.
+    target : {"change", "level"}, default="change"
+        What the network predicts of a column: its change to the next row, or its next level.
+    learn : int, str or sequence, optional
+        Columns of y that the network predicts, by number, or by name if y is a frame; None: all.
+    kinematics : tuple of array-like, optional
+        (A, B, c) of the other columns, in their order: y[k+1][rest] = A @ y[k] + B @ y[k+1][learn] + c.
+    scale : bool, default=True
+        Whether to standardize every column. Without it, y and X should be of order 1.
+    calibrate : bool, default=True
+        Whether to scale standard deviations, by lead, to the errors on the validation set.
+    design : Design, optional
+        The ``design_`` of another forecaster, used without a search.
+    angles : int, str or sequence, default=()
+        Columns of y that are angles in radians, by number, or by name if y is a frame. The network sees their sine and cosine,
+        so that it is periodic in them; forecasts continue the angle itself. Successive rows must be less than half a turn apart:
+        larger jumps, as of angles between −π and π, are unwrapped.
+    ignorable : int, str or sequence, default=()
+        Columns of y on which the dynamics does not depend, such as a position on a track (ignorable coordinates): the network
+        does not see them. They are forecast as all others, learned or kinematic. The bounds that keep other columns near their
+        training range do not apply to them, nor to angles.
+    measurement_noise : float, array-like of shape (d,), "auto" or None, default=None
+        Standard deviation of the measurement noise of y, in its units; 0 for none. It affects every observed row, and is not
+        propagated: rows of a context correct the state accordingly. ``"auto"``: estimated by minimizing the validation CRPS.
+        None: ``"auto"`` with a design, else 0.
+    verbose : bool, default=False
+        Whether to show the progress of ``fit`` on standard error.
 
     Attributes
     ----------
-    model_
+    model_ : ForecastModel
         Everything that was learned, as one immutable record: a :class:`pesn.forecasting.model.ForecastModel`. The attributes
         below read it.
-    design_
-        What the search has chosen, ``design_.candidate``, and how the others did, ``design_.scores`` and ``design_.plot()``;
-        None where a network was given, or rows or stretches of them are too few to choose by.
-    esn_
-        The fitted network; ``esn_.process_noise_`` is the share of process noise chosen or given.
-    target_
+    design_ : Design or None
+        Result of the search, ``design_.candidate``, with all scores, ``design_.scores`` and ``design_.plot()``; None if a
+        network was given, or there were too few rows.
+    esn_ : ProbabilisticESN
+        The fitted network; ``esn_.process_noise_`` is the selected or given process noise.
+    target_ : str
         The target that it was fitted to.
-    names_, known_names_
-        The names of the columns of y and X, where they were pandas objects; else None.
-    errors_
-        The model's one-step errors: their covariance, how long they go on, and what is new in each.
-    measurement_std_
-        The deviations (d,) of the noise that y is measured with, in its units, estimated or given; ``errors_`` are without it.
-    calibration_
-        Factors (50,) of the deviations 1 … 50 steps ahead; the last one holds for all beyond.
+    names_ : list of str or None
+        Names of the columns of y, if it was a pandas object.
+    known_names_ : list of str or None
+        Names of the columns of X, if it was a pandas object.
+    errors_ : ErrorModel
+        One-step errors: their covariance, autocorrelation and innovation.
+    measurement_std_ : array of shape (d,)
+        Standard deviations of the measurement noise, in the units of y, estimated or given; ``errors_`` are without it.
+    calibration_ : array of shape (50,)
+        Factors of the standard deviations 1 … 50 steps ahead; the last one applies beyond.
     """
 
     stored_at_times: ClassVar[dict[str, type]] = {}
@@ -194,39 +201,38 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.measurement_noise = measurement_noise
         self.verbose = verbose
 
-    # ---------------------------------------------------------------- learning
+    # ---------------------------------------------------------------- fit
 
     def fit(self, y: TableLike | Iterable[object], X: TableLike | None = None, lengths: Lengths = None) -> Self:
-        """Learn from y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or from runs, one by one.
+        """Fit to y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or to runs, one by one.
 
-        Rows of a pandas object are taken by its index: dates, periods, durations or numbers of one step. The index of
-        forecasts continues it, and missing steps are gaps. Text is parsed: ISO 8601 as dates, numerals as numbers. A MultiIndex
-        names runs by all levels but the last, which is the time within a run. The default index 0, 1, 2, … is no time. If X
-        has an index too, it must have a row for each label of y, in any order. Labels that do not increase within a run, that
-        have no common step, or that are not times (names) are refused.
+        Rows of a pandas object are aligned by its index: dates, periods, durations or numbers with a common step. The index of
+        forecasts continues it, and missing steps are missing values. Text is parsed: ISO 8601 as dates, numerals as numbers. A
+        MultiIndex names runs by all levels but the last, which is the time within a run. The default index 0, 1, 2, … is no
+        time. If X has an index too, it must have a row for each label of y, in any order. Labels that do not increase within a
+        run, have no common step, or are no times are refused.
 
         Parameters
         ----------
-        y
-            (n, d), or (n,). A row with a gap (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in
-            memory: a list, an iterator or anything that can be iterated of y or (y, X), of arrays or frames; a Dask bag of
-            such; a :class:`pesn.forecasting.runs.ParquetRuns`. The numbers are those of the same runs stacked, with
-            ``lengths``. They are gone through about five times: what can be iterated once only, as a generator, is kept in
-            memory.
-        X
-            (n, u), where X[k] drives y[k] → y[k+1]. The last row of a run acts on nothing that is known and may be NaN.
-        lengths
-            Rows of each of the runs, one after the other; None: those that a MultiIndex of y names, else all rows are one run.
-
-        Notes
-        -----
-        Scales, the readout and its errors are learnt from all rows. Up to 50,000 steps the design, noise and calibration are
-        chosen by all of them, too; of more by a sample of so many, whole runs spread evenly, or 5,000 steps of long ones.
+        y : array-like of shape (n, d) or (n,), or iterable of runs
+            Rows. A missing value (NaN) ends one segment and begins another. Or *runs*, of which one at a time is in memory: a
+            list, an iterator or any iterable of y or (y, X), of arrays or frames; a Dask bag of such; a
+            :class:`pesn.forecasting.runs.ParquetRuns`. The result is that of the same runs stacked, with ``lengths``. They are
+            read about five times; iterators, such as generators, are kept in memory.
+        X : array-like of shape (n, u), optional
+            Known inputs, where X[k] drives y[k] → y[k+1]. The last row of a run has no effect and may be NaN.
+        lengths : sequence of int, optional
+            Number of rows of each run; None: the runs of a MultiIndex of y, else one run.
 
         Returns
         -------
-        Self
-            A failed fit leaves the forecaster as it was.
+        Forecaster
+            self. A failed fit leaves the forecaster unchanged.
+
+        Notes
+        -----
+        Scales, the readout and its errors are fitted to all rows. Up to 50,000 steps, design, noise and calibration are selected
+        by all of them, too; else by a sample of 50,000 steps: whole runs, spread evenly, or 5,000 steps of long ones.
         """
         flag("verbose", self.verbose)
         with shown(self.verbose) as steps:
@@ -234,6 +240,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
+        """Check the arguments and fit the model."""
         network = _check_network(self.esn, self.design)
         flag("scale", self.scale)
         flag("calibrate", self.calibrate)
@@ -270,7 +277,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         )
 
     def _scale_columns(self, columns: Columns, y: ColumnStatistics, known: ColumnStatistics, one_scale: bool) -> Columns:
-        """Return the columns in the scale that the network works in; ``one_scale``: the same for all of y."""
+        """Return the columns in the scale of the network; ``one_scale``: the same for all of y."""
         scale = fit_scale(y, known)
         if not self.scale:
             scale = columns.scale
@@ -285,15 +292,16 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         )
 
     def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
-        told = steps if runs.streamed else Steps()  # rows in memory are gone through in no time
-        with told.step("reading the runs", unit="rows") as advance:
+        """Fit the model to runs."""
+        progress = steps if runs.streamed else Steps()  # passes over rows in memory are fast
+        with progress.step("reading the runs", unit="rows") as advance:
             found = survey(runs, columns.angles, advance)
-        one_law = network is not None and network.local is not None and network.local.shared  # in units of one scale
+        one_law = network is not None and network.local is not None and network.local.shared  # one scale for all columns
         columns = self._scale_columns(columns, found.y, found.known, one_law)
         washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
         cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
         segments = cut.cut_all(runs, found.sizes)
-        with told.step("looking at the targets", int(segment_sizes(segments).sum()), "rows") as advance:
+        with progress.step("reading the targets", int(segment_sizes(segments).sum()), "rows") as advance:
             targets, sample = survey_targets(segments, advance)
         columns = columns._replace(output_std=output_scale(targets, columns.prior.y_std[columns.learned], one_law))
         segments, sample = scale_targets(columns.output_std, segments, sample)
@@ -304,12 +312,12 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
-        rows, known, time = cut.scale_run(found.last)  # the last run, which forecasts continue from
+        rows, known, time = cut.scale_run(found.last)  # the last run, from which forecasts continue
         state = task.last_state(learned, rows, known)
         return ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
 
     def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | Literal["auto"] | None:
-        """Scaled variances (d,) of the noise on y, "auto" where it is to be estimated, None where there is none."""
+        """Return scaled variances (d,) of the measurement noise, "auto" to estimate them, None for none."""
         given, d = self.measurement_noise, columns.n_columns
         if given is None:
             return None if design is None else "auto"
@@ -329,6 +337,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _fitted(self) -> ForecastModel:
+        """The model, if there is one."""
         check_is_fitted(self, "model_")
         return self.model_
 
@@ -345,58 +354,68 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     loop = _delegate(ForecastModel.loop)
 
     def update(self, y: TableLike, X: TableLike | None = None) -> Self:
-        """New rows, seen once: each corrects the state and then moves the readout, by recursive least squares.
+        """Update the state and the readout by new rows, by recursive least squares.
 
-        A row with a gap corrects the state by what is there, and the readout is left as it is. How large errors are follows
-        them, with the network's forgetting; ``calibration_`` stays. The labels of forecasts go on from those of y, or, where it
-        has none, by as many steps as it has rows. Steps missing between the last row seen and y, or in y, are gaps; rows that
-        were seen before are refused.
+        A row with missing values corrects the state by its observations and leaves the readout unchanged. The error model is
+        updated with the forgetting factor of the network; ``calibration_`` stays. Labels of forecasts continue those of y, or,
+        if it has none, advance by its number of rows. Steps missing before or within y are missing values; rows that were seen
+        before are refused.
 
         Parameters
         ----------
-        y
-            (n, d), from the row after the last one seen.
-        X
-            (n, u), which drives each row to the next, as in :meth:`fit`.
+        y : array-like of shape (n, d)
+            Rows after the last one seen.
+        X : array-like of shape (n, u), optional
+            Known inputs, which drive each row to the next, as in :meth:`fit`.
 
         Returns
         -------
-        Self
-            A failed update changes nothing.
+        Forecaster
+            self. A failed update changes nothing.
         """
         self.model_ = self._fitted.update(y, X)
         return self
 
     def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
-        """y and X in the units that the network works in.
+        """Standardize y and X to the units of the network.
 
         Parameters
         ----------
-        rows, known
-            (n, d) and (n, u).
+        rows : array of shape (n, d)
+            Rows of y.
+        known : array of shape (n, u)
+            Rows of X.
 
         Returns
         -------
-        rows, known
-            Less their means, over their deviations, where ``scale`` is set.
+        rows : array of shape (n, d)
+            Scaled y, if ``scale`` is set.
+        known : array of shape (n, u)
+            Scaled X, if ``scale`` is set.
         """
         return self._fitted.columns.scale.apply(rows, known)
 
     # ---------------------------------------------------------------- files
 
     def save(self, path: PathLike) -> None:
-        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an old file is replaced whole."""
-        from pesn.persistence import save  # here, not above: it knows every estimator
+        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an existing file is replaced atomically.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write.
+        """
+        from pesn.persistence import save  # imported late: it imports every estimator
 
         save(self, path)
 
     def check_stored(self) -> None:
-        """Raise a ValueError where the model from a file is damaged or does not fit together."""
+        """Raise a ValueError if the model from a file is damaged."""
         self.model_.check("model_")
 
 
 def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) -> ProbabilisticESN | None:
-    """A copy of the network that was given; None where a design is, or is to be chosen."""
+    """Return a copy of the given network; None if a design is given or to be selected."""
     if design is not None and not isinstance(design, Design):
         raise TypeError(f"design must be the design_ of a fitted Forecaster or None, got {type(design).__name__}")
     if esn is None or (isinstance(esn, str) and esn == "auto"):

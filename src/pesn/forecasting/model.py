@@ -1,14 +1,14 @@
-"""A fitted forecaster as a record: everything that was learned, and what follows from it.
+"""A fitted forecaster as a record: everything that was learned, and the predictions that follow from it.
 
-A model of raw rows, in the units of y: fit a :class:`pesn.Forecaster` and take its ``model_``. The model is immutable, needs no
-estimator to forecast, and is stored with whatever record holds it (:mod:`pesn.persistence`).
+Fit a :class:`pesn.Forecaster` and take its ``model_``: a model of raw rows, in the units of y. It is immutable, needs no
+estimator to forecast, and is stored with any record that holds it (:mod:`pesn.persistence`).
 
 >>> import numpy as np, pesn
 >>> y = np.sin(0.2 * np.arange(400.0))
 >>> model = pesn.Forecaster(pesn.ProbabilisticESN(30, random_state=0)).fit(y[:300]).model_
 >>> bool(np.abs(model.forecast(10).mean[:, 0] - y[300:310]).max() < 0.01)
 True
->>> later = model.update(y[300:320])                    # a new model; the old one stays as it is
+>>> later = model.update(y[300:320])                    # a new model; the old one is unchanged
 >>> bool(np.abs(later.forecast(10).mean[:, 0] - y[320:330]).max() < 0.01)
 True
 """
@@ -72,14 +72,25 @@ from pesn.statespace.state import GaussianState
 if TYPE_CHECKING:
     import pandas as pd
 
-HORIZON = 20  # steps ahead of a backtest
+HORIZON = 20  # default horizon of a backtest
 Context: TypeAlias = "GivenContext | FilteredContext"
 
 
 class Trained(NamedTuple):
-    """What is learnt for one reservoir: the readout, how it errs, where a sequence starts, how y is measured (None: exactly).
+    """What is learned for one reservoir.
 
-    ``ridge``: the readout's; None: the network's own.
+    Parameters
+    ----------
+    readout : Readout
+        The readout.
+    errors : ErrorModel
+        Its one-step errors.
+    start : Start or LocalStart
+        What was learned about initial states.
+    measurement_cov : array of shape (d, d), optional
+        Covariance of the measurement noise; None: y is measured exactly.
+    ridge : float or tuple of float, optional
+        Ridge of the readout; None: that of the network.
     """
 
     readout: Readout
@@ -89,12 +100,26 @@ class Trained(NamedTuple):
     ridge: RidgeValue | None = None
 
     def with_measurement_noise(self, var: Array) -> Trained:
-        """With errors that are the process's own, beside noise of the measurement of variances (d,)."""
+        """Return the same with measurement noise of variances (d,), and the errors of the process alone."""
         return self._replace(errors=process_errors(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
 class OnlineLearner:
-    """A loop whose readout learns by recursive least squares, from the batch solution or from an earlier ``rls``."""
+    """A loop whose readout is updated by recursive least squares.
+
+    Parameters
+    ----------
+    loop : ClosedLoop
+        The closed loop.
+    context : ContextFilter
+        Filter of contexts.
+    rls : RLSState or None
+        State of earlier updates; None starts from the batch solution.
+    delta : float or None
+        Initial precision; None: that of the batch solution.
+    forgetting : float
+        Forgetting factor.
+    """
 
     def __init__(
         self, loop: ClosedLoop, context: ContextFilter, rls: RLSState | None, delta: float | None, forgetting: float
@@ -104,21 +129,33 @@ class OnlineLearner:
         self.context, self.forgetting = context, forgetting
 
     def learn(self, state: GaussianState, last: tuple[Array, Array], rows: Array, inputs: Array) -> GaussianState:
-        """The state after rows (n, d) with inputs (n, u), from one that knows the ``last`` row and its input."""
+        """Update the readout row by row; return the state after the last row.
+
+        Parameters
+        ----------
+        state : GaussianState
+            State that knows the last row.
+        last : tuple of array
+            The last row and its input.
+        rows : array of shape (n, d)
+            New rows.
+        inputs : array of shape (n, u)
+            Their inputs.
+        """
         for row, u in zip(rows, inputs, strict=True):
             state = self.context.move(self.loop, state, last[1])
             loop = self._update_loop(state, last, row)
-            # the row was predicted by the loop as it was; what it taught is for the next one
+            # the row corrects the loop that predicted it; the updated loop predicts the next one
             state = self.loop.model.update(self.loop.model.emit(state, observed=True)[0], row)
             self.loop, last = loop, (row, u)
         return state
 
     def _update_loop(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
-        """The loop after one more row; as it was where anything is missing."""
+        """Return the loop after one more row; unchanged if anything is missing."""
         loop, at = self.loop, self.loop.layout
         if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
             return loop
-        both = np.array([state.mean[at["y"]], row])  # from where the state is: the last row, unless it was measured with noise
+        both = np.array([state.mean[at["y"]], row])  # from the filtered row, which differs from the last one if it has noise
         target = loop.dynamics.targets(both)
         b = loop.moves.means(state.mean)
         predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
@@ -129,18 +166,29 @@ class OnlineLearner:
 
 
 def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) -> tuple[Array, Array]:
-    """The derivatives (K, d, d) by y and (K, d, m) by u of the next y, from rows y (K, d) alone with inputs u (K, m), scaled.
+    """Compute the derivatives of the next y by y and u, from single rows, scaled.
 
     Parameters
     ----------
-    loop
-        Without uncertainty.
-    context
-        What one row says of the units.
+    loop : ClosedLoop
+        Loop without uncertainty.
+    context : ContextFilter
+        Filter of contexts.
+    y : array of shape (K, d)
+        Rows.
+    u : array of shape (K, m)
+        Inputs.
+
+    Returns
+    -------
+    by_y : array of shape (K, d, d)
+        Derivatives by y.
+    by_u : array of shape (K, d, m)
+        Derivatives by u.
     """
     at, (d, m) = loop.layout, (y.shape[1], u.shape[1])
     none = Uncertainty.none(y[:, None], u[:, None])
-    slopes = np.zeros((len(y), at.size, d + m))  # of x by [y, u]
+    slopes = np.zeros((len(y), at.size, d + m))  # derivatives of x by [y, u]
     slopes[:, np.r_[at["y"], at["inputs"]], np.arange(d + m)] = 1.0
     if context.regresses:
         x = context.with_input(loop, Begun(None, y[:, None], u[:, None][:, :0], none), u).mean
@@ -160,7 +208,7 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
     if loop.guard is not None:
         least, most, _, _, step = loop.guard.edges_of_means()
         left = (after < np.minimum(least, y)) | (after > np.maximum(most, y))
-        result[left] = 0.0  # brought back to where it may be
+        result[left] = 0.0  # clipped to the bounds
         stays = ~left & (np.abs(after - y) > step)
         result[stays] = np.eye(d, d + m)[np.nonzero(stays)[1]]
     return result[..., :d], result[..., d:]
@@ -182,13 +230,13 @@ def close_loop(
     esn : ProbabilisticESN
         A fitted network; its readout is taken from ``trained``.
     columns : Columns
-        What its inputs and outputs mean.
+        Meaning of its inputs and outputs.
     trained : Trained
         Readout, one-step errors, initial state and measurement noise.
     designed : bool
-        Whether the network is one of an automatic design, whose forecasts may switch to an ensemble.
+        Whether the network has an automatic design, whose forecasts may switch to an ensemble.
     noise_scale : float, optional
-        Scale of the process noise; None takes the network's own.
+        Scale of the process noise; None takes that of the network.
     parts : tuple of str
         Parts of the variance that are kept.
     """
@@ -220,8 +268,8 @@ class ForecastModel:
     """Everything that a :class:`pesn.Forecaster` learns; forecasts, rolls out, steps, linearizes, and updates to a new model.
 
     Build one from raw rows with ``Forecaster(...).fit(y, X).model_``: all methods take and return the units of y and X. For
-    rows that are scaled already, ``Forecaster(..., scale=False)`` leaves them as they are. Store it in any record that is
-    registered in :mod:`pesn.persistence`, and call ``model.check(name)`` in the ``check`` of that record.
+    rows that are scaled already, use ``Forecaster(..., scale=False)``. Store it in any record that is registered in
+    :mod:`pesn.persistence`, and call ``model.check(name)`` in the ``check`` of that record.
 
     Parameters
     ----------
@@ -241,8 +289,10 @@ class ForecastModel:
         Label of the last row, and the rule by which labels continue.
     state : GaussianState
         State after the last row: y is known, the units are those before it.
-    recent, recent_known : array
-        The last rows of y and X, scaled; NaN where a value is missing.
+    recent : array of shape (n, d)
+        The last rows of y, scaled; NaN where a value is missing.
+    recent_known : array of shape (n, u)
+        The last rows of X, scaled; NaN where a value is missing.
     """
 
     columns: Columns
@@ -259,7 +309,13 @@ class ForecastModel:
     # ---------------------------------------------------------------- the closed loop
 
     def loop(self, parts: Collection[str] = PARTS) -> ClosedLoop:
-        """The closed loop that forecasts are made with, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`)."""
+        """Return the closed loop of forecasts, in scaled units (:class:`pesn.reservoir.closed_loop.ClosedLoop`).
+
+        Parameters
+        ----------
+        parts : collection of str, default=("state", "noise", "weights")
+            Parts of the variance that are kept.
+        """
         S = np.diag(self.measurement_var) if self.measurement_var.any() else None
         trained = Trained(self.esn.readout_, self.errors, _learned_start(self.esn), S)
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
@@ -279,35 +335,35 @@ class ForecastModel:
         parts: Collection[str] = PARTS,
         joint: bool | None = None,
     ) -> Forecast:
-        """The next ``horizon`` rows after ``context``, or after the last row that ``fit`` or ``update`` has seen.
+        """Forecast the next rows after a context, or after the last row of ``fit`` or ``update``.
 
         Parameters
         ----------
-        horizon
-            How many rows.
-        context
-            Recent y (n, d), or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is missing: it is conditioned on
-            what is there. y may be a :class:`pesn.Gaussian`, over one row, mean (d,), or a row a step, mean (n, d), with any
-            covariances within a row: the first row is then as uncertain as it says, those after it were measured with noise of
-            their covariance, and what the last one leaves open goes on into the forecast. X may be one with variances. Or what
-            :meth:`start` gave for one context, which is not filtered again.
-        X
-            What is known ahead, (horizon, u), its first row acting on the last row of the context. NaN is as uncertain as X was
-            in training; a :class:`pesn.Gaussian` of mean (horizon, u), with variances, as uncertain as it says, each row on its
-            own. Gaussians have no index: their rows go by position.
-        parts
-            The parts of the variance that are wanted, of "state", "noise", "weights". ("state",) is the paper's own, W Σ_b Wᵀ
-            from step to step: of the start, the inputs and the units, without the model's errors. Where some are left out,
-            deviations are not calibrated.
-        joint
-            Whether the covariance between all rows is kept, of (horizon · d)² numbers; None: up to 4,000 numbers ahead. Without
-            it there is the covariance of each row, memory and time grow with the horizon and no faster, and samples are futures
-            that the network goes through by itself.
+        horizon : int
+            Number of steps to forecast.
+        context : array-like of shape (n, d), Gaussian, tuple (y, X) or FilteredContext, optional
+            Recent rows y, or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is a missing value: the state is
+            conditioned on the observed ones. y may be a :class:`pesn.Gaussian` over one row, mean (d,), or over each row, mean
+            (n, d), with any covariances within a row: the first row is then as uncertain as given, later rows are measurements
+            with noise of their covariance, and the posterior uncertainty of the last one enters the forecast. X may be one with
+            variances. Or the result of :meth:`start` for one context. None: after the last row of ``fit`` or ``update``.
+        X : array-like of shape (horizon, u) or Gaussian, optional
+            Future inputs; the first row acts on the last row of the context. Missing values (NaN) have the distribution of
+            training; a :class:`pesn.Gaussian` of mean (horizon, u) with variances is as uncertain as given, rows independent.
+            Gaussians have no index: their rows go by position.
+        parts : collection of str, default=("state", "noise", "weights")
+            Parts of the variance. ("state",) is that of the paper, W Σ_b Wᵀ from step to step: of the initial state, the inputs
+            and the units, without errors of the model. Standard deviations are calibrated only if all parts are kept.
+        joint : bool, optional
+            Whether to keep the covariance between all rows, of (horizon · d)² numbers; None: up to 4,000 numbers ahead. Without
+            it there is the covariance of each row, memory and time are linear in the horizon, and samples are simulated by the
+            network.
 
         Returns
         -------
         Forecast
-            Its index goes on from that of y in the context, or of the rows seen, where this was a pandas object's.
+            Gaussian forecast: each mean is also the median. Its index continues that of the context, or of the rows seen, if
+            they were pandas objects.
         """
         columns = self.columns
         keep = check_size(horizon, joint, columns.n_columns)
@@ -315,7 +371,7 @@ class ForecastModel:
         futures, rows = self._futures(int(horizon), context, X, tuple(parts))
         index = None if rows.time is None else rows.time.labels(int(horizon))
         history = columns.scale.undo(rows.y[-3 * int(horizon) :])
-        # of some parts alone nothing was compared with rows that were held back
+        # only the sum of all parts was calibrated
         calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
         return make_forecast(futures, calibration, keep, index, history)
 
@@ -323,35 +379,43 @@ class ForecastModel:
         self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
         noise: bool = True, calibrate: bool = True, rng: Rng = None,
     ) -> Array:  # fmt: skip
-        """Whole futures, simulated: ``n`` sample paths of the next ``horizon`` rows, by Monte Carlo.
+        """Simulate sample paths of the next rows by Monte Carlo.
 
-        Each path starts from a draw of the state that the context leaves, and goes through the network's own loop with errors of
-        its own: nothing is taken for Gaussian on the way, whatever form of covariance the network has. Deviations from the mean
-        of the paths are calibrated as those of a forecast. For what no mean and deviation of a row says: when a level is
-        crossed first, the largest value, skewed or two-peaked futures far ahead. :meth:`Forecast.sample` draws from the Gaussian
-        of the forecast instead. For the climate of an attractor, over as many steps as wanted: ``noise=False``, or
-        ``calibrate=False``.
+        Each path starts from a draw of the filtered state and is simulated by the closed loop with its own errors: nothing is
+        assumed to be Gaussian on the way, whatever the form of covariance. Deviations from the mean of the paths are calibrated
+        as in a forecast. Use them for first-passage times, maxima, or skewed and multimodal futures; :meth:`Forecast.sample`
+        draws from the Gaussian of the forecast instead. For the climate of an attractor, over any number of steps, use
+        ``noise=False`` or ``calibrate=False``.
 
         Parameters
         ----------
-        n
+        n : int
             Number of paths.
-        horizon, context, X
-            As in :meth:`forecast`.
-        noise
-            Whether errors of the model, process noise and what the weights leave open move the paths. Without, they are the
-            dynamics that were learnt, from different draws of the start, in a compiled loop; inputs that are not known are as
-            they are on average.
-        calibrate
-            Whether deviations are calibrated, which changes their size in the long run too. Without noise there is nothing to
+        horizon : int
+            Number of steps.
+        context : array-like of shape (n, d), Gaussian, tuple (y, X) or FilteredContext, optional
+            Recent rows y, or (y, X) with X (n − 1, u) one row shorter; one row is enough. NaN is a missing value: the state is
+            conditioned on the observed ones. y may be a :class:`pesn.Gaussian` over one row, mean (d,), or over each row, mean
+            (n, d), with any covariances within a row: the first row is then as uncertain as given, later rows are measurements
+            with noise of their covariance, and the posterior uncertainty of the last one enters the forecast. X may be one with
+            variances. Or the result of :meth:`start` for one context. None: after the last row of ``fit`` or ``update``.
+        X : array-like of shape (horizon, u) or Gaussian, optional
+            Future inputs; the first row acts on the last row of the context. Missing values (NaN) have the distribution of
+            training; a :class:`pesn.Gaussian` of mean (horizon, u) with variances is as uncertain as given, rows independent.
+            Gaussians have no index: their rows go by position.
+        noise : bool, default=True
+            Whether errors of the model, process noise and parameter uncertainty move the paths. Without noise they are the
+            learned dynamics from draws of the initial state, in a compiled loop; unknown inputs have their mean.
+        calibrate : bool, default=True
+            Whether deviations are calibrated, which also changes their size in the long run. Without noise there is nothing to
             calibrate.
-        rng
-            A seed or a Generator; None: other paths at every call.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator; None: different paths at every call.
 
         Returns
         -------
-        array
-            (n, horizon, d), in the units of y.
+        array of shape (n, horizon, d)
+            Paths in the units of y.
         """
         count = as_count("n", n)
         check_size(horizon, False, self.columns.n_columns)
@@ -363,7 +427,7 @@ class ForecastModel:
     def _futures(
         self, horizon: int, context: Context, X: TableLike | Gaussian | None, parts: tuple[str, ...]
     ) -> tuple[Futures, Rows]:
-        """Where the loop stands after the context, with what is known ahead; and the rows of the context."""
+        """Return the state of the loop after the context with the inputs ahead, and the rows of the context."""
         loop, columns, context_filter = self.loop(), self.columns, self.context_filter()
         start = self.check_start(context) if isinstance(context, FilteredContext) else self.start(context)
         if start.batch:
@@ -371,7 +435,7 @@ class ForecastModel:
         whole = set(parts) == set(PARTS)
         u, u_var = columns.read_future_inputs(X, horizon, start.rows.time)
         state, own = context_filter.with_input(loop, start.begun, u[0], u_var[0]), None
-        if (start.plain is not None or u_var.any()) and whole:  # calibration is of what the model says by itself
+        if (start.plain is not None or u_var.any()) and whole:  # given uncertainty is not calibrated
             plain = context_filter.with_input(loop, start.plain or start.begun, u[0])
             own = predict_path(loop, plain, *context_filter.impute_inputs(u)).cov
         if "state" not in parts:
@@ -385,17 +449,19 @@ class ForecastModel:
     def backtest(
         self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
     ) -> Backtest:
-        """Forecasts from rows of y (n, d) with X (n, u), as in ``fit``, beside what was observed: by this forecaster as it is.
+        """Forecast from rolling origins of y and compare with later observations, without refitting.
 
         Parameters
         ----------
-        y, X
-            Rows that it was not fitted to; those it was flatter it. X is known ahead, NaN where it is not.
-        horizon
-            Rows that each forecast looks ahead.
-        origins
-            How many forecasts, or a list with the first row of each: the rows before it are known. A number of them is spread
-            evenly over the rows that have a full context before them, at most one for each.
+        y : array-like of shape (n, d)
+            Rows that the model was not fitted to; forecasts of training rows look too good.
+        X : array-like of shape (n, u), optional
+            Known inputs, as in ``fit``; NaN where they are not known.
+        horizon : int, default=20
+            Number of steps of each forecast.
+        origins : int or sequence of int, default=20
+            Number of forecasts, or the first row of each: the rows before it are known. A number of them is spread evenly over
+            the rows that have a full context before them, at most one for each.
 
         Returns
         -------
@@ -406,6 +472,7 @@ class ForecastModel:
         return self._backtest(self.columns.read_rows(y, X, self.time), horizon, origins)
 
     def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
+        """Forecast from rolling origins of scaled rows."""
         (rows, labels), columns, context = given, self.columns, self.context_filter()
         longest = FILTERED + context.washout + 1
 
@@ -422,17 +489,19 @@ class ForecastModel:
         return evaluate(predict_origins, places, horizon, columns.scale.undo(rows.y), names=columns.names, labels=labels)
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a backtest, each column in units of its deviation in training: the larger the better.
+        """Return minus the CRPS of a backtest, each column in units of its standard deviation in training: larger is better.
 
         Parameters
         ----------
-        y, X
-            Rows (n, d) and (n, u), as in :meth:`fit`.
+        y : array-like of shape (n, d)
+            Rows.
+        X : array-like of shape (n, u), optional
+            Known inputs, as in ``fit``.
 
         Returns
         -------
         float
-            0 for forecasts that are certain and right, else negative; the mean over columns of which something was observed.
+            0 for certain and correct forecasts, else negative; the mean over columns with observations.
         """
         given = self.columns.read_rows(y, X, self.time)
         horizon = min(HORIZON, max(len(given[0].y) // 2, 1))
@@ -444,7 +513,19 @@ class ForecastModel:
     # ---------------------------------------------------------------- online learning
 
     def update(self, y: TableLike, X: TableLike | None = None) -> ForecastModel:
-        """Return the model after new rows: see :meth:`pesn.Forecaster.update`. This one stays as it is."""
+        """Return the model after new rows: see :meth:`pesn.Forecaster.update`. This one is unchanged.
+
+        Parameters
+        ----------
+        y : array-like of shape (n, d)
+            Rows after the last one seen.
+        X : array-like of shape (n, u), optional
+            Known inputs.
+
+        Returns
+        -------
+        ForecastModel
+        """
         columns, esn = self.columns, self.esn
         rows, known, time = columns.read_new_rows(y, X, self.time, seen=self.recent)
         learner = OnlineLearner(self.loop(), self.context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
@@ -465,7 +546,7 @@ class ForecastModel:
     # ---------------------------------------------------------------- files
 
     def check(self, name: str) -> None:
-        """Raise a ValueError where a field of a stored model is damaged or does not fit the others.
+        """Raise a ValueError if a field of a stored model is damaged or does not fit the others.
 
         Parameters
         ----------
@@ -496,9 +577,9 @@ class ForecastModel:
         self._check_forecast(name)
 
     def _check_forecast(self, name: str) -> None:
-        """Make a first call, after the last row seen and after a context: parameters and arrays must go together."""
+        """Forecast after the last row seen and after a context, to check that parameters and arrays fit together."""
         esn = copy.copy(self.esn)
-        esn.random_state = 0  # a RandomState would be moved on
+        esn.random_state = 0  # a RandomState would change
         trial, columns = replace(self, esn=esn), self.columns
         ahead = np.zeros((1, columns.n_known)) if columns.n_known else None
         for context in (None, np.zeros((1, columns.n_columns))):
@@ -509,18 +590,19 @@ class ForecastModel:
     # ---------------------------------------------------------------- dynamics: X are controls, y states
 
     def start(self, context: GivenContext = None) -> FilteredContext:
-        """The state after ``context``, filtered once, for many calls of :meth:`rollout` and ``forecast``.
+        """Filter a context once, for many calls of :meth:`rollout` and ``forecast``.
 
         Parameters
         ----------
-        context
-            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row that
-            ``fit`` or ``update`` has seen. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without gaps.
+        context : array-like, Gaussian or tuple (y, X), optional
+            As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row of
+            ``fit`` or ``update``. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without missing
+            values.
 
         Returns
         -------
         FilteredContext
-            It serves until the next ``fit`` or ``update``.
+            Valid until the next ``fit`` or ``update``.
 
         Examples
         --------
@@ -540,11 +622,11 @@ class ForecastModel:
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filter_context(*self._read_batch(*given))
         rows, uncertainty = columns.read_context(context, self.time)
-        last = np.zeros((1, self.columns.n_known))  # of the input that is not known yet
+        last = np.zeros((1, self.columns.n_known))  # the last input is not known yet
         return self._filter_context(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
 
     def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
-        """Contexts (B, n, d) with X (B, n − 1, m)."""
+        """Read contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
         if y.shape[2] != self.columns.n_columns or 0 in y.shape:
             raise ValueError(f"context must have shape (contexts, rows, {self.columns.n_columns}), got {y.shape}")
@@ -558,9 +640,9 @@ class ForecastModel:
         return Rows(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
 
     def _filter_context(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
-        """``seen``: these are the last rows seen, of which the state is kept.
+        """Filter rows; ``seen``: they are the last rows seen, whose state is stored.
 
-        While they are few, the regression of the start may want the last row, and its input, with the others.
+        While they are few, the regression of the initial state may take the last row and its input together with the others.
         """
         loop, context = self.loop(), self.context_filter()
         begun = Begun(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
@@ -571,11 +653,17 @@ class ForecastModel:
 
     @property
     def _fingerprint(self) -> Array:
-        """Weights, and the scale: rows in other units may lead to the same weights."""
+        """Weights and scale, which identify the model: rows in other units may lead to the same weights."""
         return np.concatenate([np.ravel(part) for part in (self.esn.readout_.weights, *self.columns.scale)])
 
     def check_start(self, start: FilteredContext | None) -> FilteredContext:
-        """Return ``start``, or the state after the last row for None; refuse one that another model has filtered."""
+        """Return a filtered context, or the state after the last row for None; refuse the context of another model.
+
+        Parameters
+        ----------
+        start : FilteredContext or None
+            Result of :meth:`start`.
+        """
         if start is None:
             return self.start()
         if not isinstance(start, FilteredContext):
@@ -586,27 +674,27 @@ class ForecastModel:
     def rollout(
         self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
     ) -> Rollout:
-        """What B sequences of controls lead to, all at once and in closed form.
+        """Roll out B sequences of controls at once, in closed form.
 
-        The same model as ``forecast``'s, to the end in closed form: no members take over where the loop is far from linear.
+        It is the model of ``forecast``, but never switches to an ensemble where the loop is strongly nonlinear.
 
         Parameters
         ----------
-        controls
-            (B, H, m), or (H, m), one sequence; the first row acts on the last row of the context.
-        start
-            What :meth:`start` gave, for one context or for B of them; None: after the last row seen.
-        covariance
-            "none": means alone, which take a fiftieth of the time; "low-rank": every covariance, to first order in what is
-            uncertain, of columns as ``rank`` says; "full": with the second order, for a few sequences; "diagonal": entries of the
-            network's state taken as independent, which is the cheapest and often far too narrow or too wide.
-        rank
-            Columns that "low-rank" keeps beside those of the rows and of what is read out.
+        controls : array-like of shape (B, H, m) or (H, m)
+            Sequences of controls, or one; the first row acts on the last row of the context.
+        start : FilteredContext, optional
+            Result of :meth:`start`, for one context or for B of them; None: after the last row seen.
+        covariance : {"none", "diagonal", "low-rank", "full"}, default="low-rank"
+            "none": only means, in a fiftieth of the time; "low-rank": all covariances to first order, with a factor of limited
+            rank; "full": to second order, for a few sequences; "diagonal": entries of the state are independent, the cheapest
+            form, whose standard deviations are often far from correct.
+        rank : int, default=20
+            Columns that "low-rank" keeps beside those of the rows and of the readout.
 
         Returns
         -------
         Rollout
-            ``mean`` (B, H, d), ``std``, ``cov``, and what planning asks of them, in the units of y.
+            ``mean`` (B, H, d), ``std``, ``cov``, costs and probabilities, in the units of y.
         """
         if covariance not in tuple(COVARIANCES):
             raise ValueError(f"covariance must be one of {', '.join(map(repr, COVARIANCES))}, got {covariance!r}")
@@ -625,7 +713,7 @@ class ForecastModel:
         return self._in_units(rolled, plain, given)
 
     def _controls(self, controls: TableLike) -> tuple[Array, Array]:
-        """(B, H, m) as they were given, and scaled."""
+        """Return controls (B, H, m) as they were given, and scaled."""
         self.columns.check_names("controls", controls, "X")
         given, m = np.asarray(as_real("controls", controls), np.float64), self.columns.n_known
         if given.ndim == 2:
@@ -637,7 +725,7 @@ class ForecastModel:
         return given, u
 
     def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
-        """Calibrated, in the units of y; where the start is uncertain, what is ``plain`` without it is calibrated alone."""
+        """Return calibrated roll-outs in the units of y; ``plain`` is without given uncertainty, which is not calibrated."""
         mean, names = self.columns.scale.undo(rolled.mean), None if self.columns.names is None else tuple(self.columns.names)
         if rolled.cov is None:
             return Rollout(mean, controls, names=names)
@@ -650,37 +738,44 @@ class ForecastModel:
         return Rollout(mean, controls, cov, lagged, names)
 
     def step(self, states: TableLike, controls: TableLike) -> Array:
-        """The next states on average, each from one state alone: for packages that bring their own loop.
+        """Return the expected next states, each from one state: for packages with their own loop.
 
-        Each state is a context of one row. A network with memory knows more in a :meth:`rollout`, which carries its units on.
+        Each state is a context of one row. A network with memory is more accurate in a :meth:`rollout`, which carries its units
+        along.
 
         Parameters
         ----------
-        states, controls
-            (K, d) and (K, m).
+        states : array-like of shape (K, d)
+            States.
+        controls : array-like of shape (K, m)
+            Controls.
 
         Returns
         -------
-        array
-            (K, d), in the units of y.
+        array of shape (K, d)
+            Next states in the units of y.
         """
         rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
 
     def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
-        """How the next state changes with a state and a control: the derivatives of :meth:`step`, for LQR and iLQR.
+        """Compute the derivatives of :meth:`step` by state and control, for LQR and iLQR.
 
         In closed form, by the chain rule: step(y + δ, u + ε) ≈ step(y, u) + A δ + B ε.
 
         Parameters
         ----------
-        state, control
-            (d,) and (m,), or many of them, (K, d) and (K, m).
+        state : array-like of shape (d,) or (K, d)
+            One state, or several.
+        control : array-like of shape (m,) or (K, m)
+            Their controls.
 
         Returns
         -------
-        A, B
-            (d, d) and (d, m), or (K, d, d) and (K, d, m), in the units of y and X.
+        A : array of shape (d, d) or (K, d, d)
+            Derivatives by the state, in the units of y.
+        B : array of shape (d, m) or (K, d, m)
+            Derivatives by the control, in the units of y and X.
 
         Examples
         --------
@@ -707,7 +802,7 @@ class ForecastModel:
     def _pairs(
         self, states: TableLike, controls: TableLike, names: tuple[str, str] = ("states", "controls")
     ) -> tuple[Array, Array]:
-        """States (K, d) with controls (K, m)."""
+        """Return states (K, d) and controls (K, m)."""
         self.columns.check_names(names[0], states)
         self.columns.check_names(names[1], controls, "X")
         rows = as_real(names[0], states)
@@ -721,7 +816,7 @@ class ForecastModel:
 
 
 def _axes(values: Any) -> int:
-    """How many; 0 of what is ragged, which is refused by name where it is read."""
+    """Return the number of axes; 0 for ragged values, which are refused later."""
     try:
         return np.ndim(values)
     except ValueError:
@@ -729,7 +824,7 @@ def _axes(values: Any) -> int:
 
 
 def _one_row(name: str, values: TableLike, size: int) -> TableLike:
-    """Numbers (size,) as a row (1, size): of a pandas Series a frame, as its labels are the names of columns."""
+    """Return numbers (size,) as a row (1, size); a pandas Series becomes a frame, whose columns are its labels."""
     if np.shape(as_real(name, values)) != (size,):
         raise ValueError(f"{name} must have shape ({size},), got {np.shape(values)}")
     return values.to_frame().T if hasattr(values, "to_frame") else np.asarray(values)[None]
@@ -737,5 +832,5 @@ def _one_row(name: str, values: TableLike, size: int) -> TableLike:
 
 def _learned_start(esn: ProbabilisticESN) -> Start | LocalStart:
     """Return what a fitted network has learned about initial states."""
-    assert esn.start_ is not None  # it is learned in fit
+    assert esn.start_ is not None  # set by fit
     return esn.start_

@@ -785,7 +785,7 @@ def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
 
 
 def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
-    """Choose rows of segments by which designs, noise and calibration are selected: at most :data:`MOST_SAMPLED` steps, spread evenly.
+    """Choose rows for the selection of designs, noise and calibration: at most :data:`MOST_SAMPLED` steps, spread evenly.
 
     Whole segments, and pieces of 5,000 steps of long ones.
     """

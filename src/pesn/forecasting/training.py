@@ -95,7 +95,7 @@ def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
 
 
 def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: Advance = nothing) -> tuple[Readout, ErrorModel]:
-    """Estimate the error model from one-step residuals of y, kinematics included, corrected for the degrees of freedom of the fit.
+    """Estimate the error model from one-step residuals of y, kinematics included, and the degrees of freedom of the fit.
 
     The residual covariance of a readout that was fitted with input noise becomes that of the observed rows.
     """
