@@ -398,7 +398,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     # ---------------------------------------------------------------- files
 
     def save(self, path: PathLike) -> None:
-        """Write the forecaster to a file that ``pesn.load`` reads; no code is stored, and an existing file is replaced atomically.
+        """Write the forecaster to a file for ``pesn.load``; no code is stored, and an existing file is replaced atomically.
 
         Parameters
         ----------
