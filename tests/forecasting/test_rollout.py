@@ -144,12 +144,12 @@ def test_markov_is_exact_of_two_steps_near_on_smooth_paths_and_too_high_on_rough
     near(two.path_markov(t[:1]), ((walk[:, :2] > 2.0) | (walk[:, :2] < -1.5)).any(axis=1))
     rough = Band(np.zeros(20), np.sqrt(t), -np.inf, 8.0)
     truth = (walk > 8.0).any(axis=1).mean()
-    assert truth < float(rough.path_markov(t[:-1])) < 1.4 * truth < 0.4 * float(rough.path_bound())
+    assert truth < float(rough.path_markov(t[:-1])) < 1.4 * truth < 0.4 * float(rough.path_limit())
     position = np.cumsum(walk, axis=1)  # of a velocity that walks: smooth, as positions are
     cov = np.cov(position.T)
     smooth = Band(np.zeros(20), np.sqrt(np.diag(cov)), -np.inf, 60.0)
     truth = (position > 60.0).any(axis=1).mean()
-    assert abs(float(smooth.path_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.path_bound()) / truth - 1.0
+    assert abs(float(smooth.path_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.path_limit()) / truth - 1.0
 
 
 def test_bivariate_cdf_beside_quadrature():

@@ -225,6 +225,7 @@ def _several_zones(argument: str) -> ValueError:
 
 
 Places = npt.NDArray[np.int64]
+_ARGUMENTS = (("y", "X"), 0), (("context", "X of context"), 1)  # names in messages, and rows by which X is shorter
 _OR_ELSE = "without an index, as to_numpy() gives them, rows go by position"
 
 
@@ -309,7 +310,7 @@ def align(
     ValueError
         If a label does not fit; the message names the first one.
     """
-    names, shorter = (("context", "X of context"), 1) if is_context else (("y", "X"), 0)
+    names, shorter = _ARGUMENTS[is_context]
     labels, groups = _labels(y, names[0], named)
     known_labels, known_groups = _labels(X, names[1], named)
     if groups is None and known_groups is None:
@@ -345,7 +346,7 @@ def _place_runs(
     """Return the positions of the rows of each run by their labels; without labels, or with a default index, by position."""
     if labels is None or is_default(labels):
         time = None
-        if labels is not None and after is None and (learnt is None or learnt.kind == "counted"):
+        if labels is not None and after is None and getattr(learnt, "kind", "counted") == "counted":
             time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
         return [_Run(np.arange(run.stop - run.start), None, time) for run in runs]
     if after is not None:

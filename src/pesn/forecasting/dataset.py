@@ -223,16 +223,21 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
     if array.ndim == 1 and width in (None, 1):
         array = array[:, None]
     if array.ndim != 2 or n_rows not in (None, len(array)) or width not in (None, array.shape[1]):
-        raise ValueError(f"{name} must have shape {_expected_shape(n_rows, width)}, got {array.shape}{_no_input(width)}")
+        raise ValueError(f"{name} must have shape {_describe_shape(n_rows, width)}, got {array.shape}{_no_input(width)}")
     if 0 in array.shape and n_rows != 0 and width != 0:
         raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
-    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
-        (row, column), value = wrong[0], array[tuple(wrong[0])]
-        raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
+    _check_magnitude(name, array)
     return array
 
 
-def _expected_shape(n_rows: int | None, width: int | None) -> str:
+def _check_magnitude(name: str, array: Array) -> None:
+    """Raise a ValueError if squares of entries would overflow."""
+    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
+        (row, column), value = wrong[0], array[tuple(wrong[0])]
+        raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
+
+
+def _describe_shape(n_rows: int | None, width: int | None) -> str:
     """Return a shape as text."""
     return f"({'rows' if n_rows is None else n_rows}, {'columns' if width is None else width})"
 
@@ -272,7 +277,7 @@ def as_gaussian_rows(name: str, values: TableLike | Gaussian, n_rows: int | None
     shape, may_be_one = np.shape(values.mean), n_rows in (None, 1)
     is_one = may_be_one and shape in ([(width,), ()] if width == 1 else [(width,)])
     if not is_one and (shape[1:] != (width,) or n_rows not in (None, shape[0])):
-        expected = f"{f'({width},) for one row or ' if may_be_one else ''}{_expected_shape(n_rows, width)}, a row a step"
+        expected = f"{f'({width},) for one row or ' if may_be_one else ''}{_describe_shape(n_rows, width)}, a row a step"
         raise ValueError(f"{name} must be a Gaussian with a mean of shape {expected}, got {shape}{_no_input(width)}")
     mean = np.asarray(values.mean, dtype=np.float64).reshape(-1 if width else shape[0], width)
     return mean, np.asarray(values.cov, dtype=np.float64).reshape(*mean.shape, width)

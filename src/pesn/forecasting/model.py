@@ -317,12 +317,12 @@ class ForecastModel:
             Parts of the variance that are kept.
         """
         S = np.diag(self.measurement_var) if self.measurement_var.any() else None
-        trained = Trained(self.esn.readout_, self.errors, _learned_start(self.esn), S)
+        trained = Trained(self.esn.readout_, self.errors, _get_start(self.esn), S)
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
 
     def context_filter(self) -> ContextFilter:
         """Return the filter of contexts."""
-        return ContextFilter(_learned_start(self.esn), self.esn.initial_state, self.esn.washout_, self.columns.prior)
+        return ContextFilter(_get_start(self.esn), self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     # ---------------------------------------------------------------- forecasts
 
@@ -830,7 +830,7 @@ def _one_row(name: str, values: TableLike, size: int) -> TableLike:
     return values.to_frame().T if hasattr(values, "to_frame") else np.asarray(values)[None]
 
 
-def _learned_start(esn: ProbabilisticESN) -> Start | LocalStart:
+def _get_start(esn: ProbabilisticESN) -> Start | LocalStart:
     """Return what a fitted network has learned about initial states."""
     assert esn.start_ is not None  # set by fit
     return esn.start_

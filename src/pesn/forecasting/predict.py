@@ -108,7 +108,7 @@ class Observer:
         states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
         at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # first entries of an earlier row
         oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
-        here, there = _shared_entries(at, certain.layout)
+        here, there = _common_entries(at, certain.layout)
         gain = np.zeros((certain.layout.size, d))
         gain[there] = self.gain[here]
 
@@ -130,7 +130,7 @@ class Observer:
         return Segment(np.hstack([y[:-1], s.z[:, d:]]), loop.dynamics.targets(y), s.y)
 
 
-def _shared_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
+def _common_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
     """Return the positions of the entries that two layouts share: all but squares, which every move computes anew."""
     names = [name for name in own.blocks if name != "squares"]
     here, there = (np.concatenate([np.arange(at.size)[at[name]] for name in names]) for at in (own, other))
@@ -418,7 +418,7 @@ class Futures:
         loop, own = self.loop.certain, self.loop
         drawn = own.without_errors(self.state).sample(n, rng)
         x = np.zeros((n, loop.layout.size))
-        here, there = _shared_entries(own.layout, loop.layout)
+        here, there = _common_entries(own.layout, loop.layout)
         x[:, there] = drawn[:, here]
         d = loop.dynamics.n_columns
         count, parts = max(_NUMBERS_AT_ONCE // max(len(self.inputs) * d * d, loop.layout.size), 1), []
@@ -616,7 +616,7 @@ def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Gau
     Squares are computed anew in every move; the diagonal form has more of them.
     """
     mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
-    here, there = _shared_entries(loop.layout, other.layout)
+    here, there = _common_entries(loop.layout, other.layout)
     mean[..., there] = state.mean[..., here]
     none = np.zeros((*mean.shape, 0))
     if other.form == "none":

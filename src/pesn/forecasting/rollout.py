@@ -28,7 +28,7 @@ array([[0., 0.],
 >>> inside = Band(np.zeros(4), np.sqrt(walk), -np.inf, 2.0)
 >>> inside.exit_probability().round(3)                            # at each of the four steps
 array([0.023, 0.079, 0.124, 0.159])
->>> float(inside.path_bound().round(2)), float(inside.path_markov(walk[:-1]).round(2))
+>>> float(inside.path_limit().round(2)), float(inside.path_markov(walk[:-1]).round(2))
 (0.38, 0.22)
 """
 
@@ -163,7 +163,7 @@ class Band:
         left: Array = special.ndtr(low) + special.ndtr(-high)
         return left
 
-    def path_bound(self) -> Array:
+    def path_limit(self) -> Array:
         """Compute Boole's upper bound of the probability of leaving at any step, (...): the sum over the steps, at most 1."""
         bound: Array = np.minimum(self.exit_probability().sum(axis=-1), 1.0)
         return bound
@@ -195,7 +195,7 @@ class Band:
         with np.errstate(divide="ignore", invalid="ignore"):
             next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
-        result: Array = np.clip(ever, left.max(axis=-1), self.path_bound())  # small probabilities are not lost by cancellation
+        result: Array = np.clip(ever, left.max(axis=-1), self.path_limit())  # small probabilities are not lost by cancellation
         return result
 
     def _ends(self) -> tuple[Array, Array]:
@@ -467,7 +467,7 @@ class Rollout(NormalMarginals[Array]):
         """
         band = self._band(column, above, below)
         if method == "bound":
-            return band.path_bound()
+            return band.path_limit()
         if method != "markov":
             raise ValueError(f"method must be 'bound' or 'markov', got {method!r}")
         if self.lagged is None:

@@ -771,17 +771,17 @@ def map_segments(
 def stream_rows(segments: SegmentStream, dynamics: Dynamics) -> StreamedRows:
     """Return the segments as training rows of a network."""
 
-    def of(segment: Segment) -> SequenceRows:
+    def as_rows(segment: Segment) -> SequenceRows:
         return Rows(dynamics.network_rows(segment.z)), segment.targets
 
     def mapping(work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance) -> Iterator[T]:
         def of_part(first: int, some: Iterable[Segment], advance: Advance) -> T:
-            return work(first, map(of, some), advance)
+            return work(first, map(as_rows, some), advance)
 
         return segments.map(of_part, advance)
 
     n_inputs, sequences = segments.cut.columns.n_inputs, split(segments.sizes, int(segments.sizes.sum()))
-    return StreamedRows(mapping, lambda: map(of, segments), sequences, n_inputs, len(dynamics.learned))
+    return StreamedRows(mapping, lambda: map(as_rows, segments), sequences, n_inputs, len(dynamics.learned))
 
 
 def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
