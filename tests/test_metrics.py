@@ -1,5 +1,6 @@
-"""Claim: each score is what its definition says, by quadrature, by Monte Carlo or by the obvious double sum; is best, in the
-mean, for who forecasts the truth; and keeps its digits from 1e-300 to 1e300."""
+"""Scores agree with their definitions by quadrature, Monte Carlo or double sums, are proper, and keep their precision from
+1e-300 to 1e300.
+"""
 
 import math
 
@@ -36,7 +37,7 @@ def test_crps_is_its_integral(y, mean, std):
     assert crps_gaussian(y, mean, std) == pytest.approx(expected, rel=1e-9)
 
 
-def test_crps_keeps_its_digits():
+def test_crps_keeps_its_precision():
     """Against forty digits, for z from 0 to 40."""
     from mpmath import mp, mpf, ncdf, npdf, pi, sqrt
 
@@ -51,7 +52,7 @@ def test_crps_scales(scale):
     np.testing.assert_allclose(crps_gaussian(Z * scale, 0.0, scale), crps_gaussian(Z, 0.0, 1.0) * scale, rtol=1e-14)
 
 
-def test_crps_far_away_and_certain():
+def test_crps_of_distant_and_certain_forecasts():
     """The error itself, less σ/√π: at 0, and where z is beyond all numbers."""
     np.testing.assert_array_equal(crps_gaussian([1.0, -1.0, 0.0], 0.0, 0.0), [1.0, 1.0, 0.0])
     assert crps_gaussian(1e300, 0.0, 1e-300) == 1e300
@@ -74,7 +75,7 @@ def test_crps_of_samples_is_the_double_sum(n, fair):
     np.testing.assert_allclose(crps_ensemble(y, np.moveaxis(samples, 0, 2), axis=-1, fair=fair), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_fair_is_without_bias():
+def test_fair_crps_is_unbiased():
     """Five samples are enough in the mean; without fair, they are charged (1/n) σ/√π too much."""
     rng = np.random.default_rng(0)
     y, samples = rng.normal(size=200_000), rng.normal(size=(5, 200_000))
@@ -84,7 +85,7 @@ def test_fair_is_without_bias():
 
 
 @pytest.mark.parametrize("fair", [False, True])
-def test_crps_of_samples_keeps_its_digits(fair):
+def test_crps_of_samples_keeps_its_precision(fair):
     """Far from 0 the sum of positions times ranks would lose them all; integers are exact."""
     samples = np.array([0.0, 1.0, 3.0, 4.0])
     there = crps_ensemble(2.0, samples, fair=fair)
@@ -107,7 +108,7 @@ def test_log_score_scales(scale):
     np.testing.assert_allclose(log_score(Z * scale, 0.0, scale), log_score(Z, 0.0, 1.0) + math.log(scale), rtol=1e-12)
 
 
-def test_log_score_of_the_certain():
+def test_log_score_of_certain_forecasts():
     np.testing.assert_array_equal(log_score([1.0, 1.5, NAN], 1.0, 0.0), [-math.inf, math.inf, NAN])
 
 
@@ -139,7 +140,7 @@ def test_coverage_counts():
     assert coverage([1.0, 1.0, 2.0, 2.0], 1.0, 0.0) == 0.5  # std 0: the point itself
 
 
-def test_coverage_of_the_true_forecaster():
+def test_coverage_of_the_true_distribution():
     rng = np.random.default_rng(5)
     mean, std = rng.normal(size=(50_000, 2)), rng.uniform(0.1, 3.0, size=(50_000, 2))
     y = mean + std * rng.normal(size=mean.shape)
@@ -158,7 +159,7 @@ def test_pit_is_the_distribution_function():
     np.testing.assert_array_equal(pit([-1e300, 1e300], 0.0, 1e-300), [0.0, 1.0])
 
 
-def test_pit_of_the_true_forecaster_is_uniform():
+def test_pit_of_the_true_distribution_is_uniform():
     rng = np.random.default_rng(6)
     mean, std = rng.normal(size=20_000), rng.uniform(0.1, 3.0, size=20_000)
     y = mean + std * rng.normal(size=20_000)
@@ -189,7 +190,7 @@ def test_scores_are_proper(score):
 # errors of points
 
 
-def test_nrmse():
+def test_nrmse_is_its_definition():
     rng = np.random.default_rng(7)
     y, prediction = rng.normal(2, 3, size=(100, 2)), rng.normal(2, 3, size=(100, 2))
     expected = np.sqrt(np.mean((y - prediction) ** 2, axis=0)) / np.std(y, axis=0)
@@ -200,7 +201,7 @@ def test_nrmse():
     np.testing.assert_array_equal(nrmse(y, y), [0.0, 0.0])
 
 
-def test_nrmse_has_no_units():
+def test_nrmse_is_invariant_to_units():
     y, prediction = np.array([[0.0, 5.0], [2.0, 6.0], [4.0, 9.0]]), np.array([[1.0, 5.0], [2.5, 6.5], [3.0, 8.0]])
     expected = nrmse(y, prediction)
     np.testing.assert_allclose(nrmse(y * [1e-300, 1e300], prediction * [1e-300, 1e300]), expected, rtol=1e-14)
@@ -209,7 +210,7 @@ def test_nrmse_has_no_units():
     assert nrmse([-1.7e308, 1.7e308], [1.7e308, -1.7e308]) == pytest.approx(2.0)
 
 
-def test_valid_time():
+def test_valid_time_is_its_definition():
     t = np.arange(1000) * 0.02
     y = np.column_stack([np.sin(t), np.cos(t)])
     scale = np.sqrt(np.mean(np.sum((y - y.mean(axis=0)) ** 2, axis=1)))
@@ -239,7 +240,7 @@ def test_valid_time_with_missing_rows_and_entries():
     assert valid_time(y, prediction) == 4.0
 
 
-def test_entropy():
+def test_entropy_is_its_definition():
     edges = np.linspace(-1, 1, 65)
     middles = 0.5 * (edges[1:] + edges[:-1])
     assert entropy(middles) == pytest.approx(6.0)
@@ -256,7 +257,7 @@ def test_entropy():
 # missing values, precision, refusals
 
 
-def test_missing_values_are_left_out():
+def test_missing_values_are_ignored():
     rng = np.random.default_rng(9)
     y, mean, std = rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), rng.uniform(0.5, 2, size=(40, 2))
     gaps = y.copy()
@@ -276,7 +277,7 @@ def test_missing_values_are_left_out():
     assert np.isnan(gaps).sum() == (~seen).sum()  # and what was given is as it was
 
 
-def test_single_precision_stays():
+def test_single_precision_is_kept():
     y, mean, std = (np.array(values, np.float32) for values in ([0.5, NAN], [0.0, 0.0], [1.0, 2.0]))
     for score in GAUSSIAN_SCORES:
         assert score(y, mean, std).dtype == np.float32
@@ -303,7 +304,7 @@ def test_single_precision_stays():
         ((np.zeros(3), np.zeros(3), np.ones(2)), "std"),
     ],
 )
-def test_bad_forecasts_are_named(score, arguments, named):
+def test_invalid_forecasts_are_refused(score, arguments, named):
     with pytest.raises((ValueError, TypeError), match=f"^{named} must "):
         score(*arguments)
 
@@ -335,6 +336,6 @@ def test_bad_forecasts_are_named(score, arguments, named):
         (lambda: entropy([0.0], range=(1.0, -1.0)), "range must be"),
     ],
 )
-def test_bad_input_is_named(call, words):
+def test_invalid_arguments_are_refused(call, words):
     with pytest.raises((ValueError, TypeError), match=words):
         call()

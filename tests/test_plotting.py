@@ -1,4 +1,4 @@
-"""Claim: pictures show every column, number for number, side by side, and leave pyplot alone."""
+"""Figures show every column without overlaps and do not import pyplot."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def test_a_panel_for_each_column(states, inputs):
     assert len({ax.get_xlim() for ax in axes}) == 1
 
 
-def test_long_names_do_not_run_into_each_other():
+def test_long_names_do_not_overlap():
     names, units = tuple(f"command_yaw_{i:04}" for i in range(16)), ("rad/s",) * 16
     axes = plotting.plot_run(Trajectories(np.zeros((3, 12)), np.zeros((3, 4)), 1.0, names, (3,), units))
     assert axes[0].get_ylabel() == "command_yaw_0000\n(rad/s)"
@@ -53,7 +53,7 @@ def test_long_names_do_not_run_into_each_other():
     assert all(box.x0 >= 0.0 for box in boxes)
 
 
-def test_on_axes_of_one_s_own():
+def test_plot_run_on_given_axes():
     from matplotlib.figure import Figure
 
     own = Figure().subplots(1, 2)
@@ -68,14 +68,14 @@ def test_on_axes_of_one_s_own():
     assert len(own[0].lines) == 1
 
 
-def test_no_units_no_brackets():
+def test_labels_without_units():
     plain = Trajectories(np.zeros((3, 2)), np.zeros((3, 0)), 1.0, ("x", "y"), (3,), ("", ""))
     axes = plotting.plot_run(plain)
     assert [ax.get_ylabel() for ax in axes] == ["x", "y"]
     assert axes[-1].get_xlabel() == "t"
 
 
-def test_pictures_leave_pyplot_alone():
+def test_figures_do_not_import_pyplot():
     code = (
         "import sys, pesn.plotting as p; assert 'matplotlib' not in sys.modules\n"
         "from pesn.systems import get; p.plot_run(get('cart-pole')(steps=3, rng=0))\n"
@@ -86,7 +86,7 @@ def test_pictures_leave_pyplot_alone():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_saving_a_picture(tmp_path):
+def test_save_writes_figures(tmp_path):
     axes = plotting.plot_run(runs_of(1, 1))
     plotting.save(axes, tmp_path / "a.svg")
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
@@ -97,7 +97,7 @@ def test_saving_a_picture(tmp_path):
     assert ET.parse(tmp_path / "one.svg").getroot().tag.endswith("svg")
 
 
-def test_the_first_rows_alone():
+def test_rows_limits_the_plot():
     runs = runs_of(1, 1)
     for rows, shown in ((7, 7), (np.int64(1), 1), (1000, 50), (None, 50)):
         for ax, values in zip(plotting.plot_run(runs, rows=rows), (runs.states, runs.inputs), strict=True):

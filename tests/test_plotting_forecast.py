@@ -1,4 +1,4 @@
-"""Claim: the picture of a forecast shows its numbers, in the right places on the time axis, and touches nothing else."""
+"""The figure of a forecast shows its numbers at the right times."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ def edges(band, x):
 
 
 @pytest.mark.parametrize("d", [1, 4, 7, 12])
-def test_a_panel_a_column_with_its_numbers(d):
+def test_each_column_has_a_panel_with_its_numbers(d):
     f = draw(d=d)
     truth = f.sample(1, rng=0)[0]
     axes = f.plot(truth=truth, level=(0.95, 0.5))
@@ -69,7 +69,7 @@ def test_a_panel_a_column_with_its_numbers(d):
     assert set(feet.values()) == {"steps ahead"}
 
 
-def test_chosen_columns():
+def test_columns_can_be_selected():
     f = draw(d=4, names=["x", "theta", "v", "omega"])
     assert [ax.get_ylabel() for ax in f.plot(columns=["omega", 0, -2])] == ["omega", "x", "v"]
     assert [ax.get_ylabel() for ax in f.plot(columns="v")] == ["v"]
@@ -82,14 +82,14 @@ def test_chosen_columns():
 
 
 @pytest.mark.parametrize("level", [0.8, (0.8,), np.float32(0.8), (0.5, 0.8, 0.95, 0.8), ()])
-def test_levels(level):
+def test_each_level_has_a_band(level):
     (ax,) = draw(d=1).plot(level=level)
     assert len(ax.collections) == len(np.unique(level))
     (legend,) = ax.figure.legends
     assert len(legend.get_texts()) == 2 + len(np.unique(level))
 
 
-def test_on_axes_of_one_s_own():
+def test_plot_forecast_on_given_axes():
     f = draw()
     own = Figure().subplots(2, 1)
     assert f.plot(own) == list(own)
@@ -117,7 +117,7 @@ def test_on_axes_of_one_s_own():
     [("D", ["2023-12-30", "2023-12-31"]), ("ME", ["2023-11-30", "2023-12-31"]), ("h", ["2023-12-31 22:00", "2023-12-31 23:00"])],
 )
 @pytest.mark.parametrize("kind", ["index", "zone", "array", "objects"])
-def test_dates(rule, before, kind):
+def test_dates_are_on_the_time_axis(rule, before, kind):
     dates = pd.date_range("2024-01-01", periods=6, freq=rule)
     given = {"index": dates, "zone": dates.tz_localize("UTC"), "array": dates.to_numpy(), "objects": list(dates.to_pydatetime())}
     f = draw(rows=2, index=given[kind])
@@ -130,7 +130,7 @@ def test_dates(rule, before, kind):
     assert axes[-1].get_xlabel() == ""
 
 
-def test_two_dates_are_set_back_by_their_gap():
+def test_history_of_two_dates_is_extrapolated():
     f = draw(h=2, rows=2, index=np.array(["2024-01-05", "2024-01-08"], "datetime64[D]"))
     x = lines_of(f.plot()[0])["observed"].get_xdata()
     np.testing.assert_allclose(x, date2num(np.array(["2023-12-30", "2024-01-02"], "datetime64[D]")))
@@ -140,14 +140,14 @@ def test_two_dates_are_set_back_by_their_gap():
     "index",
     [list("abcdef"), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0], pd.DatetimeIndex(["2024-01-02", "2024-01-01", *["2024-01-03"] * 4])],
 )
-def test_labels_that_are_no_time_axis(index):
+def test_labels_that_are_no_times_become_steps(index):
     np.testing.assert_array_equal(lines_of(draw(index=index).plot()[0])["median"].get_xdata(), np.arange(7))
 
 
 # ---------------------------------------------------------------- edges
 
 
-def test_one_step_alone_is_a_bar():
+def test_single_step_is_a_bar():
     f = draw(h=1, d=1, rows=0)
     (ax,) = f.plot()
     for band, level in zip(ax.collections, (0.95, 0.5), strict=True):
@@ -158,7 +158,7 @@ def test_one_step_alone_is_a_bar():
     assert ax.get_xlim()[1] >= 2.0
 
 
-def test_values_between_missing_ones_are_seen():
+def test_isolated_values_are_visible():
     history = np.array([[1.0, np.nan], [np.nan, 1.0], [2.0, 2.0], [3.0, np.nan]])
     first, second = draw(rows=0, history=history).plot()
     line = lines_of(first)["observed"]
@@ -169,7 +169,7 @@ def test_values_between_missing_ones_are_seen():
     assert lines_of(first)["median"].get_xdata()[0] == 0
 
 
-def test_names_of_any_kind_fit():
+def test_long_names_fit():
     names = [f"a_very_long_name_of_a_column_{i}" for i in range(11)] + ["$_$ of 100 % <b>"]
     axes = draw(d=12, names=names).plot()
     canvas = axes[0].figure.canvas

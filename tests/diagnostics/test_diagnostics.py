@@ -1,4 +1,4 @@
-"""Each diagnostic has the value that theory gives it: of linear units, of known maps, of states of known rank."""
+"""Diagnostics have their theoretical values for linear units, known maps and states of known rank."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_a_delay_line_remembers_as_many_inputs_as_it_has_units():
 
 
 @pytest.mark.parametrize("topology", ["ring", "random"])
-def test_linear_units_remember_as_much_as_their_number(topology):
+def test_memory_of_linear_units_equals_their_number(topology):
     found = memory_capacity(linear(12, topology, density=0.5), n_delays=200, n_steps=30_000, rng=1)
     assert found.rank == 12
     assert found.total == pytest.approx(12.0, abs=0.15)
@@ -86,7 +86,7 @@ def test_degree_one_is_the_memory_capacity():
     np.testing.assert_allclose(found.by_delay[0], memory.by_delay, atol=1e-9)
 
 
-def test_products_that_units_compute_are_found():
+def test_capacity_of_computed_products_is_one():
     """Squares and products of a delay line: Legendre's P₂(u_t) and u_t u_{t−1} are each a linear function of the states."""
     from pesn.diagnostics.capacity import Projection
 
@@ -110,14 +110,14 @@ def test_capacities_of_tanh_units_add_up_to_at_most_their_number(seed):
 
 
 @pytest.mark.parametrize("leak", [1.0, 0.3])
-def test_a_small_spectral_radius_has_one_response(leak):
+def test_small_spectral_radius_has_one_response(leak):
     esn = EchoStateNetwork(40, spectral_radius=0.5, leak_rate=leak, random_state=0)
     found = echo_state_index(esn, n_steps=400, rng=0)
     assert (found.index, found.counts) == (1, (20,))
     assert found.distances[-1] < 1e-10 < found.distances[0]
 
 
-def test_a_unit_that_feeds_itself_has_two():
+def test_bistable_unit_has_two_responses():
     unit = draw(1, 1, 1, topology=np.array([[2.0]]), leak_rate=1.0, bias_scaling=0.0, rng=0)
     found = echo_state_index(unit, np.zeros(200), rng=0)
     assert found.index == 2
@@ -214,12 +214,12 @@ def test_scalings_by_column_say_how_many_inputs_and_outputs_there_are():
         (lambda: effective_rank(draw(20, 2, 1, rng=0), np.zeros((9, 3))), r"X must have shape \(rows, 2\), got \(9, 3\)"),
     ],
 )
-def test_what_is_refused(call, message):
+def test_invalid_arguments_are_refused(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
 
 
-def test_every_result_draws_itself_in_axes_of_its_own_or_given():
+def test_every_result_can_be_plotted():
     from matplotlib.figure import Figure
 
     esn, X = EchoStateNetwork(15, random_state=0), np.random.default_rng(0).uniform(-1.0, 1.0, (300, 1))
@@ -243,7 +243,7 @@ def test_every_result_draws_itself_in_axes_of_its_own_or_given():
 @pytest.mark.parametrize(
     "options", [{"layers": 2}, {"memory": "orthogonal", "leak_rate": 0.1}, {"leak_rate": np.linspace(0.3, 1, 20)}]
 )
-def test_networks_of_every_make_are_taken(options):
+def test_every_kind_of_network_is_accepted(options):
     esn, X = EchoStateNetwork(20, random_state=0, **options), np.random.default_rng(0).uniform(-1.0, 1.0, (400, 1))
     memory = memory_capacity(esn, n_steps=2000, rng=0)
     assert 1.0 < memory.total < memory.rank + 0.5
@@ -252,7 +252,7 @@ def test_networks_of_every_make_are_taken(options):
     assert 1.0 < effective_rank(esn, X).effective_rank < memory.rank
 
 
-def test_of_a_classifier_and_of_a_local_network_it_is_the_fitted_reservoir():
+def test_classifier_and_local_network_use_the_fitted_reservoir():
     X = np.random.default_rng(0).uniform(-1.0, 1.0, (400, 4))
     local = EchoStateNetwork(20, local=Patches(2, 1), random_state=0).fit(X[:-1], X[1:])
     classifier = ReservoirClassifier(20, random_state=0).fit(X, X[:, 0] > 0.0)
@@ -262,7 +262,7 @@ def test_of_a_classifier_and_of_a_local_network_it_is_the_fitted_reservoir():
         assert lyapunov_exponents(network, X, n_exponents=2, rng=0).largest < 0.0
 
 
-def test_rows_of_a_forecaster_are_not_taken_for_what_its_network_sees():
+def test_rows_of_a_forecaster_are_refused():
     y = 50.0 + 20.0 * np.sin(0.3 * np.arange(200.0))[:, None]
     forecaster = Forecaster(pesn.ProbabilisticESN(20, washout=10, random_state=0), calibrate=False).fit(y)
     assert echo_state_index(forecaster, n_starts=3, rng=0).index == 1

@@ -1,4 +1,4 @@
-"""Lyapunov exponents: of linear units the logarithms of eigenvalues, of learnt maps the maps' own, of any loop by differences."""
+"""Lyapunov exponents: logarithms of eigenvalues for linear units, those of learned maps, and finite differences for any loop."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def by_differences(esn, X):
 
 
 @pytest.mark.parametrize("leak", [1.0, 0.5])
-def test_of_linear_units_they_are_logarithms_of_eigenvalues(leak):
+def test_exponents_of_linear_units_are_logarithms_of_eigenvalues(leak):
     esn = pesn.EchoStateNetwork(8, activation="identity", leak_rate=leak, density=0.6, random_state=0)
     reservoir = get_reservoir(esn)
     moved = (1.0 - leak) * np.eye(8) + leak * reservoir.W.toarray()
@@ -48,7 +48,7 @@ def test_of_linear_units_they_are_logarithms_of_eigenvalues(leak):
 
 
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu", "topology": "ring"}])
-def test_the_largest_is_the_rate_at_which_two_states_come_together(options):
+def test_largest_exponent_is_the_rate_of_convergence(options):
     X = np.random.default_rng(1).normal(size=(400, 1))
     esn = pesn.EchoStateNetwork(20, leak_rate=0.6, random_state=0, **options)
     found = lyapunov_exponents(esn, X, n_exponents=1, washout=100, rng=0)
@@ -56,14 +56,14 @@ def test_the_largest_is_the_rate_at_which_two_states_come_together(options):
     assert found.largest < 0.0
 
 
-def test_leaky_units_without_connections_forget_at_the_rate_of_their_leak():
+def test_exponents_of_unconnected_units_follow_from_the_leak_rate():
     esn = pesn.EchoStateNetwork(5, topology=np.zeros((5, 5)), leak_rate=0.25, random_state=0)
     found = lyapunov_exponents(esn, np.zeros(300), rng=0)
     np.testing.assert_allclose(found.exponents, np.log(0.75), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [pesn.EchoStateNetwork, pesn.ProbabilisticESN])
-def test_a_learnt_henon_map_has_the_exponents_of_the_map(kind):
+def test_learned_henon_map_has_the_exponents_of_the_map(kind):
     y = henon(500)
     squares = pesn.Features(products=1, states=False)
     learnt = kind(features=squares, ridge=0.0).fit(y[:-1], y[1:])
@@ -75,7 +75,7 @@ def test_a_learnt_henon_map_has_the_exponents_of_the_map(kind):
     assert not found.conditional
 
 
-def test_of_one_column_with_lags_they_are_the_maps_too():
+def test_learned_map_with_lags_has_the_exponents_of_the_map():
     """x alone, and the row before it: what a loop carries beside y is part of its state."""
     x = henon(500)[:, :1]
     learnt = pesn.EchoStateNetwork(features=pesn.Features(lags=1, products=1, states=False), ridge=0.0).fit(x[:-1], x[1:])
@@ -83,7 +83,7 @@ def test_of_one_column_with_lags_they_are_the_maps_too():
     np.testing.assert_allclose(found.exponents, HENON, atol=0.015)
 
 
-def test_a_forecaster_that_has_learnt_the_map_has_them_too():
+def test_forecaster_of_the_map_has_its_exponents():
     y = henon(800)
     network = pesn.ProbabilisticESN(features=pesn.Features(products=1, states=False), ridge=1e-12)
     forecaster = pesn.Forecaster(network, calibrate=False).fit(y)
@@ -93,14 +93,14 @@ def test_a_forecaster_that_has_learnt_the_map_has_them_too():
     np.testing.assert_allclose(halved.exponents, 2.0 * lyapunov_exponents(forecaster, n_steps=500, rng=0).exponents)
 
 
-def test_units_that_learn_the_map_have_its_exponents_and_their_own():
+def test_leading_exponents_of_units_are_those_of_the_map():
     y = henon(2000)
     esn = pesn.EchoStateNetwork(100, leak_rate=1.0, spectral_radius=0.1, ridge=1e-12, washout=20, random_state=0)
     found = lyapunov_exponents(esn.fit(y[:-1], y[1:]), n_steps=4000, n_exponents=2, rng=0)
     np.testing.assert_allclose(found.exponents, HENON, rtol=0.1)
 
 
-def test_of_a_network_with_feedback_they_are_those_of_its_loop():
+def test_exponents_with_feedback_agree_with_differences():
     """By differences of [output, units]: outputs come back beside given inputs."""
     wave, X = np.sin(0.3 * np.arange(500.0)), np.zeros((500, 1))
     esn = pesn.EchoStateNetwork(20, feedback_scaling=0.6, ridge=1e-4, washout=20, random_state=0).fit(X, wave)
@@ -121,7 +121,7 @@ def test_of_a_network_with_feedback_they_are_those_of_its_loop():
     assert driven.largest == pytest.approx(free.largest, abs=0.02)  # by inputs that are zero, as when it runs free
 
 
-def test_what_is_refused():
+def test_invalid_arguments_are_refused():
     y = henon(200)
     esn = pesn.EchoStateNetwork(10, random_state=0)
     with pytest.raises(Exception, match="not fitted"):
@@ -155,7 +155,7 @@ def orthogonal(n, seed):
         {"layers": (4, 8), "rotation": np.block([[orthogonal(4, 1), np.zeros((4, 8))], [np.zeros((8, 4)), orthogonal(8, 2)]])},
     ],
 )
-def test_of_layers_leaks_by_unit_and_rotations_they_are_found_by_differences_too(change):
+def test_exponents_of_layers_and_rotations_agree_with_differences(change):
     """All directions at once: the product of the steps' derivatives, each by central differences of the driven reservoir."""
     from pesn.reservoir.drive import State, run
     from pesn.reservoir.weights import draw

@@ -1,4 +1,4 @@
-"""Claim: origins are spread evenly, without repeats; scores are those of the metrics, without what is missing."""
+"""Origins are evenly spaced; scores are those of the metrics, without missing observations."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def judged():
     return evaluate(lambda origins: forecasts, rolling_origins(30, 52, 5), 8, y)
 
 
-def test_origins_are_spread_from_first_to_last():
+def test_rolling_origins_are_evenly_spaced():
     found = rolling_origins(100, 200, 11)
     assert (found[0], found[-1]) == (100, 200)
     np.testing.assert_array_equal(np.diff(found), 10)
@@ -39,7 +39,7 @@ def test_coverage_is_the_share_inside_the_interval(judged):
     assert np.isnan(replace(judged, observed=np.full_like(judged.observed, np.nan)).coverage(0.9))
 
 
-def test_scores_leave_out_what_is_missing(judged):
+def test_scores_ignore_missing_observations(judged):
     assert np.isnan(judged.observed).any()
     crps = crps_gaussian(judged.observed, judged.mean, judged.std)
     np.testing.assert_allclose(judged.crps(), np.nanmean(crps, axis=(0, 1)))
@@ -57,7 +57,7 @@ def test_a_frame_has_a_row_for_each_number(judged):
     ]
 
 
-def test_what_was_never_observed_has_no_score(judged):
+def test_unobserved_columns_have_no_score(judged):
     observed = judged.observed.copy()
     observed[..., 0] = np.nan
     blind = replace(judged, observed=observed)
@@ -66,6 +66,6 @@ def test_what_was_never_observed_has_no_score(judged):
         assert score[1] > 0.0
 
 
-def test_it_shows_itself_in_a_line(judged):
+def test_backtest_has_a_repr(judged):
     assert repr(judged) == "Backtest of 5 forecasts, 8 steps ahead, 2 columns"
     assert repr(replace(judged, names=["a", "b"])).endswith("2 columns (a, b)")

@@ -1,5 +1,6 @@
-"""Claim: factors make deviations as large as errors were, lead by lead and never on thin evidence; the share of process noise
-with the best score is found, and no larger one is tried than is needed to know."""
+"""Calibration scales standard deviations to past errors by lead, with a prior; the best process noise is selected by its
+score.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ def drawn(origins, d=2, true=1.0, said=1.0, seed=0):
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
-def test_deviations_become_as_large_as_errors_were(ratio):
+def test_factors_match_standard_deviations_to_errors(ratio):
     wrong, std = drawn(3000, true=ratio)
     found = factors(wrong, std)
     assert found.shape == (LEADS,)
@@ -24,7 +25,7 @@ def test_deviations_become_as_large_as_errors_were(ratio):
     assert np.mean(np.abs(wrong) < 1.96 * found[:, None] * std) == pytest.approx(0.95, abs=0.01)
 
 
-def test_each_lead_has_a_factor_of_its_own():
+def test_each_lead_has_its_own_factor():
     ratio = np.geomspace(0.5, 4.0, LEADS)[:, None]
     found = factors(*drawn(3000, true=ratio))
     np.testing.assert_allclose(found, ratio[:, 0], rtol=0.3)  # neighbours are pooled
@@ -38,7 +39,7 @@ def test_heavy_tails_are_covered():
     assert np.mean(np.abs(wrong) < 1.96 * found[:, None]) >= 0.945
 
 
-def test_little_evidence_moves_little():
+def test_few_forecasts_change_factors_little():
     """The square drawn to 1 as if ten forecasts more had been right, forty where deviations are to be narrowed; as wide as t."""
     moved, edge = [], norm.ppf(0.975)
     for origins in (1, 10, 100, 1000):
@@ -52,7 +53,7 @@ def test_little_evidence_moves_little():
     np.testing.assert_allclose(factors(wrong, np.ones_like(wrong)), expected, rtol=1e-5)
 
 
-def test_forecasts_from_neighbouring_rows_count_as_few():
+def test_correlated_forecasts_count_less():
     """40 whose errors are those of 4, each ten times, say hardly more than 4; the factor is then that of few."""
     wrong = 3.0 * np.random.default_rng(0).normal(size=(400, LEADS, 1))
     alike = np.repeat(wrong[::10], 10, axis=0)
@@ -62,12 +63,12 @@ def test_forecasts_from_neighbouring_rows_count_as_few():
     assert factors(quiet, np.ones_like(quiet)).min() > 0.9 > factors(0.1 * wrong, np.ones_like(wrong)).max()
 
 
-def test_no_evidence_moves_nothing():
+def test_factors_are_one_without_evidence():
     np.testing.assert_array_equal(factors(np.zeros((0, LEADS, 2)), np.zeros((0, LEADS, 2))), 1.0)
     np.testing.assert_array_equal(factors(np.zeros((5, LEADS, 2)), np.zeros((5, LEADS, 2))), 1.0)
 
 
-def test_a_certain_column_tells_nothing_about_the_others():
+def test_certain_column_does_not_affect_factors():
     wrong, std = drawn(200, d=1, true=2.0)
     still = np.zeros_like(wrong)
     np.testing.assert_array_equal(
@@ -83,7 +84,7 @@ def test_factors_have_bounds(ratio):
 
 
 @pytest.mark.parametrize("leads", [1, 4, 11])
-def test_beyond_what_was_judged_the_last_factor_holds(leads):
+def test_last_factor_applies_beyond_the_evaluated_leads(leads):
     wrong, std = drawn(3000, true=2.0)
     found = factors(wrong[:, :leads], std[:, :leads])
     np.testing.assert_allclose(found, 2.0, rtol=0.05)
@@ -91,7 +92,7 @@ def test_beyond_what_was_judged_the_last_factor_holds(leads):
     np.testing.assert_array_equal(by_lead(found, LEADS + 5), [*found, *[found[-1]] * 5])
 
 
-def test_what_is_missing_is_left_out():
+def test_missing_errors_are_ignored():
     wrong, std = drawn(200, true=2.0)
     holes = np.where(np.arange(200)[:, None, None] % 2, np.nan, wrong)
     np.testing.assert_allclose(factors(holes, std), factors(wrong[::2], std[::2]))
@@ -100,7 +101,7 @@ def test_what_is_missing_is_left_out():
 # ---------------------------------------------------------------- process noise
 
 
-def test_the_best_share_is_found_by_its_score():
+def test_search_finds_the_best_score():
     """Errors of deviation 0.05: a forecast whose variance is share + 1e-6 scores best where that is nearest."""
     wrong = 0.032 * np.random.default_rng(0).normal(size=(400, LEADS, 2))
     tried = []
@@ -113,7 +114,7 @@ def test_the_best_share_is_found_by_its_score():
     assert tried == [0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
 
 
-def test_nothing_is_tried_beyond_the_first_that_is_worse():
+def test_search_stops_after_the_first_worse_score():
     tried = []
 
     def score(share):
@@ -124,7 +125,7 @@ def test_nothing_is_tried_beyond_the_first_that_is_worse():
     assert tried == [0.0, 1e-6]
 
 
-def test_every_column_counts_alike():
+def test_search_weights_columns_equally():
     """A column in large units, which gains nothing, must not outvote one in small units that halves its score."""
 
     def score(share):

@@ -1,4 +1,4 @@
-"""Claim: how residuals go on, and what is new in each, is found from runs of them at once, and followed row by row."""
+"""Covariance, autocorrelation and innovation of residuals are estimated from runs, and updated row by row."""
 
 import itertools
 
@@ -16,7 +16,7 @@ def learn_errors(runs, inflation=1.0):
     return fit_error_model(sums, inflation)
 
 
-def test_errors_are_learnt_from_residuals_that_go_on():
+def test_error_model_recovers_autocorrelated_residuals():
     rng = np.random.default_rng(0)
     rho, a = np.array([0.9, 0.3, -0.5]), rng.normal(size=(3, 3))
     Q = a @ a.T
@@ -38,19 +38,19 @@ def test_errors_are_learnt_from_residuals_that_go_on():
     np.testing.assert_array_equal(twice.persistence, errors.persistence)
 
 
-def test_no_step_of_an_error_leads_from_one_run_into_the_next():
+def test_runs_are_not_linked():
     """Two runs of opposite sign: within each the error stays, between them it jumps."""
     runs = [np.full((50, 1), 1.0), np.full((50, 1), -1.0)]
     assert learn_errors(runs).innovation[0, 0] < 1e-3 < learn_errors([np.vstack(runs)]).innovation[0, 0]
 
 
 @pytest.mark.parametrize("residuals", [[np.ones((1, 2))], [np.zeros((5, 2))], [np.ones((1, 2)), np.zeros((1, 2))]])
-def test_few_or_no_errors_are_numbers_all_the_same(residuals):
+def test_few_residuals_give_finite_estimates(residuals):
     for part in learn_errors(residuals):
         assert np.isfinite(part).all()
 
 
-def test_errors_are_followed_to_where_they_go():
+def test_update_errors_converges_to_the_estimate():
     """Each error with a weight: what learning from all of them at once would find, where they have come to rest."""
     rng = np.random.default_rng(0)
     a = np.array([[1.0, 0.0], [0.6, 0.5]])
@@ -70,7 +70,7 @@ def _correlation(cov):
     return cov / np.outer(std, std)
 
 
-def test_left_out_rows_say_how_far_weights_are_off():
+def test_weight_inflation_agrees_with_refits_without_blocks():
     """As fitting without them does, block by block; c is the truth where errors are independent, and more where they go on."""
     rng = np.random.default_rng(0)
 

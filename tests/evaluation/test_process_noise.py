@@ -30,7 +30,7 @@ def a_loop(form="full"):
     return OpenLoop(RESERVOIR, np.zeros((2, 15)), ActivationMoments(get("tanh")), form, rank=6)
 
 
-def test_forms_and_noise():
+def test_covariance_form_and_process_noise():
     assert [form_of("auto", n, 40) for n in (10, 200, 201)] == ["full", "full", "low-rank"]
     assert [form_of("low-rank", n, 40) for n in (40, 41)] == ["full", "low-rank"]
     assert form_of("diagonal", 10, 40) == "diagonal"
@@ -42,7 +42,7 @@ def test_forms_and_noise():
     np.testing.assert_allclose(process_noise(None, 0.0, 0.1, 5).cov, 0.01 * np.eye(5))
 
 
-def test_the_scale_for_short_and_long_series(monkeypatch):
+def test_scale_of_process_noise_for_short_and_long_series(monkeypatch):
     z, targets = series()
     start = learn([(z, run(RESERVOIR, z, feedback=targets)[0], 50)])
     loop = a_loop()
@@ -56,7 +56,7 @@ def test_the_scale_for_short_and_long_series(monkeypatch):
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_the_origins_of_a_batch_are_free_runs_one_by_one(monkeypatch, form, noise):
+def test_batch_of_origins_agrees_with_single_runs(monkeypatch, form, noise):
     """The score of each scale, by the network's own way: predict from the state behind each origin."""
     z, targets = series()
     states = run(RESERVOIR, z, feedback=targets)[0]

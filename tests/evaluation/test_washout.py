@@ -19,7 +19,7 @@ def series(n=1000, noise=0.1):
     return z, np.roll(z, -1, axis=0)
 
 
-def test_the_washout_of_short_and_long_series():
+def test_washout_of_short_and_long_series():
     reservoir = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
     z, targets = series()
     assert find_washout(reservoir, TANH, z[:3], targets[:3], 1e-6) == 0
@@ -27,7 +27,7 @@ def test_the_washout_of_short_and_long_series():
 
 
 @pytest.mark.parametrize("leak_rate", [1.0, 0.2, 0.05])
-def test_the_slower_the_units_the_longer_a_start_is_felt(leak_rate):
+def test_slower_units_have_a_longer_washout(leak_rate):
     """After so many rows runs from other starts differ in no output by more than counts; after a fourth of them they do."""
     reservoir = draw(12, 2, 2, density=0.5, leak_rate=leak_rate, rng=0)
     z, targets = series(2000, 1e-3)

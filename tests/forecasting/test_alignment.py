@@ -1,4 +1,4 @@
-"""Claim: rows are taken by their labels, wherever they stand; what does not fit is refused, with the first row that does not."""
+"""Rows are aligned by their labels; the first label that does not fit is named."""
 
 import tracemalloc
 from contextlib import suppress
@@ -49,7 +49,7 @@ def placed(y, X, lengths=None, **more):
 
 @settings(max_examples=100, deadline=None)
 @given(kind=st.sampled_from(sorted(INDICES)), order=st.permutations(range(40)), gaps=st.sets(st.integers(1, 38), max_size=9))
-def test_shuffled_inputs_are_brought_back(kind, order, gaps):
+def test_align_reorders_shuffled_inputs(kind, order, gaps):
     index = INDICES[kind]
     X = series(index, 100.0 + np.arange(40))
     kept = [k for k in range(40) if k not in gaps] if kind != "numbered" else list(range(40))
@@ -67,7 +67,7 @@ def test_shuffled_inputs_are_brought_back(kind, order, gaps):
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_inputs_shifted_by_a_row_are_refused(kind):
+def test_align_refuses_inputs_shifted_by_one_row(kind):
     index = INDICES[kind]
     with pytest.raises(ValueError, match=r"X must have a row for each label of y, got none at .*, which is row 0 of y, but rows"):
         placed(series(index[:30]), series(index[1:31]))
@@ -81,7 +81,7 @@ def test_inputs_shifted_by_a_row_are_refused(kind):
     "other", [np.arange(40.0), list(np.arange(40.0)), series(pd.RangeIndex(40))], ids=["array", "list", "frame"]
 )
 @pytest.mark.parametrize("kind", INDICES)
-def test_what_has_no_index_goes_by_position(kind, other):
+def test_rows_without_an_index_are_aligned_by_position(kind, other):
     index = INDICES[kind]
     np.testing.assert_array_equal(placed(series(index), other)[1], np.arange(40.0))
     layout = align(other, series(index), [slice(0, 40)])
@@ -89,7 +89,7 @@ def test_what_has_no_index_goes_by_position(kind, other):
     assert layout.n_inputs == (40 if other is not None else 0)
 
 
-def test_numbers_nobody_chose_and_others_go_by_position():
+def test_default_index_is_aligned_by_position():
     """A frame that was cut: its rows may be meant one after the other."""
     y, X = series(pd.RangeIndex(9)), series(pd.RangeIndex(1, 10))
     np.testing.assert_array_equal(placed(y, X)[1], np.arange(9.0))
@@ -100,7 +100,7 @@ def test_numbers_nobody_chose_and_others_go_by_position():
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_labels_out_of_order_are_refused_with_the_remedy(kind):
+def test_unsorted_labels_are_refused_with_a_remedy(kind):
     index = INDICES[kind]
     swapped = index[[0, 1, 2, 4, 3, 5]]
     with pytest.raises(ValueError, match=r"y must have labels that increase, .* in row 4 after .*; y.sort_index\(\) brings"):
@@ -111,7 +111,7 @@ def test_labels_out_of_order_are_refused_with_the_remedy(kind):
         placed(series(index[:30].append(swapped)), None, [30, 6])
 
 
-def test_runs_are_each_by_themselves():
+def test_runs_are_aligned_separately():
     twice = DAYS[:9].append(DAYS[:9].delete(4))
     rows, inputs, layout = placed(series(twice), series(twice, -np.arange(17.0)), [9, 8])
     assert layout.runs == [slice(0, 9), slice(9, 18)]
@@ -162,7 +162,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("one", ODD)
-def test_an_odd_index_is_at_most_refused(one):
+def test_unusual_indexes_are_aligned_or_refused(one):
     for other in ODD:
         y, X = series(ODD[one]), series(ODD[other])
         for is_context in (False, True):
@@ -185,7 +185,7 @@ def test_an_odd_index_is_at_most_refused(one):
 # ---------------------------------------------------------------- a context, an update, what is known ahead
 
 
-def test_a_context_needs_no_inputs_of_its_last_row():
+def test_context_needs_no_input_for_its_last_row():
     learnt = time_index(DAYS[:20])
     y = series(DAYS[[20, 21, 24]])
     for X in (series(DAYS[20:24]), series(DAYS[20:30])):
@@ -199,7 +199,7 @@ def test_a_context_needs_no_inputs_of_its_last_row():
         placed(y, series(DAYS[20:21]), learnt=learnt, is_context=True)
 
 
-def test_an_update_goes_on():
+def test_update_continues_from_the_last_label():
     last = time_index(DAYS[:20])
     rows, inputs, layout = placed(series(DAYS[[22, 24]]), series(DAYS[20:26]), after=last)
     np.testing.assert_array_equal(rows, [np.nan, np.nan, 0, np.nan, 1])
@@ -216,7 +216,7 @@ def test_an_update_goes_on():
     assert placed(series(pd.RangeIndex(7, 12)), None, after=last)[2].time.ahead(1)[0] == DAYS[25]
 
 
-def test_numbering_that_nobody_chose_goes_on_by_count():
+def test_default_numbering_continues_by_count():
     counted = placed(series(pd.RangeIndex(100)), None)[2].time
     assert placed(series(pd.RangeIndex(5)), None, after=counted)[2].time.last == 104
     assert placed(series(pd.RangeIndex(110, 115)), None, after=counted)[2].time.last == 114
@@ -224,7 +224,7 @@ def test_numbering_that_nobody_chose_goes_on_by_count():
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_what_is_known_ahead_begins_at_the_last_row(kind):
+def test_future_inputs_begin_at_the_last_known_row(kind):
     index = INDICES[kind]
     time = time_index(read_labels(index[:20], "y"))
     np.testing.assert_array_equal(match_future_inputs(series(index[19:23]), time, 4), range(4))

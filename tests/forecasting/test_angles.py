@@ -1,6 +1,6 @@
-"""Claim: a forecaster that is told which columns are angles, and which the dynamics does not depend on, forecasts a pendulum that
-turns over, which one that sees the angle itself does not; whole turns and the place of an ignorable column make no difference to it,
-in any form and from any context; what is missing or uncertain of them is as samples have it; bad columns are refused by name."""
+"""Periodic and ignorable coordinates: forecasts do not depend on full turns of angles or on the position of ignorable columns,
+in all forms and from all contexts; missing or uncertain ones agree with samples.
+"""
 
 import copy
 import itertools
@@ -73,7 +73,7 @@ def errors(model):
 # ---------------------------------------------------------------- what it is for
 
 
-def test_a_pendulum_that_turns_over(model):
+def test_angles_make_a_rotating_pendulum_predictable(model):
     assert np.ptp(LATER[:, 1]) > 1.5 * TURN
     raw = forecaster(angles=(), ignorable=()).fit(Y, U)
     found = errors(model)
@@ -81,7 +81,7 @@ def test_a_pendulum_that_turns_over(model):
     assert found[0] < 0.2
 
 
-def test_the_automatic_design_is_told_too():
+def test_automatic_design_uses_angles_and_ignorable_columns():
     frame, X = pd.DataFrame(Y, columns=NAMES), U
     told = Forecaster(angles="angle", ignorable=["place"]).fit(frame, X)
     assert told.esn_.n_features_in_ == 4  # speed, sine, cosine and the force
@@ -95,13 +95,13 @@ def test_the_automatic_design_is_told_too():
 
 @pytest.mark.parametrize("rows", [1, 3, 60])
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "ensemble"])
-def test_turns_and_places_make_no_difference(form, rows):
+def test_forecasts_are_invariant_to_turns_and_positions(form, rows):
     model = forecaster(form).fit(Y, U)
     check_invariance(model, LATER[50 : 50 + rows], LATER_U[50 : 49 + rows])
 
 
 @pytest.mark.parametrize("context", [1, 4, 60, "gaps", "uncertain"])
-def test_nor_where_earlier_rows_and_products_are_features(remembering, context):
+def test_forecasts_with_lags_and_products_are_invariant_too(remembering, context):
     rows = context if isinstance(context, int) else 6
     y, u = LATER[50 : 50 + rows].copy(), LATER_U[50 : 49 + rows]
     if context == "gaps":
@@ -118,7 +118,7 @@ def check_invariance(model, y, u, var=None):
     np.testing.assert_allclose(other.std / size, one.std / size, rtol=0, atol=1e-6)
 
 
-def test_rows_between_minus_pi_and_pi_are_the_same_rows(tmp_path):
+def test_wrapped_angles_give_the_same_forecasts(tmp_path):
     """In fit, in a context, in an update and in a backtest: forecasts go on from what was unwrapped."""
     wrapped, later = Y.copy(), LATER.copy()
     for rows in (wrapped, later):
@@ -158,7 +158,7 @@ def by_members(model, context, X, n=8000):
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("features", [Features(), Features(1, 1)], ids=["plain", "lags and products"])
-def test_the_closed_form_beside_members(form, features):
+def test_closed_form_agrees_with_an_ensemble(form, features):
     model = forecaster(form, features=features).fit(Y, U)
     context = Gaussian(LATER[30], var=[0.01, 0.1**2, 0.1**2])
     found = model.forecast(8, context, LATER_U[30:38])
@@ -169,7 +169,7 @@ def test_the_closed_form_beside_members(form, features):
 
 @pytest.mark.parametrize("missing", [False, True], ids=["uncertain", "missing"])
 @pytest.mark.parametrize("start", ["learned", "stationary"])
-def test_an_angle_of_any_width_is_all_the_angles_it_may_be(missing, start):
+def test_uncertain_angle_agrees_with_forecasts_from_its_samples(missing, start):
     """Against forecasts from single angles, drawn: a missing one from where it was in training."""
     model = forecaster(spectral_radius=1e-9, washout=1, initial_state=start, n_units=25).fit(Y, U)
     row, X = LATER[30].copy(), LATER_U[30:31]
@@ -187,7 +187,7 @@ def test_an_angle_of_any_width_is_all_the_angles_it_may_be(missing, start):
     np.testing.assert_allclose((found.mean[0] - means.mean(axis=0)) / expected, 0.0, atol=0.15)
 
 
-def test_a_missing_place_says_nothing_of_the_rest(model):
+def test_missing_ignorable_column_does_not_affect_the_others(model):
     row = LATER[30:31].copy()
     row[0, 0] = np.nan
     one, other = (model.forecast(6, context, LATER_U[30:36]) for context in (row, LATER[30:31]))
@@ -196,7 +196,7 @@ def test_a_missing_place_says_nothing_of_the_rest(model):
     assert np.all(one.std[:, 0] >= 0.9 * Y[:, 0].std())
 
 
-def test_a_missing_speed_is_not_certain_and_the_angle_stays_known(model):
+def test_missing_speed_is_uncertain_and_the_angle_stays_known(model):
     row = LATER[30:31].copy()
     row[0, 2] = np.nan
     one, other = (model.forecast(1, context, LATER_U[30:31]) for context in (row, LATER[30:31]))
@@ -205,7 +205,7 @@ def test_a_missing_speed_is_not_certain_and_the_angle_stays_known(model):
     assert other.std[0, 2] < 0.1 * one.std[0, 2]
 
 
-def test_sample_paths_have_the_deviations_of_the_forecast(model):
+def test_sample_paths_have_the_standard_deviations_of_the_forecast(model):
     context, X = (LATER[:60] + np.array([0.0, 10 * TURN, 0.0]), LATER_U[:59]), LATER_U[59:69]
     found, expected = model.sample_paths(600, 10, context, X, rng=0), model.forecast(10, context, X)
     np.testing.assert_allclose(found.std(axis=0), expected.std, rtol=0.2)
@@ -216,7 +216,7 @@ def test_sample_paths_have_the_deviations_of_the_forecast(model):
 
 
 @pytest.mark.parametrize("features", [Features(), Features(1, 1)], ids=["plain", "lags and products"])
-def test_roll_outs_are_forecasts_of_angles_too(features):
+def test_rollouts_of_angles_agree_with_forecasts(features):
     """From one row and from many, with wrapped angles and whole turns: means as ``forecast`` has them."""
     model = forecaster(features=features).fit(Y, U)
     controls = np.stack([LATER_U[30:40], LATER_U[60:70], 0.0 * LATER_U[:10]])
@@ -246,7 +246,7 @@ def test_roll_outs_are_forecasts_of_angles_too(features):
 # ---------------------------------------------------------------- the rest of a forecaster
 
 
-def test_saved_loaded_and_updated(remembering, tmp_path):
+def test_angles_are_saved_loaded_and_updated(remembering, tmp_path):
     model = copy.deepcopy(remembering)
     model.save(tmp_path / "a")
     again = load(tmp_path / "a")
@@ -265,7 +265,7 @@ def test_saved_loaded_and_updated(remembering, tmp_path):
         again.save(tmp_path / "b")
 
 
-def test_names_numbers_and_single_columns_are_the_same():
+def test_columns_may_be_given_by_name_or_number():
     frame = pd.DataFrame(Y, columns=NAMES)
     ways = [(["angle"], ["place"]), ("angle", "place"), (1, 0), (np.array([1]), (np.int64(0),)), ([1], ["place"])]
     found = [forecaster(angles=a, ignorable=b, n_units=10).fit(frame, U).forecast(3, X=U[:3]).mean for a, b in ways]
@@ -285,14 +285,14 @@ def test_names_numbers_and_single_columns_are_the_same():
     ],
     ids=repr,
 )
-def test_bad_columns_are_refused_by_name(angles, ignorable, words):
+def test_invalid_columns_are_refused_by_name(angles, ignorable, words):
     model = forecaster(angles=angles, ignorable=ignorable)
     with pytest.raises(ValueError, match=words):
         model.fit(pd.DataFrame(Y, columns=NAMES), U)
     assert not hasattr(model, "model_")
 
 
-def test_a_network_must_see_something():
+def test_network_must_have_an_input():
     with pytest.raises(ValueError, match=r"ignorable must leave a column of y .* no X, got all 3"):
         forecaster(angles=(), ignorable=[0, 1, 2]).fit(Y)
     driven = forecaster(angles=(), ignorable=[0, 1, 2], n_units=10).fit(Y, U)
@@ -300,7 +300,7 @@ def test_a_network_must_see_something():
     assert np.isfinite(driven.forecast(5, X=U[:5]).std).all()
 
 
-def test_a_level_of_an_angle_cannot_be_learnt():
+def test_level_of_an_angle_cannot_be_learned():
     with pytest.raises(ValueError, match="target must be 'change' where angles are learnt"):
         forecaster(target="level").fit(Y, U)
     kinematic = forecaster(target="level", kinematic=True).fit(Y, U)

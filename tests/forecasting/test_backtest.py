@@ -1,4 +1,4 @@
-"""Claim: a backtest is the forecasts that the forecaster would have made, beside what came; its score is minus their CRPS."""
+"""A backtest holds the forecasts from each origin beside later observations; its score is minus their CRPS."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ def fitted():
     return forecaster
 
 
-def test_it_is_the_forecasts_from_each_origin(fitted):
+def test_backtest_equals_forecasts_from_each_origin(fitted):
     y, X = rows(120, seed=1)
     y[60, 0] = X[75, 0] = np.nan
     found = fitted.backtest(y, X, 25, [3, 40, 70, 95])  # a short context, one without and two with a gap, one in X ahead
@@ -35,7 +35,7 @@ def test_it_is_the_forecasts_from_each_origin(fitted):
         np.testing.assert_allclose(found.observed[i], y[k : k + 25])
 
 
-def test_the_score_is_minus_crps_in_deviations_of_training(fitted):
+def test_score_is_minus_crps_in_standard_deviations_of_training(fitted):
     y, X = rows(100, seed=2)
     found = fitted.backtest(y, X, 20, 20)
     assert len(found.origins) == 20
@@ -44,7 +44,7 @@ def test_the_score_is_minus_crps_in_deviations_of_training(fitted):
     assert fitted.score(y, X) > fitted.score(y[::-1].copy(), X)  # of another system
 
 
-def test_labels_are_those_of_the_rows(fitted):
+def test_backtest_keeps_the_labels_of_rows(fitted):
     y, X = rows(200)
     index = pd.date_range("2024-01-01", periods=200, freq="D")
     frame = pd.DataFrame(y, columns=["a", "b"], index=index)
@@ -64,13 +64,13 @@ def test_labels_are_those_of_the_rows(fitted):
         ({"origins": "all"}, "origins must be a number of forecasts or a list of rows, got 'all'"),
     ],
 )
-def test_what_is_refused(fitted, more, message):
+def test_invalid_origins_are_refused(fitted, more, message):
     y, X = rows(50)
     with pytest.raises(ValueError, match=message):
         fitted.backtest(y, X, **more)
 
 
-def test_rows_without_a_value_are_no_perfect_score(fitted):
+def test_missing_observations_do_not_improve_the_score(fitted):
     y, X = rows(100, seed=3)
     y[:, 1] = np.nan
     assert fitted.score(y, X) == pytest.approx(-fitted.backtest(y, X).crps()[0] / fitted.scale_.y_std[0])

@@ -1,4 +1,4 @@
-"""Claim: a forecast does not run away, at any horizon and in any form, and says so where it would have."""
+"""Forecasts stay within bounds at any horizon and in any form; a warning is logged if they would leave them."""
 
 import logging
 from dataclasses import replace
@@ -54,14 +54,14 @@ def grown(forecaster, factor):
 
 
 @pytest.mark.parametrize(("form", "ridge"), [("full", 1e-6), ("full", 1e-12), ("low-rank", 1e-6), ("diagonal", 1e-12)])
-def test_a_loop_that_ran_away_stays(form, ridge):
+def test_diverging_loop_stays_within_bounds(form, ridge):
     """Lorenz's system of 1996, with noise: means went to 1e5 deviations within 60 steps."""
     y = noisy(lorenz96, steps=1100, dt=0.02, transient=5.0)
     forecaster = fitted(y[:1000], n=40, ridge=ridge, covariance=form, rank=20)
     assert stays(forecaster.forecast(60, y[1050:1080]), y[:1000])
 
 
-def test_a_loop_that_leaves_is_told_once(caplog):
+def test_leaving_the_training_range_is_logged_once(caplog):
     y = noisy(lorenz, steps=300)
     forecaster = grown(fitted(y), 6.0)
     with caplog.at_level(logging.WARNING, "pesn"):
@@ -83,13 +83,13 @@ SYSTEMS = {
 
 @pytest.mark.parametrize(("ridge", "factor"), [(1e-6, 4.0), (1e-12, -2.0)])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_loop_made_to_run_away_stays(system, ridge, factor):
+def test_loop_with_inflated_weights_stays_within_bounds(system, ridge, factor):
     y, more = SYSTEMS[system]()
     assert stays(grown(fitted(y, n=20, density=0.2, ridge=ridge, **more), factor).forecast(60, joint=False), y)
 
 
 @pytest.mark.parametrize("system", ["Lorenz, diagonal", "a walk"])
-def test_two_thousand_steps_stay(system):
+def test_two_thousand_steps_stay_within_bounds(system):
     y, more = SYSTEMS[system]()
     assert stays(fitted(y, n=10, density=0.3, ridge=1e-12, **more).forecast(2000, joint=False), y)
 
@@ -110,7 +110,7 @@ def stays_or_returns(forecast, y, last):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
+def test_no_design_diverges_with_tiny_ridges(kind, caplog):
     """From rows 30 deviations away, or a last one at 10,000: `benchmarks/run.py uncertainty bounds` has all features."""
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
@@ -125,7 +125,7 @@ def test_no_design_runs_away_however_small_its_ridge(kind, caplog):
             assert "left the range of training" in caplog.text
 
 
-def test_calibration_widens_to_three_deviations_at_most():
+def test_calibration_is_limited_to_three_standard_deviations():
     y = noisy(lorenz, steps=400)
     forecaster = fitted(y)
     forecaster.model_ = replace(forecaster.model_, calibration=np.full(20, 10.0))
@@ -134,7 +134,7 @@ def test_calibration_widens_to_three_deviations_at_most():
     assert np.linalg.eigvalsh(forecast.joint)[0] > -1e-9 * np.linalg.eigvalsh(forecast.joint)[-1]
 
 
-def test_what_is_not_learnt_follows_its_kinematics_wherever_that_leads():
+def test_kinematic_columns_may_leave_the_training_range():
     """Velocities stay; positions add them up, beyond every range, and are no wider than half their way."""
     runs = cart_pole.simulate(runs=3, steps=300, rng=0)
     y = runs.states
@@ -148,7 +148,7 @@ def test_what_is_not_learnt_follows_its_kinematics_wherever_that_leads():
     assert (np.abs(np.diff(forecast.mean[:, :2], axis=0)) <= 2 * HALF * reach + y.std(axis=0)[:2]).all()
 
 
-def test_rows_observed_outside_the_range_correct_as_if_there_were_no_bounds():
+def test_observed_rows_are_not_bounded():
     """What is observed says more than the range does: bounds are for rows that nobody will see."""
     y = noisy(lorenz, steps=500)
     forecaster = fitted(y[:400])
@@ -161,7 +161,7 @@ def test_rows_observed_outside_the_range_correct_as_if_there_were_no_bounds():
     np.testing.assert_allclose(bound.variances(), free.variances(), rtol=0, atol=1e-9)
 
 
-def test_a_column_that_trends_goes_on_for_as_long_as_it_was_seen(caplog):
+def test_trend_continues_within_its_widened_range(caplog):
     t = np.arange(400.0)
     y = np.column_stack([0.05 * t, np.sin(0.2 * t)])
     forecast = fitted(y[:300]).forecast(100)
@@ -173,7 +173,7 @@ def test_a_column_that_trends_goes_on_for_as_long_as_it_was_seen(caplog):
 
 
 @pytest.mark.parametrize("system", ["Lorenz", "Rössler"])
-def test_parts_of_almost_no_variance_are_covariances(system):
+def test_tiny_variance_parts_are_semidefinite(system):
     """What cancels in W Σ Wᵀ leaves rounding: it must not pass for a covariance that deviations forbid."""
     y = {"Lorenz": lorenz, "Rössler": roessler}[system](steps=700, rng=0).states
     forecaster = fitted(y[:500], n=100, ridge=1e-12)
@@ -183,7 +183,7 @@ def test_parts_of_almost_no_variance_are_covariances(system):
 
 
 @pytest.mark.parametrize("form", ["full", "diagonal", "low-rank", "none"])
-def test_kinematics_do_not_add_up_what_has_left(form):
+def test_kinematics_do_not_accumulate_bounded_velocities(form):
     """A position that moves by more than its range in one step was moved by a velocity before it was held: it stays."""
     bounds = Bounds(np.zeros(3), np.ones(3), -np.ones(3), np.ones(3), np.array([True, True, False]))
     mean, before = np.array([1e40, 5.5, 7.0]), np.array([4.5, 4.6, 0.5])
@@ -196,7 +196,7 @@ def test_kinematics_do_not_add_up_what_has_left(form):
     assert np.sqrt(held.covariance_of(slice(0, 3)).diagonal()).max() <= 3.0
 
 
-def test_members_of_kinematic_columns_do_not_run_away():
+def test_ensemble_of_kinematic_columns_stays_bounded():
     bounds = Bounds(np.zeros(2), np.ones(2), -np.ones(2), np.ones(2), np.array([True, False]))
     members = np.zeros((64, 2))
     members[:, 0] = 5.0 + np.linspace(-3.0, 3.0, 64)
@@ -206,7 +206,7 @@ def test_members_of_kinematic_columns_do_not_run_away():
     assert np.abs(held.members[:4, 0] - 5.0).max() < 5.0
 
 
-def test_the_compiled_loop_holds_positions_as_the_steps_do():
+def test_compiled_loop_bounds_positions_like_single_steps():
     run = cart_pole.simulate(runs=1, steps=500, rng=0)[0]
     forecaster = fitted(run.states[:400], run.inputs[:400], n=20, learn=[2, 3], kinematics=KINEMATICS, features=Features(1, 2))
     loop = grown(forecaster, 1e5).loop().certain

@@ -11,7 +11,7 @@ from pesn import Forecaster, ProbabilisticESN
 
 
 @pytest.mark.parametrize("name", covariance.DESIGNS)
-def test_twenty_steps_in_closed_form_are_those_of_members(name):
+def test_closed_form_of_twenty_steps_agrees_with_an_ensemble(name):
     """From rows with noise of 5 %: forecasts are up to a deviation wide. Counting alone leaves 0.06 and 4 % at 60 places."""
     found = covariance.compare_with_ensemble(name, 0.05, units=25, n_train=300, members=2500)
     assert 0.05 < found.width < 2.0
@@ -19,7 +19,7 @@ def test_twenty_steps_in_closed_form_are_those_of_members(name):
     assert found.std < 0.1
 
 
-def test_a_sharp_design_keeps_its_digits():
+def test_sharp_design_keeps_its_precision():
     """Ridge 1e-13 and rows without noise: less than a thousandth of a deviation wide."""
     found = covariance.compare_with_ensemble("fast, products of two rows", 0.0, units=30, n_train=600, members=2500)
     assert found.width < 1e-3
@@ -28,7 +28,7 @@ def test_a_sharp_design_keeps_its_digits():
 
 
 @pytest.mark.parametrize(("form", "seed"), [("low-rank", 5), ("low-rank", 11), ("full", 17)])
-def test_the_joint_covariance_of_a_loop_that_diverges_is_semidefinite(form, seed):
+def test_joint_covariance_of_a_diverging_loop_is_semidefinite(form, seed):
     rng = np.random.default_rng(seed)
     e, y = rng.normal(size=(150, 2)), np.zeros((150, 2))
     for k in range(1, 150):

@@ -1,5 +1,6 @@
-"""Claim: to go on after the rows that fit has seen is to be given all of them as a context, whatever the washout, the gaps, the
-known inputs, what is fed back; rows long ago drive the units and are not filtered, with the same result."""
+"""A forecast after the rows of fit equals one with all of them as a context, for any washout, missing values, known inputs and
+feedback; early rows drive the units without filtering, with the same result.
+"""
 
 import copy
 
@@ -42,13 +43,13 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_after_fit_one_way_is_the_other(rows, kind):
+def test_forecast_after_fit_equals_forecast_from_context(rows, kind):
     model = fitted(rows[:400], **NETWORKS[kind])
     same(model.forecast(10), model.forecast(10, rows[:400]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 15, 23, 70])
-def test_after_a_last_run_of_any_length(rows, n):
+def test_same_after_a_last_run_of_any_length(rows, n):
     y = np.vstack([rows[:400], rows[600 : 600 + n]])
     model = fitted(y, lengths=[400, n])
     same(model.forecast(5), model.forecast(5, rows[600 : 600 + n]))
@@ -65,7 +66,7 @@ GAPS = {
 
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
 @pytest.mark.parametrize("gap", GAPS)
-def test_after_gaps(rows, gap, feedback):
+def test_same_after_missing_values(rows, gap, feedback):
     y = rows[:400].copy()
     y[GAPS[gap], 1] = np.nan
     model = fitted(y, washout=30 if gap != "shorter stretches than are remembered" else 50, feedback_scaling=feedback)
@@ -74,7 +75,7 @@ def test_after_gaps(rows, gap, feedback):
 
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
 @pytest.mark.parametrize("gap", [None, 280, 299])
-def test_after_known_inputs(gap, feedback):
+def test_same_after_known_inputs(gap, feedback):
     run = cart_pole.simulate(runs=1, steps=300, rng=0)
     X, ahead = run.inputs.copy(), np.linspace(-1.0, 1.0, 6)[:, None]
     if gap is not None:
@@ -86,7 +87,7 @@ def test_after_known_inputs(gap, feedback):
 
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
 @pytest.mark.parametrize("last", [400, 5])
-def test_after_an_update_that_leaves_the_readout(rows, feedback, last):
+def test_same_after_an_update_that_keeps_the_readout(rows, feedback, last):
     """Rows with a gap correct the state and teach nothing: the readout is that of fit, and so is its way."""
     y = np.vstack([rows[:400], rows[500 : 500 + last]])
     model = fitted(y, lengths=[400, last], washout=40, feedback_scaling=feedback)
@@ -96,7 +97,7 @@ def test_after_an_update_that_leaves_the_readout(rows, feedback, last):
     same(model.update(new).forecast(5), model.forecast(5, context), 1e-6)
 
 
-def test_after_an_update_it_is_as_close_as_the_readout_has_stayed(rows):
+def test_nearly_the_same_after_an_update_of_the_readout(rows):
     model = fitted(rows[:400], forgetting=1.0)
     before = model.esn_.readout_.weights.copy()
     model.update(rows[400:440])
@@ -107,7 +108,7 @@ def test_after_an_update_it_is_as_close_as_the_readout_has_stayed(rows):
 
 
 @pytest.mark.parametrize("change", [True, False])
-def test_rows_long_ago_drive_the_units_as_filtered_ones_do(rows, change):
+def test_early_rows_drive_the_units_like_filtered_rows(rows, change):
     """With feedback, too: of rows that are all known, what is fed back is known."""
     model = fitted(rows[:400], washout=60, feedback_scaling=0.3, target="change" if change else "level", leak_rate=0.9)
     loop, context, y = model.loop(), model.model_.context_filter(), model.scaled(rows[:300], np.zeros((300, 0)))[0]
@@ -117,7 +118,7 @@ def test_rows_long_ago_drive_the_units_as_filtered_ones_do(rows, change):
     np.testing.assert_allclose(one.variances(), other.variances(), atol=1e-9)
 
 
-def test_a_long_washout_is_not_cut_short():
+def test_long_washout_is_respected():
     """Mackey-Glass remembers long: what 60 rows leave open is seen in the forecast."""
     y = mackey_glass(runs=1, steps=1500, rng=0).states
     model = fitted(y[:1400], n=100, washout=100, leak_rate=0.2)
@@ -129,7 +130,7 @@ def test_a_long_washout_is_not_cut_short():
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("context", ["a row", "an uncertain row", "a missing entry", "three rows"])
-def test_units_without_memory_are_a_function_of_the_row(form, context, rows):
+def test_static_units_are_a_function_of_the_row(form, context, rows):
     """No regression has a say: the learnt start is the one from zero, which the first row makes no difference to."""
     y, X = rows[:400], np.sin(0.1 * np.arange(400.0))[:, None]
     model = fitted(y, X, washout=0, spectral_radius=1e-9, leak_rate=1.0, input_scaling=0.3, covariance=form, rank=20)

@@ -1,5 +1,6 @@
-"""Claim: rows are taken as they are or refused by name; scales, kinematics between scaled columns and segments without gaps are
-what a plain loop over the rows finds; what is held back is never learnt from."""
+"""Rows are read or refused by name; scales, kinematics and segments equal those of a plain loop over rows; validation rows are
+never trained on.
+"""
 
 import itertools
 
@@ -42,7 +43,7 @@ def scale_of(y, X):
     ],
     ids=repr,
 )
-def test_one_column_in_any_dress(values):
+def test_as_matrix_accepts_one_column_of_any_type(values):
     found = as_matrix("y", values)
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, [[1.0], [2.0], [NAN]])
@@ -64,7 +65,7 @@ def test_one_column_in_any_dress(values):
         ([[0.0, 1e101]], ValueError, r"within ±1e\+100, got 1e\+101 in row 0, column 1"),
     ],
 )
-def test_what_is_no_series_is_refused(values, kind, words):
+def test_invalid_rows_are_refused(values, kind, words):
     with pytest.raises(kind, match=words):
         as_matrix("y", values)
 
@@ -72,7 +73,7 @@ def test_what_is_no_series_is_refused(values, kind, words):
 # ---------------------------------------------------------------- scales
 
 
-def test_scales_are_mean_and_deviation_of_what_is_there():
+def test_scales_are_mean_and_standard_deviation_without_nan():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(50, 3)) * [1.0, 1e9, 1e-160] + [0.0, 1e12, 0.0]
     y[rng.random(y.shape) < 0.2] = NAN
@@ -88,20 +89,20 @@ def test_scales_are_mean_and_deviation_of_what_is_there():
 
 @pytest.mark.parametrize("value", [0.1, 0.0, -7e6, 1e-300])
 @pytest.mark.parametrize("n", [3, 10, 999])
-def test_a_column_that_never_changes_has_the_scale_one(value, n):
+def test_constant_column_has_scale_one(value, n):
     """Also where its mean is not the value itself by rounding."""
     found = scale_of(np.full((n, 1), value), np.zeros((n, 0)))
     assert found.y_mean[0] == value
     assert found.y_std[0] == 1.0
 
 
-def test_a_column_of_nothing_is_refused():
+def test_column_without_observations_is_refused():
     with pytest.raises(ValueError, match="X must have numbers in every column, got nothing but NaN in column 1"):
         scale_of(np.zeros((3, 1)), np.array([[1.0, NAN]] * 3))
 
 
 @pytest.mark.parametrize("learn", [[2, 3], [3, 1], [0]])
-def test_kinematics_between_scaled_columns_are_those_between_columns(learn):
+def test_scaled_kinematics_agree_with_unscaled_ones(learn):
     rng = np.random.default_rng(0)
     learn, rest = as_columns(learn, 4)
     A, B, c = rng.normal(size=(len(rest), 4)), rng.normal(size=(len(rest), len(learn))), rng.normal(size=len(rest))
@@ -132,7 +133,7 @@ def slow_steps(y, u, lengths):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("change", [True, False])
-def test_segments_are_all_the_steps_without_a_gap(seed, change):
+def test_segments_contain_all_steps_without_missing_values(seed, change):
     rng = np.random.default_rng(seed)
     y, u = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
     y[rng.random(y.shape) < 0.06] = NAN
@@ -150,7 +151,7 @@ def test_segments_are_all_the_steps_without_a_gap(seed, change):
         np.testing.assert_array_equal(segment.y, np.vstack([y[steps[:1]], after]))
 
 
-def test_the_last_known_input_of_a_run_may_be_missing():
+def test_last_input_of_a_run_may_be_missing():
     u = np.array([[1.0], [2.0], [NAN]])
     (segment,) = find_segments(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
     assert len(segment.z) == 2
@@ -182,7 +183,7 @@ def steps_of(segments):
         ((30, 30), []),
     ],
 )
-def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
+def test_validation_set_is_long_enough_and_not_trained_on(sizes, held):
     segments = segments_like(*sizes)
     seen, judged = train_validation_split(segments, 22)
     found = [one.segment for one in judged]
@@ -203,7 +204,7 @@ def test_what_is_held_back_is_long_enough_and_not_learnt_from(sizes, held):
         ((60, 900), [180]),
     ],
 )
-def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
+def test_validation_set_may_be_spread_over_all_rows(sizes, held):
     """It is not learnt from, and forecasts into it know the rows before it."""
     segments = segments_like(*sizes)
     seen, judged = train_validation_split(segments, 22, spread=True)
@@ -224,11 +225,11 @@ def test_what_is_held_back_may_be_spread_over_all_rows(sizes, held):
         ((1, 1), ()),
     ],
 )
-def test_short_segments_are_left_out_where_they_can_be_spared(sizes, kept):
+def test_short_segments_are_dropped_if_there_are_longer_ones(sizes, kept):
     assert tuple(n for n in sizes if n >= shortest_segment(sizes, 2)) == kept
 
 
-def test_what_varies_by_rounding_alone_is_constant():
+def test_rounding_errors_count_as_constant():
     ramp = np.diff(np.linspace(1.0, 2.0, 200))[:, None]  # all alike but for the last digits
     assert ramp.std() > 0.0
     scale = scale_of(np.arange(199.0)[:, None], ramp)

@@ -1,4 +1,4 @@
-"""The automatic design: what it finds, that it can be repeated, and what it refuses."""
+"""The automatic design: accuracy, reproducibility and refusals."""
 
 import numpy as np
 import pytest
@@ -40,14 +40,14 @@ def _error(forecaster, y, horizon=20):
     return float(np.abs(errors / y.std(axis=0)).mean())
 
 
-def test_the_design_forecasts_better_than_a_fixed_network_and_than_an_autoregression(lorenz, forecaster):
+def test_design_beats_a_fixed_network_and_an_autoregression(lorenz, forecaster):
     fixed = pesn.Forecaster(pesn.ProbabilisticESN(100, washout="auto", random_state=0)).fit(lorenz[:700])
     arx = pesn.Forecaster(design=Design(Candidate("none", 9, 0, ridge=(1e-10, 1e-10)))).fit(lorenz[:700])
     found = _error(forecaster, lorenz)
     assert found < 0.1 * min(_error(fixed, lorenz), _error(arx, lorenz))
 
 
-def test_no_loop_of_what_few_rows_choose_leaves():
+def test_loops_of_a_design_from_few_rows_do_not_diverge():
     y = chaotic.lorenz(runs=1, steps=1000, rng=3)[0].states
     few = pesn.Forecaster(calibrate=False).fit(y[:800])
     low, high = y.min(axis=0), y.max(axis=0)
@@ -57,19 +57,19 @@ def test_no_loop_of_what_few_rows_choose_leaves():
         assert (ahead < high + 0.2 * (high - low)).all()
 
 
-def test_its_intervals_are_honest(lorenz, forecaster):
+def test_intervals_have_their_coverage(lorenz, forecaster):
     backtest = forecaster.backtest(lorenz[700:], horizon=20, origins=30)
     assert backtest.coverage(0.95) > 0.8
 
 
-def test_a_design_is_repeated_without_a_search(lorenz, forecaster):
+def test_design_can_be_refitted_without_a_search(lorenz, forecaster):
     again = pesn.Forecaster(design=forecaster.design_).fit(lorenz[:700])
     one, other = (f.forecast(20, lorenz[800:840]) for f in (forecaster, again))
     np.testing.assert_array_equal(one.mean, other.mean)
     np.testing.assert_array_equal(one.std, other.std)
 
 
-def test_scores_are_a_frame_and_a_picture(forecaster):
+def test_scores_have_a_frame_and_a_plot(forecaster):
     design = forecaster.design_
     frame = design.scores
     assert set(frame["kind"]) <= set(KINDS)
@@ -82,14 +82,14 @@ def test_scores_are_a_frame_and_a_picture(forecaster):
     assert "units" in str(design)
 
 
-def test_a_file_holds_the_design(tmp_path, lorenz, forecaster):
+def test_design_is_saved(tmp_path, lorenz, forecaster):
     forecaster.save(tmp_path / "f.pesn")
     loaded = pesn.load(tmp_path / "f.pesn")
     assert loaded.design_ == forecaster.design_
     np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 
 
-def test_a_linear_system_with_inputs_runs_and_levels():
+def test_design_of_a_linear_system_with_inputs_runs_and_levels():
     rng = np.random.default_rng(0)
     u, y = rng.normal(size=(600, 1)), np.zeros((600, 2))
     for k in range(599):
@@ -108,7 +108,7 @@ def _problem(forecaster, runs):
     return Problem([Segment(z[:-1], dynamics.targets(z), z) for z in scaled], dynamics, bounds)
 
 
-def test_runs_are_held_out_whole(lorenz, forecaster):
+def test_whole_runs_are_held_out(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[k : k + 60] for k in range(0, 720, 60)])
     assert all(len(set(fold)) == 1 for fold in problem.folds)
     assert {int(fold[0]) for fold in problem.folds} == set(range(FOLDS))
@@ -116,7 +116,7 @@ def test_runs_are_held_out_whole(lorenz, forecaster):
         assert all(problem.folds[origin.segment][0] == fold for origin in problem.origins(fold, 16))
 
 
-def test_a_readout_of_some_features_is_what_these_features_alone_give(lorenz, forecaster):
+def test_readout_of_some_features_equals_a_fit_of_these_features(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[:500]])
     widest, one = Candidate("fast", 9, 2, 20), Candidate("fast", 1, 1, 20)
     pieces = problem.pieces(10_000)
@@ -125,7 +125,7 @@ def test_a_readout_of_some_features_is_what_these_features_alone_give(lorenz, fo
     np.testing.assert_allclose(found, alone, rtol=1e-6, atol=1e-9)
 
 
-def test_units_at_an_origin_are_those_of_the_segment_driven_whole(lorenz, forecaster):
+def test_units_at_an_origin_equal_those_of_the_whole_segment(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[:1000]])
     one = Candidate("fast", 0, 0, 20)
     few, many = (Network(problem, one, problem.pieces(500)) for _ in range(2))
@@ -136,7 +136,7 @@ def test_units_at_an_origin_are_those_of_the_segment_driven_whole(lorenz, foreca
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
-def test_the_reservoir_that_is_compared_is_the_one_that_the_network_draws(kind):
+def test_compared_reservoir_is_the_one_of_the_network(kind):
     candidate = Candidate(kind, 0, 0, 30)
     X = np.random.default_rng(0).normal(size=(60, 2))
     network = build_network(Design(candidate, seed=4), 2).fit(X, X[:, :1])
@@ -145,7 +145,7 @@ def test_the_reservoir_that_is_compared_is_the_one_that_the_network_draws(kind):
         np.testing.assert_allclose(getattr(compared, name), getattr(network.reservoir_, name), rtol=1e-12)
 
 
-def test_on_a_short_noisy_series_it_is_no_worse_than_an_autoregression():
+def test_design_is_no_worse_than_an_autoregression_on_short_noisy_series():
     rng, errors = np.random.default_rng(0), []
     y = np.sin(2.0 * np.pi * np.arange(320) / 12.0)[:, None] + 0.3 * rng.normal(size=(320, 1))
     train, after = y[:120], y[120:]
@@ -156,7 +156,7 @@ def test_on_a_short_noisy_series_it_is_no_worse_than_an_autoregression():
     assert errors[0] < 1.1 * errors[1]
 
 
-def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, forecaster):
+def test_input_noise_adds_its_covariance_to_the_normal_equations(lorenz, forecaster):
     dynamics, features = forecaster.loop().dynamics, pesn.Features(lags=2, states=False)
     z = forecaster.scaled(lorenz, np.zeros((len(lorenz), 0)))[0]
     inputs, targets, scale = z[:-1], dynamics.targets(z), 0.01
@@ -177,7 +177,7 @@ def test_noise_on_inputs_is_their_covariance_in_the_normal_equations(lorenz, for
     np.testing.assert_allclose(T.T @ T - R.T @ R, cov * (len(b) - 2), atol=1e-9)
 
 
-def test_many_columns_have_fewer_products_and_many_rows_wider_features():
+def test_feature_maps_depend_on_columns_and_rows():
     assert set(feature_maps(3, 3_000)) == set(MAPS)
     assert max(products for _, products in feature_maps(12, 3_000)) == 1
     assert max(products for _, products in feature_maps(30, 100_000)) == 0
@@ -186,7 +186,7 @@ def test_many_columns_have_fewer_products_and_many_rows_wider_features():
     assert max(products for _, products in feature_maps(20, 15_000)) == 1
 
 
-def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
+def test_shortlist_keeps_the_best_several_kinds_and_arx():
     scored = [(-8.0, Candidate("fast", 0, 1, 100)), (-7.9, Candidate("fast", 4, 0, 100)), (-7.8, Candidate("fast", 9, 0, 100))]
     scored += [(-6.0, Candidate("slow", 0, 0, 100)), (-1.0, Candidate("memory", 0, 0, 100)), (-1.0, Candidate("none", 9, 0))]
     on = shortlist(scored, 300)
@@ -197,14 +197,14 @@ def test_what_goes_on_is_near_the_best_of_many_kinds_and_the_autoregression():
     assert ("fast", 9, 2) in [(one.kind, one.lags, one.products) for one in finalists(wide, 2, many=True)]
 
 
-def test_what_is_no_design_is_named(lorenz, forecaster):
+def test_invalid_designs_are_refused(lorenz, forecaster):
     with pytest.raises(TypeError, match="design must be"):
         pesn.Forecaster(design="fast").fit(lorenz)
     with pytest.raises(ValueError, match="exclude each other"):
         pesn.Forecaster(pesn.ProbabilisticESN(), design=forecaster.design_).fit(lorenz)
 
 
-def test_gaps_in_every_fold_of_a_rung_leave_others_to_loop_into():
+def test_missing_values_in_some_folds_leave_others():
     y = np.sin(0.2 * np.arange(400.0)) + 0.03 * np.random.default_rng(0).normal(size=400)
     y[[50, 120, 280, 350]] = np.nan
     assert np.isfinite(pesn.Forecaster(calibrate=False).fit(y).forecast(5).std).all()

@@ -1,6 +1,6 @@
-"""Claim: a forecaster whose network is an ensemble forecasts as the full covariance does, within the error of its number, with
-gaps, kinematics, feedback and known inputs, online too; sample paths of any forecaster have the means and deviations that it
-forecasts."""
+"""An ensemble forecasts like the full covariance within its sampling error; sample paths have the means and standard
+deviations of the forecast.
+"""
 
 import copy
 from dataclasses import replace
@@ -51,7 +51,7 @@ def agree(one, other, count=MEMBERS, deviations=5.0):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 60])
-def test_it_forecasts_as_the_full_covariance(full, rows):
+def test_ensemble_agrees_with_the_full_covariance(full, rows):
     y, u = series(seed=1)
     context, X = (y[100 : 100 + rows], u[100 : 99 + rows]), u[99 + rows : 105 + rows]
     one, other = (f.forecast(6, context, X, joint=True) for f in (as_ensemble(full), full))
@@ -64,7 +64,7 @@ def test_it_forecasts_as_the_full_covariance(full, rows):
 
 
 @pytest.mark.parametrize("parts", [("state",), ("noise",), ("noise", "weights"), ()])
-def test_each_part_of_the_variance(full, parts):
+def test_ensemble_agrees_for_each_part_of_the_variance(full, parts):
     y, u = series(seed=1)
     one, other = (f.forecast(6, (y[:30], u[:29]), u[29:35], parts=parts, joint=False) for f in (as_ensemble(full), full))
     if parts:
@@ -74,7 +74,7 @@ def test_each_part_of_the_variance(full, parts):
         assert np.all(np.abs(one.mean - other.mean) < 0.1 * full.forecast(6, (y[:30], u[:29]), u[29:35]).std)
 
 
-def test_gaps_in_the_context_and_ahead(full):
+def test_ensemble_agrees_with_missing_values_in_context_and_future_inputs(full):
     y, u = series(seed=1)
     y, u = y[:40].copy(), u[:39].copy()
     y[5], y[33:36, 0], y[38], u[37] = np.nan, np.nan, np.nan, np.nan
@@ -82,14 +82,14 @@ def test_gaps_in_the_context_and_ahead(full):
     agree(*(f.forecast(4, (y, u), X) for f in (as_ensemble(full), full)), deviations=7.0)
 
 
-def test_kinematics_and_feedback():
+def test_ensemble_agrees_with_kinematics_and_feedback():
     """The position is the sum of velocities: exactly so in every member."""
     forecaster = fitted(feedback_scaling=0.2, learn=[1], kinematics=(np.array([[1.0, 0.0]]), np.eye(1), np.zeros(1)))
     y, u = series(seed=1)
     agree(*(f.forecast(8, (y[:40], u[:39]), u[39:47]) for f in (as_ensemble(forecaster), forecaster)), deviations=7.0)
 
 
-def test_fit_update_and_files(tmp_path):
+def test_ensemble_is_reproducible_updated_and_saved(tmp_path):
     y, u = series(300, seed=2)
     forecaster, same = (fitted("ensemble", n_members=32, process_noise="auto", calibrate=True, density=0.2) for _ in range(2))
     np.testing.assert_array_equal(same.calibration_, forecaster.calibration_)
@@ -105,7 +105,7 @@ def test_fit_update_and_files(tmp_path):
     loaded.update(y[12:14], u[12:14])
 
 
-def test_online_it_learns_as_the_full_covariance(full):
+def test_online_updates_agree_with_the_full_covariance(full):
     y, u = series(300, seed=2)
     one, other = as_ensemble(full), copy.deepcopy(full)
     model = one.model_
@@ -120,7 +120,7 @@ def test_online_it_learns_as_the_full_covariance(full):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "ensemble"])
-def test_sample_paths_have_the_means_and_deviations_of_the_forecast(full, form):
+def test_sample_paths_have_the_moments_of_the_forecast(full, form):
     forecaster = copy.deepcopy(full)
     forecaster.esn_.covariance, forecaster.esn_.rank = form, 6
     y, u = series(seed=1)
@@ -134,7 +134,7 @@ def test_sample_paths_have_the_means_and_deviations_of_the_forecast(full, form):
     np.testing.assert_allclose(np.corrcoef(paths.reshape(2000, -1).T), said.joint / np.outer(std, std), atol=0.15)
 
 
-def test_sample_paths_of_the_diagonal_form_start_from_what_it_says(full):
+def test_sample_paths_of_the_diagonal_form_have_its_first_step(full):
     """One step ahead, that is; later they go through the loop with all the covariances that it drops."""
     forecaster = copy.deepcopy(full)
     forecaster.esn_.covariance = "diagonal"
@@ -164,7 +164,7 @@ def test_sample_paths_are_calibrated_and_seeded(full):
     assert full.sample_paths(0, *arguments[1:], rng=0).shape == (0, 30, 2)
 
 
-def test_sample_paths_go_on_after_fit_and_in_pieces(full, monkeypatch):
+def test_sample_paths_continue_after_fit_and_in_batches(full, monkeypatch):
     u = series(seed=1)[1][:5]
     whole = full.sample_paths(900, 5, X=u, rng=0)
     monkeypatch.setattr("pesn.forecasting.predict._NUMBERS_AT_ONCE", 6000)

@@ -1,4 +1,4 @@
-"""Claim: a forecast is one Gaussian over time and columns, in intervals, samples, frames and rows; what is none is refused."""
+"""A forecast is one Gaussian over time and columns: moments, samples, frames and rows agree; invalid arguments are refused."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ def with_joint(joint, mean=None, parts=None):
 
 
 @pytest.mark.parametrize(("h", "d"), [(1, 1), (1, 3), (4, 1), (5, 2)])
-def test_shapes_and_the_one_covariance_behind_all(h, d):
+def test_shapes_and_covariances_agree(h, d):
     f = draw(h, d)
     assert (len(f), f.horizon, len(f.names)) == (h, h, d)
     assert f.mean.shape == f.std.shape == f.var.shape == (h, d)
@@ -89,7 +89,7 @@ def test_samples_have_the_joint_covariance(rank):
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=6.0 / np.sqrt(n))
 
 
-def test_relations_between_rows_hold_in_every_sample():
+def test_exact_relations_hold_in_every_sample():
     # y1 is in other units and twice y0, up to a sign: correlations of ±1, and a joint of rank h.
     h = 6
     walk = np.minimum.outer(np.arange(1.0, h + 1), np.arange(1.0, h + 1))
@@ -102,7 +102,7 @@ def test_relations_between_rows_hold_in_every_sample():
     assert abs(np.corrcoef(steps[:, 3], y[:, 3, 0])[0, 1]) < 6.0 / np.sqrt(1000)
 
 
-def test_a_slow_twin_of_sampling():
+def test_samples_agree_with_sequential_conditional_draws():
     # One conditional draw after the other, from the textbook: the same law as one joint draw, by a test on a functional.
     f = draw(4, 1, seed=3)
     rng, n = np.random.default_rng(0), 20_000
@@ -116,7 +116,7 @@ def test_a_slow_twin_of_sampling():
     assert stats.ks_2samp(np.diff(fast).min(axis=1), np.diff(slow).min(axis=1)).pvalue > 1e-4
 
 
-def test_what_is_certain_stays_exact_in_samples():
+def test_certain_entries_are_exact_in_samples():
     joint = np.zeros((4, 4))
     joint[1, 1] = joint[3, 3] = 1.0
     joint[1, 3] = joint[3, 1] = 0.5
@@ -127,7 +127,7 @@ def test_what_is_certain_stays_exact_in_samples():
     assert (certain([[1.0], [2.0]]).sample(3, rng=0) == [[1.0], [2.0]]).all()
 
 
-def test_rounding_is_taken_for_rounding():
+def test_rounding_errors_are_tolerated():
     # A variance of -1e-13 beside 1 is 0, and what is covariant with it is certain; parts keep up.
     f = with_joint([[-1e-13, 1e-9], [1e-9, 1.0]], parts={"all": np.array([[-1e-13], [1.0]])})
     np.testing.assert_array_equal(f.joint, [[0.0, 0.0], [0.0, 1.0]])
@@ -147,7 +147,7 @@ def test_rounding_is_taken_for_rounding():
     assert f.joint[0, 1] == f.joint[1, 0]
 
 
-def test_variances_that_grow_by_twenty_orders_over_time():
+def test_variances_may_differ_by_twenty_orders_of_magnitude():
     # y_k = 1e5 y_{k-1}: the first row is 1e-10 of the last, and as exact.
     gains = 1e5 ** np.arange(5.0)
     f = with_joint(1e-20 * np.outer(gains, gains))
@@ -156,7 +156,7 @@ def test_variances_that_grow_by_twenty_orders_over_time():
     np.testing.assert_allclose(f.std[:, 0], 1e-10 * gains, rtol=1e-12)
 
 
-def test_sampling_is_reproducible_and_counts():
+def test_sampling_is_reproducible():
     f = draw()
     np.testing.assert_array_equal(f.sample(3, rng=7), f.sample(3, rng=np.random.default_rng(7)))
     assert f.sample(0).shape == (0, 5, 2)
@@ -170,7 +170,7 @@ def test_sampling_is_reproducible_and_counts():
 # ---------------------------------------------------------------- frames, names, words
 
 
-def test_the_frame():
+def test_to_frame_has_means_standard_deviations_and_intervals():
     f = draw(names=NAMES)
     frame = f.to_frame(level=0.9)
     assert list(frame.columns) == [
@@ -193,13 +193,13 @@ def test_the_frame():
 
 
 @pytest.mark.parametrize("level", [["a"], [True], (0.8, 95)])
-def test_a_wrong_level_among_several_is_named(level):
+def test_invalid_level_is_refused(level):
     flat = Forecast(np.zeros((2, 1)), np.eye(2), {"steps": np.ones((2, 1))})
     with pytest.raises((TypeError, ValueError), match="level must"):
         flat.to_frame(level)
 
 
-def test_the_frame_of_several_levels():
+def test_to_frame_of_several_levels():
     f = draw(names=NAMES)
     frame = f.to_frame(level=(0.8, 0.975))
     endings = ["", "_std", "_lower_80", "_upper_80", "_lower_97.5", "_upper_97.5"]
@@ -214,7 +214,7 @@ def test_the_frame_of_several_levels():
         draw(names=("x", "x_lower_80")).to_frame([0.8])
 
 
-def test_names_words_and_tables():
+def test_names_repr_and_html():
     assert draw().names == ("y0", "y1")
     named = draw(20, 4, names=("x", "theta", "v", "omega"))
     assert repr(named) == "Forecast of 20 steps, 4 columns (x, theta, v, omega), parts model, noise"
@@ -239,7 +239,7 @@ def test_names_words_and_tables():
 # ---------------------------------------------------------------- it does not change
 
 
-def test_nothing_can_be_changed():
+def test_forecast_is_immutable():
     mean, joint, part, past = np.zeros((2, 1)), np.eye(2), np.ones((2, 1)), np.zeros((3, 1))
     f = Forecast(mean, joint, {"all": part}, history=past)
     for given in (mean, joint, part, past):
@@ -268,7 +268,7 @@ def test_missing_values_in_history():
     assert certain([[0.0]]).history is None
 
 
-def test_heavy_things_wait():
+def test_heavy_modules_are_imported_late():
     code = (
         "import sys, pesn.forecasting.forecast as f; f.Forecast([[0.0]], [[1.0]], {'all': [[1.0]]}, index=[1]).sample(1)\n"
         "assert not {'pandas', 'matplotlib', 'numba', 'sklearn', 'torch'} & set(sys.modules)"
@@ -308,19 +308,19 @@ ZERO = np.zeros((2, 1))
         ((ZERO, np.eye(2), ONE, [3]), r"names must be a sequence of 1 string, got \[3\]"),
     ],
 )
-def test_what_is_no_forecast(arguments, message):
+def test_invalid_forecasts_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         Forecast(*arguments)
 
 
-def test_a_small_column_is_not_judged_by_a_large_one():
+def test_tolerances_are_those_of_each_column():
     # -1e-9 would be rounding beside 1e20, but not beside the 1e-8 of its own column.
     joint = np.diag([-1e-9, 1e20, 1e-8, 1e20])
     with pytest.raises(ValueError, match="joint must have no negative variance, got -1e-09 at row 0 of 'small'"):
         Forecast(np.zeros((2, 2)), joint, {"all": np.abs(np.diag(joint)).reshape(2, 2)}, names=["small", "large"])
 
 
-def test_correlations_that_fit_in_pairs_but_not_together():
+def test_indefinite_correlations_are_refused_when_sampling():
     # Three numbers cannot all be anticorrelated by 0.9: the smallest eigenvalue is 1 - 2·0.9.
     f = with_joint(1.9 * np.eye(3) - 0.9)
     with pytest.raises(ValueError, match=r"joint must be positive semi-definite, got an eigenvalue of -0\.8 in its correlations"):

@@ -1,5 +1,6 @@
-"""Claim: a forecaster sees nothing of what it forecasts, takes contexts of any length with gaps anywhere, means the same in any
-unit, goes on as if rows had come at once, and its intervals hold what they promise on systems that it has learnt."""
+"""A forecaster uses no future rows, takes contexts of any length with missing values, is invariant to units, updates row by
+row or at once, and has calibrated intervals.
+"""
 
 import copy
 import pickle
@@ -76,7 +77,7 @@ def is_sound(forecast):
 # ---------------------------------------------------------------- nothing of the future
 
 
-def test_what_comes_after_the_context_changes_nothing(known, driven, carts, rows):
+def test_rows_after_the_context_have_no_effect(known, driven, carts, rows):
     later = rows.copy()
     later[1010:] = 1e6
     same(known.forecast(10, rows[1000:1010]), known.forecast(10, later[1000:1010]))
@@ -103,12 +104,12 @@ def test_a_short_forecast_is_the_beginning_of_a_long_one(known, driven, carts, r
     np.testing.assert_allclose(short.joint, long.joint[:20, :20], rtol=1e-9, atol=1e-15)
 
 
-def test_fitting_and_forecasting_twice_is_the_same_to_the_bit(rows):
+def test_fit_and_forecast_are_reproducible_to_the_bit(rows):
     one, two = (Forecaster(network(30, process_noise="auto")).fit(rows[:140]).forecast(8, rows[400:405]) for _ in range(2))
     same(one, two)
 
 
-def test_a_forecast_changes_nothing(known, rows):
+def test_forecast_does_not_change_the_model(known, rows):
     before = pickle.dumps(known.model_)
     known.forecast(5, rows[1000:1010])
     known.forecast(5)
@@ -119,7 +120,7 @@ def test_a_forecast_changes_nothing(known, rows):
 
 
 @pytest.mark.parametrize("length", [1, 3, 200])
-def test_a_context_may_be_as_short_as_one_row(known, rows, length):
+def test_context_may_be_a_single_row(known, rows, length):
     origins = np.arange(850, 1550, 60)
     forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
     assert all(map(is_sound, forecasts))
@@ -127,7 +128,7 @@ def test_a_context_may_be_as_short_as_one_row(known, rows, length):
     assert np.sqrt(np.mean(error**2, axis=(0, 1))).max() < (3.0 if length == 1 else 1.5)  # of 8: the deviation of each column
 
 
-def test_more_rows_leave_less_open_and_are_less_wrong(known, rows):
+def test_longer_contexts_have_smaller_errors_and_intervals(known, rows):
     origins = np.arange(850, 1550, 60)
     wrong, std = [], []
     for length in (1, 3, 10, 60):
@@ -159,7 +160,7 @@ def whole(known, rows):
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_gaps_in_the_context_widen_a_forecast_and_nothing_else(known, rows, whole, gap):
+def test_missing_values_in_the_context_widen_the_forecast(known, rows, whole, gap):
     gappy, wrong = [], []
     for k in whole:
         context = rows[k - 30 : k].copy()
@@ -175,7 +176,7 @@ def test_gaps_in_the_context_widen_a_forecast_and_nothing_else(known, rows, whol
         assert ((ratio > 0.5) & (ratio < 2.5)).all()
 
 
-def test_one_column_tells_of_the_others(known, rows):
+def test_one_column_informs_the_others(known, rows):
     """Of Lorenz's system x alone, 30 rows of it: far better about y and z than what they are in the long run."""
     errors, scores, deviation = [], [], rows[:800].std(axis=0)
     for k in range(850, 1550, 25):
@@ -216,7 +217,7 @@ def test_a_known_input_may_be_missing(driven, carts, told, ahead, places):
 
 
 @pytest.mark.parametrize("scale", [True, False])
-def test_a_missing_input_is_as_it_was_in_training_in_any_scale(scale):
+def test_missing_input_has_the_distribution_of_training(scale):
     """y[k+1] = X[k]: with X missing, y is what X was."""
     rng = np.random.default_rng(0)
     X = 0.4 + 0.2 * rng.normal(size=(600, 1))
@@ -230,7 +231,7 @@ def test_a_missing_input_is_as_it_was_in_training_in_any_scale(scale):
 # ---------------------------------------------------------------- what it learns from
 
 
-def test_gaps_in_training_end_a_stretch_and_change_little(known, rows):
+def test_missing_values_in_training_split_segments(known, rows):
     gappy = rows[:800].copy()
     gappy[[300, 303, 305], [0, 1, 2]] = np.nan
     forecaster = quick().fit(gappy)
@@ -240,7 +241,7 @@ def test_gaps_in_training_end_a_stretch_and_change_little(known, rows):
         assert (np.abs(a.mean - b.mean) < 4.0 * (a.std + b.std)).all()
 
 
-def test_a_washout_longer_than_some_stretches_leaves_these_out(rows):
+def test_segments_shorter_than_the_washout_are_left_out(rows):
     gappy = rows[:400].copy()
     gappy[[100, 110]] = np.nan
     forecaster = quick(esn=network(washout=30)).fit(gappy)
@@ -249,7 +250,7 @@ def test_a_washout_longer_than_some_stretches_leaves_these_out(rows):
         quick(esn=network(washout=900)).fit(gappy)
 
 
-def test_runs_are_learnt_from_apart(carts, driven):
+def test_runs_are_trained_on_separately(carts, driven):
     """A step from the end of one run to the beginning of the next would be an error of many deviations."""
     careless = quick(learn=[2, 3], kinematics=KINEMATICS).fit(carts[:3].states, carts[:3].inputs)
     assert np.trace(careless.errors_.cov) > 10.0 * np.trace(driven.errors_.cov)
@@ -257,7 +258,7 @@ def test_runs_are_learnt_from_apart(carts, driven):
 
 @pytest.mark.parametrize("n", [5, 6, 10, 100])
 @pytest.mark.parametrize("d", [1, 3])
-def test_short_series(n, d):
+def test_very_short_series_have_finite_forecasts(n, d):
     """Ever so short, white noise: finite, and not wrong by many of its deviations."""
     rng = np.random.default_rng(n)
     wrong = []
@@ -270,7 +271,7 @@ def test_short_series(n, d):
         assert np.median(np.abs(wrong)) < 2.0
 
 
-def test_constant_columns_stay_where_they_are():
+def test_constant_columns_stay_constant():
     t = np.arange(300.0)
     y = np.column_stack([np.full(300, 0.1), np.sin(0.2 * t), np.full(300, 7e6)])
     forecast = Forecaster(network()).fit(y).forecast(10, y[100:110])
@@ -284,13 +285,13 @@ def test_constant_columns_stay_where_they_are():
     np.testing.assert_allclose(still.mean, np.tile([0.1, 7e6], (5, 1)), rtol=1e-9)
 
 
-def test_one_column_may_come_flat(sine):
+def test_one_column_may_be_flat(sine):
     flat, column = quick().fit(sine[:300, 0]), quick().fit(sine[:300, :1])
     same(flat.forecast(5, sine[400:404, 0]), column.forecast(5, sine[400:404, :1]))
     same(flat.update(sine[300:310, 0]).forecast(5), column.update(sine[300:310, :1]).forecast(5))
 
 
-def test_a_frame_gives_its_names_and_is_refused_in_another_order(sine):
+def test_frame_names_are_kept_and_checked(sine):
     frame = pd.DataFrame(sine[:300], columns=["left", "right"])
     forecaster = quick().fit(frame)
     forecast = forecaster.forecast(4, frame[-10:])
@@ -313,7 +314,7 @@ def plain(rows):
 
 
 @pytest.mark.parametrize(("size", "shift"), [(1e9, 3.0), (1e-60, 3.0), (1e-163, 0.0), (1e-300, 0.0), (1e90, 0.0)])
-def test_units_of_measure_mean_nothing(rows, plain, size, shift):
+def test_forecasts_are_invariant_to_units(rows, plain, size, shift):
     """Also where numbers are too small to be squared."""
     fitted = quick(esn=network(20)).fit(size * (rows[:300] + shift))
     width, near = rows[:300].std(axis=0), 1e-5 if shift else 1e-9
@@ -328,7 +329,7 @@ def test_units_of_measure_mean_nothing(rows, plain, size, shift):
         np.testing.assert_allclose(other.to_frame()["y0_std"] / size, one.std[:, 0], rtol=1e3 * near)
 
 
-def test_without_scaling_numbers_are_taken_as_they_are(rows):
+def test_scale_false_uses_rows_unchanged(rows):
     y = (rows - rows[:800].mean(axis=0)) / rows[:800].std(axis=0)
     a = quick(scale=False).fit(y[:800]).forecast(10, y[900:910])
     b = quick().fit(y[:800]).forecast(10, y[900:910])
@@ -339,7 +340,7 @@ def test_without_scaling_numbers_are_taken_as_they_are(rows):
 @pytest.mark.parametrize(
     "more", [{}, {"feedback_scaling": 0.3}, {"covariance": "low-rank", "rank": 12}, {"covariance": "diagonal"}]
 )
-def test_every_kind_of_network(rows, kind, more):
+def test_every_kind_of_network_forecasts(rows, kind, more):
     forecaster = quick(esn=network(30, initial_state=kind, **more)).fit(rows[:400])
     context = rows[470:500].copy()
     assert is_sound(forecaster.forecast(5, context))
@@ -351,7 +352,7 @@ def test_every_kind_of_network(rows, kind, more):
     assert is_sound(forecaster.update(rows[400:405]).forecast(5))
 
 
-def test_drawn_moments_are_new_at_every_step_and_by_the_seed(monkeypatch):
+def test_monte_carlo_moments_follow_the_seed(monkeypatch):
     y = np.sin(0.3 * np.arange(60.0)) + 0.1 * np.random.default_rng(0).normal(size=60)
     drawn, sample = [], monte_carlo._sample
 
@@ -394,7 +395,7 @@ def test_positions_follow_velocities_in_mean_and_covariance(carts):
     np.testing.assert_allclose(rows @ forecast.mean.ravel(), 0.0, atol=1e-12)
 
 
-def test_learnt_columns_may_come_in_any_order(carts, driven):
+def test_learned_columns_may_be_in_any_order(carts, driven):
     """The cart pole with its columns shuffled, and with the learnt ones named in another order: the same system."""
     order = [3, 0, 2, 1]  # now [θ̇, x, ẋ, θ]
     three = carts[:3]
@@ -418,7 +419,7 @@ def test_learnt_columns_may_come_in_any_order(carts, driven):
 # ---------------------------------------------------------------- going on
 
 
-def test_rows_may_come_at_once_or_in_turn(rows, driven, carts):
+def test_updates_at_once_or_in_turn_agree(rows, driven, carts):
     one, two = quick().fit(rows[:400]), quick().fit(rows[:400])
     one.update(rows[400:440])
     for part in (slice(400, 401), slice(401, 425), slice(425, 440)):
@@ -432,7 +433,7 @@ def test_rows_may_come_at_once_or_in_turn(rows, driven, carts):
     same(a.forecast(6, X=run.inputs[29:35]), b.forecast(6, X=run.inputs[29:35]), atol=1e-10)
 
 
-def test_an_update_learns_a_system_that_has_changed():
+def test_update_adapts_to_a_changed_system():
     """A damped, driven oscillator whose gain changes: twice the force in each step."""
 
     def swing(gain, n, seed):
@@ -496,7 +497,7 @@ def covered(forecaster, cases):
     return np.mean(inside, axis=(0, 2))
 
 
-def test_intervals_hold_what_they_promise_on_lorenz(rows):
+def test_intervals_have_their_coverage_on_lorenz(rows):
     forecaster = Forecaster(network(60, process_noise="auto")).fit(rows[:1000])
     test = lorenz(steps=900, rng=1).states
     shares = covered(forecaster, [(test[k - 20 : k], None, test[k : k + 20]) for k in range(40, 860, 20)])
@@ -504,7 +505,7 @@ def test_intervals_hold_what_they_promise_on_lorenz(rows):
 
 
 @pytest.mark.parametrize("rows", [1, 20])
-def test_intervals_of_a_model_of_three_seconds_hold_forces_that_it_never_saw(rows):
+def test_intervals_of_a_model_of_three_seconds_cover_new_forces(rows):
     """After three seconds of a cart pole, from one row as from twenty, and they are no wider than they need be."""
     inside, ratio, steps = [], [], 40
     for seed in (200, 201):
@@ -526,7 +527,7 @@ def test_intervals_of_a_model_of_three_seconds_hold_forces_that_it_never_saw(row
 
 @pytest.mark.parametrize(("ridge", "seed"), [(0.0372, 667), (0.0, 687)])
 @pytest.mark.filterwarnings("ignore:.*left the range of training")
-def test_units_that_are_all_but_dead_in_training_do_no_harm(ridge, seed):
+def test_nearly_constant_units_do_no_harm(ridge, seed):
     t = np.arange(60.0)
     model = ProbabilisticESN(
         20, density=0.6, spectral_radius=0.474, leak_rate=0.6456, covariance="diagonal", activation="relu", ridge=ridge,
@@ -578,7 +579,7 @@ def small():
 
 
 @pytest.mark.parametrize("case", BAD_PARAMETERS | BAD_ROWS)
-def test_a_fit_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
+def test_refused_fit_leaves_the_forecaster_unchanged(case, small):
     (arguments, words), data = BAD_PARAMETERS.get(case, ({}, "")), (Y,)
     if case in BAD_ROWS:
         data, words = BAD_ROWS[case]
@@ -622,7 +623,7 @@ BAD_INPUTS = {
 
 @pytest.mark.parametrize("case", BAD_CALLS | BAD_INPUTS)
 @pytest.mark.filterwarnings("ignore:divide by zero")
-def test_a_call_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
+def test_refused_call_leaves_the_forecaster_unchanged(case, small):
     forecaster, (call, words) = (small[0], BAD_CALLS[case]) if case in BAD_CALLS else (small[1], BAD_INPUTS[case])
     before = forecaster.model_
     with pytest.raises((TypeError, ValueError), match=words):
@@ -630,7 +631,7 @@ def test_a_call_that_is_refused_says_why_and_leaves_all_as_it_was(case, small):
     assert forecaster.model_ is before
 
 
-def test_an_unfitted_forecaster_says_so():
+def test_unfitted_forecaster_raises():
     for call in (lambda f: f.forecast(3, Y), lambda f: f.update(Y)):
         with pytest.raises(NotFittedError, match="not fitted"):
             call(Forecaster())

@@ -1,5 +1,6 @@
-"""Claim: a forecaster knows when its forecasts are and which columns are which, as the pandas objects that it was given did; what
-was fitted does not change with a parameter; rows come in as fast as they can without another number."""
+"""A forecaster keeps labels and column names of pandas objects; fitted attributes do not change with parameters; updates and
+long contexts are fast without other results.
+"""
 
 import numpy as np
 import pandas as pd
@@ -55,7 +56,7 @@ def test_forecasts_continue_the_dates_of_fit_or_of_the_context(dated):
         assert list(dated.forecast(3, undated).index) == [1, 2, 3]
 
 
-def test_a_context_has_dates_where_fit_had_none():
+def test_context_may_have_dates_if_fit_had_none():
     forecaster = quick().fit(ROWS)
     assert list(forecaster.forecast(2).index) == [1, 2]
     pd.testing.assert_index_equal(forecaster.forecast(2, FRAME.iloc[:9]).index, DAYS[9:11])
@@ -63,7 +64,7 @@ def test_a_context_has_dates_where_fit_had_none():
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[3:5])
 
 
-def test_an_update_moves_the_dates_on(tmp_path):
+def test_update_advances_the_dates(tmp_path):
     forecaster = quick().fit(FRAME.iloc[:300])
     forecaster.update(FRAME.iloc[300:310])
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[310:312])
@@ -180,7 +181,7 @@ def test_columns_to_learn_by_name():
 # ---------------------------------------------------------------- what was fitted
 
 
-def test_a_parameter_set_after_fit_changes_nothing(tmp_path):
+def test_parameters_set_after_fit_have_no_effect(tmp_path):
     forecaster = quick().fit(ROWS[:300])
     expected = forecaster.forecast(5), forecaster.forecast(5, ROWS[300:320])
     others = {"target": "level", "scale": False, "learn": [0], "kinematics": 3, "calibrate": True, "verbose": True}
@@ -211,7 +212,7 @@ def filtered(monkeypatch):
 
 
 @pytest.mark.parametrize("gap", [[40], [0], [100, 140], [395], [330, 385], [369, 370]], ids=str)
-def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, filtered, monkeypatch):
+def test_early_missing_values_cost_nothing(dated, gap, filtered, monkeypatch):
     """Against the twin that corrects by every row there is."""
     context = ROWS.copy()
     context[gap, -1] = np.nan
@@ -228,7 +229,7 @@ def test_a_gap_long_ago_costs_as_little_as_none(dated, gap, filtered, monkeypatc
 
 
 @pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
-def test_estimators_show_themselves(estimator):
+def test_estimators_have_repr_and_html(estimator):
     fresh = estimator()
     assert repr(fresh) == f"{estimator.__name__}()"
     arguments = (ROWS[:60],) if estimator is Forecaster else (ROWS[:60], ROWS[:60])
@@ -240,7 +241,7 @@ def test_estimators_show_themselves(estimator):
         assert "text/html" in one._repr_mimebundle_()
 
 
-def test_a_gaussian_shows_itself():
+def test_gaussian_has_html():
     table = Gaussian([0.0, 1.5], var=[1.0, 4.0])._repr_html_()
     assert "<tr><th>1</th><td>1.5</td><td>2</td><td>-2.42 … 5.42</td></tr>" in table
     assert Gaussian(np.zeros(50), var=1.0)._repr_html_().count("<tr>") == 22

@@ -1,5 +1,6 @@
-"""Claim: without covariances between rows a forecast is the same, its memory grows with the horizon and no faster, and its
-samples are whole futures that the network goes through by itself."""
+"""Without covariances between rows a forecast is the same, its memory is linear in the horizon, and its samples are simulated
+by the network.
+"""
 
 import pickle
 import subprocess
@@ -27,7 +28,7 @@ FORMS = {"full": {}, "low-rank": {"covariance": "low-rank", "rank": 12}, "diagon
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_without_the_joint_covariance_it_is_the_same_forecast(form):
+def test_forecast_is_the_same_without_joint_covariance(form):
     y = noisy(steps=400)
     forecaster = fitted(y, calibrate=form == "full", **FORMS[form])
     one, other = forecaster.forecast(15, joint=True), forecaster.forecast(15, joint=False)
@@ -43,7 +44,7 @@ def test_without_the_joint_covariance_it_is_the_same_forecast(form):
         _ = other.joint
 
 
-def test_futures_by_the_model_go_together_as_the_joint_covariance_says():
+def test_simulated_futures_have_the_joint_correlations():
     """Over as few steps as a Gaussian holds for: deviations, and correlations between rows and columns."""
     y = noisy(0.02, steps=600)
     forecaster = fitted(y, calibrate=True)
@@ -56,7 +57,7 @@ def test_futures_by_the_model_go_together_as_the_joint_covariance_says():
     np.testing.assert_allclose(np.corrcoef(paths.reshape(4000, -1).T), one.joint / np.outer(std, std), atol=0.12)
 
 
-def test_futures_by_the_model_are_smooth_far_ahead():
+def test_simulated_futures_are_smooth():
     """Rows of a smooth system follow each other: drawn one by one they would jump."""
     y = noisy(0.0, steps=600)
     forecast = fitted(y).forecast(100, joint=False)
@@ -68,7 +69,7 @@ def test_futures_by_the_model_are_smooth_far_ahead():
     assert np.abs(forecast.sample(20, rng=1) - paths).max() > 0.1
 
 
-def test_the_joint_covariance_is_kept_up_to_4000_numbers():
+def test_joint_covariance_is_kept_up_to_4000_numbers():
     forecaster = fitted(noisy(steps=100), n=10, density=0.3)
     assert forecaster.forecast(20)._joint.shape == (60, 60)
     assert forecaster.forecast(1334, parts=())._joint is None
@@ -94,7 +95,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 @pytest.mark.parametrize(("d", "horizon", "form", "n"), [(20, 225, "diagonal", 10), (1, 4500, "diagonal", 10)])
-def test_memory_grows_with_the_horizon_and_no_faster(d, horizon, form, n):
+def test_memory_is_linear_in_the_horizon(d, horizon, form, n):
     """The joint covariance of the first would be 162 MB, of the second as much."""
     code = MEMORY.format(d=d, horizon=horizon, form=form, n=n)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

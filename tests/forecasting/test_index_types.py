@@ -1,5 +1,6 @@
-"""Every type of pandas index is used exactly or refused: a forecast from labelled rows, of which some are missing, is that from
-an array with NaN in their places, and its labels continue the index."""
+"""Every type of pandas index is used exactly or refused: forecasts from labeled rows with missing steps equal those from an
+array with NaN, and their labels continue the index.
+"""
 
 import datetime
 import re
@@ -286,7 +287,7 @@ def test_series_forecaster_refuses_labels_that_are_no_times(kind, call, dated_au
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", REFUSED_OF_Y)
-def test_both_refuse_labels_without_one_increasing_step(kind, dated, dated_automatic):
+def test_both_refuse_labels_without_an_increasing_step(kind, dated, dated_automatic):
     make, message = REFUSED_OF_Y[kind]
     for model in (dated, dated_automatic):
         check_refusal(model, "fit y", make(), message)
@@ -373,7 +374,7 @@ ONLY_ONE = "X must have the runs of y in its index, got a MultiIndex in {} and n
     ],
     ids=["lengths", "apart", "only y", "only X", "only X, y an array", "no run", "twice", "no row", "no name", "inner names"],
 )
-def test_runs_that_do_not_fit_are_refused(y, X, lengths, message):
+def test_inconsistent_runs_are_refused(y, X, lengths, message):
     rows, inputs = (None if index is None else frame(values, index) for values, index in ((ROWS, y), (KNOWN, X)))
     with pytest.raises(ValueError, match=message):
         network().fit(ROWS if rows is None else rows, inputs, lengths)

@@ -39,7 +39,7 @@ def models():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_forecasts_of_all_forms(models, kind):
+def test_forms_of_covariance_agree(models, kind):
     full = models[kind].forecast(12, CONTEXT, AHEAD)
     low = fitted(kind, covariance="low-rank", rank=15).forecast(12, CONTEXT, AHEAD)
     members = fitted(kind, covariance="ensemble", n_members=2048).forecast(12, CONTEXT, AHEAD)
@@ -55,7 +55,7 @@ def test_forecasts_of_all_forms(models, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rollouts_are_forecasts(models, kind):
+def test_rollouts_agree_with_forecasts(models, kind):
     model = models[kind]
     start = model.start(CONTEXT)
     forecast = model.forecast(12, CONTEXT, AHEAD)
@@ -69,7 +69,7 @@ def test_rollouts_are_forecasts(models, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_derivatives_of_a_step(models, kind):
+def test_linearize_agrees_with_differences(models, kind):
     model, y, u = models[kind], RUNS.states[40:43], RUNS.inputs[40:43]
     A, B = model.linearize(y, u)[:2]
     for j in range(4):
@@ -80,7 +80,7 @@ def test_derivatives_of_a_step(models, kind):
 
 
 @pytest.mark.parametrize(("kind", "form"), [*zip(KINDS, ["full", "low-rank"] * 2, strict=True)])
-def test_updates_and_files(tmp_path, kind, form):
+def test_layers_are_updated_and_saved(tmp_path, kind, form):
     model = fitted(kind, form, rank=15)
     model.update(RUNS.states[LAST : LAST + 20], RUNS.inputs[LAST : LAST + 20])
     model.save(tmp_path / "it.pesn")

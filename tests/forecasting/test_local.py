@@ -32,7 +32,7 @@ def fitted():
     return a_forecaster(calibrate=True).fit(Y)
 
 
-def test_few_rows_are_enough_for_a_law_that_holds_everywhere():
+def test_shared_local_readout_needs_few_rows():
     """Beside one network of as many units that sees all columns, with the same features and the best of several ridges."""
     few, later = lorenz_96(250, columns=16), lorenz_96(300, 1, columns=16)
 
@@ -47,12 +47,12 @@ def test_few_rows_are_enough_for_a_law_that_holds_everywhere():
     assert error(20, 1e-5, Patches(1, 3)) < 0.3 * min(error(320, ridge) for ridge in (1e-5, 1e-3, 1e-1))
 
 
-def test_intervals_hold(fitted):
+def test_intervals_have_their_coverage(fitted):
     found = fitted.backtest(LATER, horizon=20, origins=30)
     assert 0.88 < np.mean(found.coverage(0.95)) <= 1.0
 
 
-def test_a_field_that_is_moved_on_by_a_patch_is_forecast_moved_on():
+def test_forecasts_are_equivariant_to_shifts_by_a_patch():
     """What was learnt of errors is of each column: with the same of all of them nothing tells one patch from another."""
     forecaster = a_forecaster().fit(Y[:200])
     model, (low, high) = forecaster.model_, forecaster.model_.columns.range
@@ -73,7 +73,7 @@ def test_contexts_may_be_short(fitted, rows):
         assert forecast.std[0].mean() < fitted.forecast(3, LATER[99:100]).std[0].mean()
 
 
-def test_the_closed_form_is_the_way_of_members(fitted):
+def test_closed_form_agrees_with_sample_paths(fitted):
     """Deviations of a low-rank state, steps ahead, beside whole futures by Monte Carlo."""
     forecast = fitted.forecast(6, LATER[:100])
     paths = fitted.sample_paths(1500, 6, LATER[:100], rng=0)
@@ -99,7 +99,7 @@ def test_known_inputs_are_seen_by_every_patch():
     assert (wide.std > narrow.std).all()
 
 
-def test_it_goes_on_and_is_saved(fitted, tmp_path):
+def test_local_forecaster_is_updated_and_saved(fitted, tmp_path):
     fitted.save(tmp_path / "field.pesn")
     again = pesn.load(tmp_path / "field.pesn")
     np.testing.assert_array_equal(again.forecast(3).mean, fitted.forecast(3).mean)
@@ -126,6 +126,6 @@ def test_patches_of_all_kinds_forecast(patches):
         ({"patches": Patches(3, 1)}, "local .*multiple of size=3, got 8"),
     ],
 )
-def test_what_is_no_field_is_refused_by_name(options, says):
+def test_columns_that_are_no_field_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         a_forecaster(**options).fit(Y[:60])

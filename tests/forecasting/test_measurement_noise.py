@@ -1,4 +1,4 @@
-"""Claim: noise that rows are measured with is told from the system's own: it is in every row and does not go on."""
+"""Measurement noise is distinguished from process noise: it affects every row and is not propagated."""
 
 import numpy as np
 import pandas as pd
@@ -29,19 +29,19 @@ def forecaster(series):
     return Forecaster(design=DESIGN).fit(series[1][:1200])
 
 
-def test_it_is_found(series, forecaster):
+def test_measurement_noise_is_estimated(series, forecaster):
     clean, _ = series
     share = forecaster.measurement_std_ / clean.std(axis=0)
     assert np.all((share > 0.5 * NOISE) & (share < 2.0 * NOISE))
 
 
-def test_a_system_without_noise_has_next_to_none(series):
+def test_estimate_is_small_without_noise(series):
     clean, _ = series
     found = Forecaster(design=DESIGN).fit(clean[:1200])
     assert np.all(found.measurement_std_ < 1e-3 * clean.std(axis=0))
 
 
-def test_forecasts_are_better_with_it(series, forecaster):
+def test_measurement_noise_improves_forecasts(series, forecaster):
     """The same design without: all noise goes on as if it had moved the system."""
     _, y = series
     without = Forecaster(design=DESIGN, measurement_noise=0.0).fit(y[:1200])
@@ -52,7 +52,7 @@ def test_forecasts_are_better_with_it(series, forecaster):
     assert with_noise < 0.9 * all_of_it
 
 
-def test_noise_that_is_known_is_taken_as_it_is(series):
+def test_given_measurement_noise_is_used(series):
     clean, y = series
     std = NOISE * clean.std(axis=0)
     forecaster = Forecaster(design=DESIGN, measurement_noise=std).fit(y[:1200])
@@ -62,7 +62,7 @@ def test_noise_that_is_known_is_taken_as_it_is(series):
     assert not (forecaster.forecast(5, y[1200:1240], parts=("state",)).std > ahead.std).any()
 
 
-def test_rows_that_are_observed_do_not_make_a_state_certain(series, forecaster):
+def test_noisy_rows_leave_posterior_uncertainty(series, forecaster):
     """What a noisy row leaves open goes on: a row that is given as exact leaves less."""
     _, y = series
     exact = Gaussian(y[1200:1240], cov=np.tile(1e-12 * np.eye(3), (40, 1, 1)))
@@ -71,7 +71,7 @@ def test_rows_that_are_observed_do_not_make_a_state_certain(series, forecaster):
     assert np.all(known < noisy)
 
 
-def test_going_on_is_the_context_of_all_rows(series, forecaster, tmp_path):
+def test_measurement_noise_is_saved_and_updated(series, forecaster, tmp_path):
     """update() with noise, saved and loaded: the state is that of the rows seen."""
     _, y = series
     own = Forecaster(design=DESIGN, measurement_noise=forecaster.measurement_std_).fit(y[:1200])
@@ -93,13 +93,13 @@ def test_going_on_is_the_context_of_all_rows(series, forecaster, tmp_path):
         (pd.Series({"a": 0.1, "b": 0.1, "c": 0.1}), "measurement_noise must have the labels of the columns of y"),
     ],
 )
-def test_wrong_noise_is_refused(series, given, message):
+def test_invalid_measurement_noise_is_refused(series, given, message):
     network = ProbabilisticESN(10, washout=10, random_state=0)
     with pytest.raises(ValueError, match=message.split(",")[0]):
         Forecaster(network, measurement_noise=given).fit(series[1][:200])
 
 
-def test_noise_goes_by_the_names_of_columns(series):
+def test_measurement_noise_is_matched_by_name(series):
     frame = pd.DataFrame(series[1][:200], columns=["x", "y", "z"])
     network = ProbabilisticESN(10, washout=10, random_state=0)
     found = Forecaster(network, measurement_noise=pd.Series({"z": 0.3, "x": 0.1, "y": 0.2})).fit(frame)
@@ -115,14 +115,14 @@ def test_a_constant_column_has_no_noise():
     assert np.isfinite(ahead.std).all()
 
 
-def test_a_column_that_follows_from_others_does_not_widen_them():
+def test_dependent_column_does_not_widen_the_others():
     """Its residuals are rounding: what they become outside of training says nothing of the others."""
     x = np.sin(0.2 * np.arange(403.0)) + 0.05 * np.random.default_rng(1).normal(size=403)
     found = Forecaster(design=Design(Candidate("none", 4, 0, 0, (1e-12, 1e-12)))).fit(np.column_stack([x[3:], x[:-3]]))
     assert np.sqrt(found.errors_.cov[0, 0]) < 0.3
 
 
-def test_what_the_process_keeps():
+def test_process_errors_exclude_measurement_noise():
     errors = ErrorModel(np.diag([4.0, 1.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.diag([3.0, 1.0, 0.0]))
     kept = process_errors(errors, np.array([3.0, 5.0, 0.0]))
     np.testing.assert_allclose(np.diagonal(kept.cov), [1.0, 0.01, 0.0])
@@ -131,7 +131,7 @@ def test_what_the_process_keeps():
     np.testing.assert_array_equal(process_share(errors, None), 1.0)
 
 
-def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
+def test_observer_denoises_training_rows(series, forecaster):
     """With four earlier rows in its register, which the rows after them correct."""
     clean, y = series
     scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
@@ -146,7 +146,7 @@ def test_an_observer_takes_noise_out_of_training_rows(series, forecaster):
     assert observe_segments(loop, context, short, short) is short
 
 
-def test_diagonal_covariances_with_products_have_squares_of_their_own():
+def test_diagonal_form_with_products_has_finite_forecasts():
     y = 0.1 * np.arange(131.0)[:, None] + 0.1 * np.random.default_rng(0).normal(size=(131, 3))
     network = ProbabilisticESN(
         18, density=0.6, covariance="diagonal", input_scaling=2.0, ridge=2e-4, noise=0.3, process_noise=0.0,

@@ -1,4 +1,4 @@
-"""Claim: errors of the weights stay along a forecast, and members take over where a closed form is not to be trusted."""
+"""Weight errors persist along a forecast, and an ensemble replaces the closed form where it is not trusted."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_directions_have_the_leverage_of_each_step(case):
     assert not errors.along(np.zeros((3, len(errors.root)))).any()
 
 
-def test_weights_that_stay_are_those_of_members(case):
+def test_persistent_weight_errors_agree_with_an_ensemble(case):
     """Closed form against 4,000 members, each with one draw of the weights for all steps."""
     loop, state, _, _ = case
     inputs = np.zeros((12, 0))
@@ -63,14 +63,14 @@ def test_weights_that_stay_are_those_of_members(case):
         np.testing.assert_allclose(total, np.diagonal(path.cov, axis1=-2, axis2=-1), rtol=1e-9)
 
 
-def test_staying_errors_are_wider_than_errors_that_are_new_at_each_step(case):
+def test_persistent_weight_errors_are_wider_than_independent_ones(case):
     loop, state, _, _ = case
     inputs = np.zeros((15, 0))
     staying, fresh = predict_path(loop, state, inputs), rollout(loop.model, state, inputs, moved=True)
     assert staying.parts["weights"][-1].sum() > fresh.parts["weights"][-1].sum()
 
 
-def test_members_take_over_where_the_mean_has_parted(case):
+def test_ensemble_takes_over_far_ahead(case):
     """Far ahead of a chaotic system: deviations stay below two of training, and near one; a closed form alone goes up to two."""
     _, _, forecaster, y = case
     ahead = forecaster.forecast(300, y[300:340], joint=False)
@@ -81,7 +81,7 @@ def test_members_take_over_where_the_mean_has_parted(case):
     np.testing.assert_array_equal(ahead.mean, forecaster.forecast(300, y[300:340], joint=False).mean)  # by their own seed
 
 
-def test_joint_covariances_go_with_the_deviations(case):
+def test_joint_covariance_has_the_standard_deviations_of_rows(case):
     _, _, forecaster, y = case
     ahead = forecaster.forecast(60, y[300:340], joint=True)
     values = np.linalg.eigvalsh(ahead.joint / np.outer(ahead.std.ravel(), ahead.std.ravel()))
@@ -89,7 +89,7 @@ def test_joint_covariances_go_with_the_deviations(case):
     np.testing.assert_allclose(np.diagonal(ahead.joint), ahead.std.ravel() ** 2, rtol=1e-9)
 
 
-def test_mirrored_draws_have_no_error_in_what_is_linear():
+def test_mirrored_draws_have_mean_zero():
     numbers, later = MirroredDraws(3, sobol=True).normal((2,), 64, 5)
     assert numbers.shape == (2, 64, 5)
     np.testing.assert_allclose(numbers.sum(axis=1), 0.0, atol=1e-12)
@@ -97,7 +97,7 @@ def test_mirrored_draws_have_no_error_in_what_is_linear():
     assert np.abs(later.normal((2,), 64, 5)[0] - numbers).max() > 0.1
 
 
-def test_many_products_are_carried_by_a_factor_as_members_carry_them():
+def test_low_rank_form_of_many_products_agrees_with_sample_paths():
     """12 columns have 300 products of two rows: a full covariance of these would take seconds a forecast."""
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.standard_normal((900, 12)), axis=0)

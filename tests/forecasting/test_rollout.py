@@ -1,4 +1,4 @@
-"""Claim: what a roll-out says of its Gaussians in closed form is what samples of them say; what is wrong is refused by name."""
+"""Closed forms of a roll-out agree with samples; invalid arguments are refused by name."""
 
 import mpmath
 import numpy as np
@@ -72,13 +72,13 @@ def test_saturating_cost_is_the_mean_over_samples(case):
     np.testing.assert_allclose(rollout.saturating_cost(0.0), 0.0)
 
 
-def test_angle_cost_is_the_mean_over_samples_and_the_same_a_turn_further(case):
+def test_angle_cost_is_the_mean_over_samples_and_periodic(case):
     rollout, paths = case
     near(rollout.angle_cost("theta", 0.7), (1 - np.cos(paths[..., 1] - 0.7)).sum(axis=2))
     np.testing.assert_allclose(rollout.angle_cost(1, np.full(H, 0.7 + 2 * np.pi)), rollout.angle_cost(1, 0.7))
 
 
-def test_means_alone_cost_as_a_gaussian_without_variance(case):
+def test_cost_of_means_is_that_of_zero_variance(case):
     rollout, _ = case
     means = Rollout(rollout.mean, rollout.controls, names=NAMES)
     certain = Rollout(rollout.mean, rollout.controls, np.zeros((B, H, D, D)), names=NAMES)
@@ -95,7 +95,7 @@ def test_means_alone_cost_as_a_gaussian_without_variance(case):
             question()
 
 
-def test_weights_and_goals_go_by_name(case):
+def test_weights_and_goals_may_be_given_by_name(case):
     rollout, _ = case
     expected = rollout.expected_cost(np.diag([0.0, 2.0]), [0.0, 1.0])
     np.testing.assert_allclose(rollout.expected_cost({"theta": 2.0}, {"theta": 1.0}), expected)
@@ -136,7 +136,7 @@ def test_path_probability_is_bounded_and_estimated(case):
         assert np.abs(markov - truth).max() < 0.5 * np.abs(bound - truth).max()
 
 
-def test_markov_is_exact_of_two_steps_near_on_smooth_paths_and_too_high_on_rough_ones():
+def test_markov_estimate_is_exact_for_two_steps_and_conservative_for_rough_paths():
     rng = np.random.default_rng(1)
     t = np.arange(1.0, 21.0)
     walk = np.cumsum(rng.standard_normal((N, 20)), axis=1)
@@ -152,7 +152,7 @@ def test_markov_is_exact_of_two_steps_near_on_smooth_paths_and_too_high_on_rough
     assert abs(float(smooth.path_markov(np.diag(cov, 1))) / truth - 1.0) < 0.05 < float(smooth.path_limit()) / truth - 1.0
 
 
-def test_bivariate_cdf_beside_quadrature():
+def test_bivariate_cdf_agrees_with_quadrature():
     for h, k, rho in [
         (0.3, -1.2, 0.5),
         (0.0, 0.0, -0.7),
@@ -170,7 +170,7 @@ def test_bivariate_cdf_beside_quadrature():
     np.testing.assert_allclose(bivariate_cdf(h, h, 1.0), bivariate_cdf(h, np.full(7, 38.0), 0.3), atol=1e-7)  # min of one number
 
 
-def test_what_is_certain_is_in_or_out():
+def test_certain_steps_are_inside_or_outside():
     rollout = Rollout(np.array([[[1.0], [3.0], [1.0]]]), np.zeros((1, 3, 1)), np.zeros((1, 3, 1, 1)), np.zeros((1, 2, 1, 1)))
     np.testing.assert_array_equal(rollout.probability(0, above=2.0), [[0.0, 1.0, 0.0]])
     np.testing.assert_array_equal(rollout.probability(0, above=3.0), [[0.0, 0.0, 0.0]])  # at the level is not above it
@@ -182,7 +182,7 @@ def test_what_is_certain_is_in_or_out():
 # ---------------------------------------------------------------- parts of it, and pictures
 
 
-def test_parts_of_a_rollout_are_its_plans_and_steps(case):
+def test_indexing_selects_plans_and_steps(case):
     rollout, _ = case
     costs = rollout.expected_cost(1.0, 0.2)
     for i in range(B):
@@ -204,7 +204,7 @@ def test_parts_of_a_rollout_are_its_plans_and_steps(case):
         rollout[:, 9:]
 
 
-def test_a_plan_as_a_table_and_as_a_picture(case):
+def test_plan_as_a_forecast(case):
     rollout, paths = case
     forecast = rollout.forecast(1, history=paths[1, 1])
     np.testing.assert_array_equal(forecast.mean, rollout.mean[1])
@@ -240,6 +240,6 @@ PLAIN = Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.broadcast_to(np.eye
         (lambda: PLAIN.forecast(slice(None)), "plan must be one plan"),
     ],
 )
-def test_what_is_wrong_is_named(call, message):
+def test_invalid_arguments_are_refused(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()

@@ -1,5 +1,4 @@
-"""Claim: B control sequences at once lead to what each of them alone does, in every form; from a start that was filtered once, or
-from B of them; with the deviations that a forecast has, and the covariances of each row with the next."""
+"""Roll-outs of many control sequences agree with single ones and with forecasts, in all forms and from one or many contexts."""
 
 import numpy as np
 import pandas as pd
@@ -46,7 +45,7 @@ def controls(B=4, H=12, seed=0):
 
 @pytest.mark.parametrize("rows", [1, 5, 80])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
+def test_rollout_has_the_moments_of_a_forecast(name, rows):
     model, U = made(name), controls()
     start = model.start(CONTEXTS[rows])
     for covariance in ("low-rank", "full"):
@@ -60,7 +59,7 @@ def test_a_roll_out_has_the_mean_and_the_deviations_of_a_forecast(name, rows):
 
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
 @pytest.mark.parametrize("name", ["given", "fast", "lags"])
-def test_many_are_what_each_of_them_is_alone(name, covariance):
+def test_batch_agrees_with_single_rollouts(name, covariance):
     model, U = made(name), controls(B=50)
     start = model.start(CONTEXTS[80])
     many = model.rollout(U, start, covariance)
@@ -76,7 +75,7 @@ def test_many_are_what_each_of_them_is_alone(name, covariance):
 
 
 @pytest.mark.parametrize("rows", [1, 5, 80])
-def test_from_b_starts_each_goes_its_own_way(rows):
+def test_batch_of_contexts_agrees_with_single_contexts(rows):
     model, U = made("fast"), controls(B=3)
     y = np.stack([RUNS.states[k : k + rows] for k in (20, 90, 150)])
     X = np.stack([RUNS.inputs[k : k + rows - 1] for k in (20, 90, 150)])
@@ -91,7 +90,7 @@ def test_from_b_starts_each_goes_its_own_way(rows):
 
 
 @pytest.mark.parametrize("rows", [1, 5, 80])
-def test_a_start_is_its_context(rows):
+def test_filtered_context_agrees_with_its_rows(rows):
     model, X = made("given"), controls()[0]
     start = model.start(CONTEXTS[rows])
     for _ in range(2):  # as often as it is asked
@@ -100,7 +99,7 @@ def test_a_start_is_its_context(rows):
         np.testing.assert_allclose(one.joint, other.joint, rtol=1e-9, atol=1e-15)
 
 
-def test_the_covariances_with_the_next_row_are_those_of_the_joint_gaussian():
+def test_lagged_covariances_agree_with_the_joint_covariance():
     model, U = made("fast"), controls()
     result = model.rollout(U, model.start(CONTEXTS[80]))
     joint = model.forecast(12, CONTEXTS[80], U[1], joint=True).joint.reshape(12, 4, 12, 4)
@@ -111,7 +110,7 @@ def test_the_covariances_with_the_next_row_are_those_of_the_joint_gaussian():
 
 
 @pytest.mark.parametrize("rows", [1, 5])
-def test_what_is_uncertain_in_the_context_goes_on(rows):
+def test_uncertain_context_widens_the_rollout(rows):
     model, U = made("fast"), controls(B=3)
     y, X = CONTEXTS[rows]
     uncertain = Gaussian(y, var=np.broadcast_to([1e-4, 1e-4, 1e-3, 1e-3], y.shape))
@@ -123,7 +122,7 @@ def test_what_is_uncertain_in_the_context_goes_on(rows):
     assert np.abs((result.mean[2] - forecast.mean) / forecast.std).max() < 0.01
 
 
-def test_a_gap_in_the_context_is_as_in_a_forecast():
+def test_missing_value_in_the_context_agrees_with_forecast():
     model, U = made("fast"), controls(B=2)
     y, X = (part.copy() for part in CONTEXTS[5])
     y[2, 1], y[-1, 2] = np.nan, np.nan
@@ -134,7 +133,7 @@ def test_a_gap_in_the_context_is_as_in_a_forecast():
 
 
 @pytest.mark.parametrize("name", ["given", "fast", "lags", "no units"])
-def test_a_step_is_a_forecast_of_one_row_from_one_row(name):
+def test_step_agrees_with_a_one_step_forecast(name):
     model = made(name)
     states, U = RUNS.states[50:60], RUNS.inputs[50:60]
     after = model.step(states, U)
@@ -145,7 +144,7 @@ def test_a_step_is_a_forecast_of_one_row_from_one_row(name):
     assert np.abs(after - RUNS.states[51:61]).max() < 0.05
 
 
-def test_a_system_without_controls_is_rolled_out_too():
+def test_system_without_controls_can_be_rolled_out():
     y = np.sin(0.2 * np.arange(400.0))[:, None]
     model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(y)
     result = model.rollout(np.zeros((1, 5, 0)))
@@ -172,7 +171,7 @@ def test_a_system_without_controls_is_rolled_out_too():
         (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), r"controls must have shape \(3, 1\)"),
     ],
 )
-def test_what_cannot_be_rolled_out_is_named(call, message):
+def test_invalid_rollouts_are_refused(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(made("given"))
 
@@ -201,7 +200,7 @@ def test_frames_in_another_order_are_refused_by_name():
 
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
 @pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
-def test_products_in_every_form_after_the_last_row_and_after_a_context(form, covariance):
+def test_products_agree_in_every_form(form, covariance):
     """A diagonal network has squares of its own for the products: its state is laid out in another way."""
     key = f"products {form}"
     if key not in _made:
@@ -213,7 +212,7 @@ def test_products_in_every_form_after_the_last_row_and_after_a_context(form, cov
         assert np.abs((result.mean[1] - forecast.mean) / forecast.std).max() < 0.05
 
 
-def test_a_start_in_other_units_is_anothers():
+def test_context_of_a_model_in_other_units_is_refused():
     """Twice the rows are the same rows once they are scaled, and lead to the same weights."""
     y = np.sin(0.2 * np.arange(200.0))[:, None]
     one, twice = (Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(k * y) for k in (1.0, 2.0))
@@ -222,7 +221,7 @@ def test_a_start_in_other_units_is_anothers():
         twice.rollout(np.zeros((5, 0)), one.start())
 
 
-def test_a_start_does_not_outlive_an_update():
+def test_filtered_context_is_invalid_after_an_update():
     model = fitted()
     start = model.start(CONTEXTS[5])
     model.update(RUNS.states[:3], RUNS.inputs[:3])

@@ -1,4 +1,4 @@
-"""Sample paths without noise are the learnt dynamics alone; without calibration, the loop as it is: the climate of a map."""
+"""Sample paths without noise follow the learned dynamics; without calibration they have the climate of a map."""
 
 import numpy as np
 import pytest
@@ -21,14 +21,14 @@ def learnt():
     return Forecaster(network).fit(henon(600))
 
 
-def test_without_noise_from_a_known_state_all_paths_are_the_mean_of_a_rollout(learnt):
+def test_paths_without_noise_equal_the_mean_of_a_rollout(learnt):
     context = henon(700)[-1:]
     paths = learnt.sample_paths(20, 30, context, noise=False, rng=0)
     mean = learnt.rollout(np.zeros((1, 30, 0)), learnt.start(context), "none").mean[0]
     np.testing.assert_allclose(paths, np.broadcast_to(mean, paths.shape), atol=1e-10)
 
 
-def test_without_noise_the_paths_part_as_the_start_leaves_it_open(learnt):
+def test_paths_without_noise_spread_by_the_initial_uncertainty(learnt):
     from pesn import Gaussian
 
     uncertain = Gaussian(henon(700)[-1], var=np.full(2, 0.01**2))
@@ -40,7 +40,7 @@ def test_without_noise_the_paths_part_as_the_start_leaves_it_open(learnt):
 
 
 @pytest.mark.parametrize("noise", [False, True])
-def test_the_climate_of_a_map(learnt, noise):
+def test_paths_have_the_climate_of_the_map(learnt, noise):
     """Thousands of steps: means and deviations of the map's own long run."""
     truth = henon(50_000)
     paths = learnt.sample_paths(3, 1500 if noise else 4000, noise=noise, calibrate=False, rng=0)
@@ -59,7 +59,7 @@ def test_every_form_has_the_same_dynamics(covariance):
     np.testing.assert_allclose(paths, np.broadcast_to(mean, paths.shape), atol=0.05)
 
 
-def test_what_is_refused(learnt):
+def test_invalid_arguments_are_refused(learnt):
     for name in ("noise", "calibrate"):
         with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
             learnt.sample_paths(2, 3, **{name: 1})

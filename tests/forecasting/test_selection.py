@@ -1,4 +1,4 @@
-"""Claim: a forecaster that is told nothing takes the ridge that its series needs, and is then as sure as one can be."""
+"""The default forecaster selects the ridge that its series needs, with calibrated standard deviations."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def told_nothing():
     return Forecaster().fit(seasonal(120))
 
 
-def test_deviations_of_a_noisy_season_are_those_of_its_noise(told_nothing):
+def test_standard_deviations_of_a_noisy_season_are_those_of_its_noise(told_nothing):
     """With the smallest ridge 100 units learn the noise of so few rows, and say three times as much twenty steps ahead."""
     truth = np.sqrt((1.0 - 0.7 ** (2.0 * np.arange(1.0, 21.0))) / (1.0 - 0.49))
     for forecaster in (told_nothing, Forecaster().fit(seasonal(400))):
@@ -34,7 +34,7 @@ def test_deviations_of_a_noisy_season_are_those_of_its_noise(told_nothing):
     assert told_nothing.esn_.ridge > 1e-6
 
 
-def test_it_is_the_forecaster_with_that_ridge(told_nothing):
+def test_selected_ridge_gives_the_same_forecaster(told_nothing):
     network = ProbabilisticESN(washout="auto", random_state=0, ridge=told_nothing.esn_.ridge)
     told = Forecaster(network).fit(seasonal(120))
     np.testing.assert_allclose(told.calibration_, told_nothing.calibration_, rtol=1e-9)
@@ -43,22 +43,22 @@ def test_it_is_the_forecaster_with_that_ridge(told_nothing):
     np.testing.assert_allclose(a.std, b.std, rtol=1e-9)
 
 
-def test_a_system_without_noise_keeps_the_smallest():
+def test_noiseless_system_keeps_the_smallest_ridge():
     assert Forecaster(calibrate=False).fit(lorenz(steps=120, rng=0).states).esn_.ridge == 1e-6
 
 
-def test_a_ridge_that_is_given_stays():
+def test_given_ridge_is_kept():
     esn = ProbabilisticESN(10, washout=10, random_state=0, ridge=1e-3, process_noise=0.0)
     assert Forecaster(esn).fit(seasonal(150)).esn_.ridge == 1e-3
 
 
-def test_few_rows_are_judged_fewer_steps_ahead():
+def test_few_rows_are_calibrated_over_fewer_steps():
     forecaster = Forecaster(ProbabilisticESN(10, washout=5, random_state=0, process_noise=0.0)).fit(seasonal(60))
     assert (forecaster.calibration_ != 1.0).any()
     assert (forecaster.calibration_[8:] == forecaster.calibration_[-1]).all()  # twelve rows were held back: six steps ahead
 
 
-def test_origins_leave_room_on_both_sides():
+def test_validation_origins_have_rows_before_and_after():
     held = [Held(Segment(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n + 1, 1)))) for n in (200, 30, 21)]
     found = validation_origins(held, 20)
     assert 30 < len(found) <= 36

@@ -1,5 +1,4 @@
-"""Claim: runs that come one by one teach a forecaster what they teach stacked in memory, wherever they come from; what is chosen
-by a sample is chosen by the same sample; what does not fit together is refused by argument and run."""
+"""Streamed runs give the same forecaster as stacked ones, from any source; runs that do not fit are refused by number."""
 
 import io
 from dataclasses import replace
@@ -66,7 +65,7 @@ def both(given, runs, y, X=None, **parameters):
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 1e-12, "auto"])
-def test_runs_teach_what_they_teach_stacked(ridge):
+def test_streamed_runs_agree_with_stacked_rows(ridge):
     assert_same(*both(esn(ridge=ridge, washout="auto"), [y for y, _ in RUNS], STACKED[0], calibrate=ridge == 1e-6))
 
 
@@ -75,13 +74,13 @@ def automatic():
     return pesn.Forecaster().fit(STACKED[0], lengths=list(SIZES))
 
 
-def test_the_automatic_design_is_the_same(automatic):
+def test_streamed_automatic_design_agrees(automatic):
     found = pesn.Forecaster().fit(y for y, _ in RUNS)
     assert found.design_.candidate == automatic.design_.candidate
     assert_same(found, automatic)
 
 
-def test_gaps_and_measurement_noise():
+def test_streamed_missing_values_and_noise_agree():
     rng = np.random.default_rng(1)
     noisy = STACKED[0] + 0.2 * rng.normal(size=STACKED[0].shape)
     noisy[rng.random(len(noisy)) < 0.01, 0] = NAN
@@ -89,7 +88,7 @@ def test_gaps_and_measurement_noise():
     assert_same(*both(esn(), parts, noisy, measurement_noise="auto"))
 
 
-def test_angles_and_kinematics():
+def test_streamed_angles_and_kinematics_agree():
     y, X = STACKED
     wrapped = np.column_stack([np.mod(2.0 * y[:, 0] + np.pi, 2 * np.pi) - np.pi, y[:, 1]])
     runs = [(part, u) for part, (_, u) in zip(np.split(wrapped, np.cumsum(SIZES)[:-1]), RUNS, strict=True)]
@@ -97,20 +96,20 @@ def test_angles_and_kinematics():
     assert_same(*both(esn(), runs, wrapped, X, **given))
 
 
-def test_a_design_with_noise_on_inputs(automatic):
+def test_streamed_input_noise_agrees(automatic):
     chosen = automatic.design_
     noisy = replace(chosen, candidate=replace(chosen.candidate, input_noise=0.01, n_units=20))
     assert_same(*both("auto", [y for y, _ in RUNS], STACKED[0], design=noisy))
 
 
-def test_more_rows_than_are_looked_at(monkeypatch):
+def test_sample_of_many_rows_is_the_same(monkeypatch):
     """Where the sample is a part of all rows, it is the same part in both ways."""
     monkeypatch.setattr(segments_module, "MOST_SAMPLED", 400)
     monkeypatch.setattr(segments_module, "_PIECE", 100)
     assert_same(*both(esn(process_noise="auto"), iter(RUNS), *STACKED))
 
 
-def test_labels_with_missing_steps():
+def test_streamed_labels_agree():
     """Rows go where their dates belong: a day that is missing is a gap."""
     days = pd.date_range("2024-01-01", periods=sum(SIZES) + 100)
     frames, places, first = [], [], 0
@@ -126,7 +125,7 @@ def test_labels_with_missing_steps():
     assert found.names_ == ["at", "speed"]
 
 
-def test_columns_go_by_their_names():
+def test_streamed_columns_are_matched_by_name():
     frames = [pd.DataFrame(y, columns=["at", "speed"]) for y, _ in RUNS]
     frames[2] = frames[2][["speed", "at"]]
     assert_same(*both(esn(), frames, STACKED[0], calibrate=False))
@@ -154,11 +153,11 @@ def expected():
     return pesn.Forecaster(esn()).fit(*STACKED, list(SIZES))
 
 
-def test_whatever_can_be_iterated(expected):
+def test_any_iterable_of_runs_is_accepted(expected):
     assert_same(pesn.Forecaster(esn()).fit(Again()), expected)
 
 
-def test_parquet(tmp_path, expected):
+def test_parquet_runs_agree_with_stacked_rows(tmp_path, expected):
     """Runs go on from file to file and from row group to row group; an empty cell is a gap."""
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame(np.hstack(STACKED), columns=["at", "speed", "push"]).assign(run=np.repeat(list("abcde"), SIZES))
@@ -175,7 +174,7 @@ def test_parquet(tmp_path, expected):
     assert len(y) == len(X) == SIZES[0]
 
 
-def test_parquet_by_folders_and_by_files(tmp_path):
+def test_parquet_runs_by_folder_and_by_file(tmp_path):
     pytest.importorskip("pyarrow")
     for k in (10, 9):
         (tmp_path / f"run={k}").mkdir()
@@ -184,14 +183,14 @@ def test_parquet_by_folders_and_by_files(tmp_path):
         assert [len(y) for y in ParquetRuns(tmp_path, y="x", run=given)] == [9, 10]
 
 
-def test_a_bag(expected):
+def test_dask_bag_agrees_to_the_bit(expected):
     """Partition by partition, in this process: to the bit."""
     bag = pytest.importorskip("dask.bag")
     assert_same(pesn.Forecaster(esn()).fit(bag.from_sequence(RUNS, npartitions=3)), expected, rtol=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore")  # of clusters that come and go
-def test_a_bag_on_a_cluster(expected):
+def test_dask_bag_on_a_cluster_agrees(expected):
     """Workers send factors and sums, which are merged: to rounding."""
     bag = pytest.importorskip("dask.bag")
     distributed = pytest.importorskip("distributed")
@@ -207,7 +206,7 @@ def test_a_bag_on_a_cluster(expected):
             pesn.Forecaster(esn()).fit(bag.from_sequence([RUNS[0][0], RUNS[1][1]], npartitions=1))
 
 
-def test_costs_are_measured(monkeypatch):
+def test_benchmark_measures_costs(monkeypatch):
     """As benchmarks/run.py scale does, on few rows."""
     pytest.importorskip("resource")
     import scale
@@ -223,7 +222,7 @@ def test_costs_are_measured(monkeypatch):
 # ---------------------------------------------------------------- sums in parts
 
 
-def test_the_spread_of_parts_is_that_of_all():
+def test_merged_statistics_agree_with_all_rows():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 4)) * [1.0, 1e9, 1e-160, 0.0] + [0.0, 1e12, 0.0, 7.0]
     rows[rng.random(rows.shape) < 0.2] = NAN
@@ -236,7 +235,7 @@ def test_the_spread_of_parts_is_that_of_all():
     assert found.width()[3] == 1.0
 
 
-def test_errors_in_blocks_and_parts_are_those_of_all():
+def test_merged_error_sums_agree_with_all_rows():
     rng = np.random.default_rng(0)
     e = [np.cumsum(rng.normal(size=(n, 3)), axis=0) for n in (300, 1, 80)]
     first = ErrorSums(3).add(e[0][:120]).add(e[0][120:], e[0][119])
@@ -250,7 +249,7 @@ def test_errors_in_blocks_and_parts_are_those_of_all():
 
 
 @pytest.mark.parametrize("sizes", [[10], [40_000, 3_000], [60_000], [1_000] * 300, [7, 90_000, 3, 4_000] * 5])
-def test_the_sample_is_bounded_and_spread_over_all(sizes):
+def test_sample_is_bounded_and_spread_evenly(sizes):
     found = choose_sample(np.array(sizes))
     rows = sum(part.stop - part.start for parts in found.values() for part in parts)
     assert rows == sum(sizes) if sum(sizes) <= MOST_SAMPLED else 0.8 * MOST_SAMPLED <= rows <= MOST_SAMPLED
@@ -261,7 +260,7 @@ def test_the_sample_is_bounded_and_spread_over_all(sizes):
         assert ends[-1] <= sizes[i]
 
 
-def test_progress_says_how_many_rows():
+def test_progress_reports_rows():
     page = io.StringIO()
     with shown(True, page) as steps:
         forecaster = pesn.Forecaster(esn())
@@ -291,7 +290,7 @@ NAMED = pd.DataFrame(Y, columns=["a", "b"])
         ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
     ],
 )
-def test_runs_that_do_not_fit_are_refused_by_number(runs, kind, words):
+def test_inconsistent_runs_are_refused_by_number(runs, kind, words):
     forecaster = pesn.Forecaster(esn(washout=0))
     with pytest.raises(kind, match=words):
         forecaster.fit(runs)
@@ -299,24 +298,24 @@ def test_runs_that_do_not_fit_are_refused_by_number(runs, kind, words):
 
 
 @pytest.mark.parametrize(("name", "value"), [("X", X), ("lengths", [150])])
-def test_runs_bring_their_own_inputs_and_lengths(name, value):
+def test_runs_have_their_own_inputs_and_lengths(name, value):
     with pytest.raises(ValueError, match=f"{name} must be None where y holds runs"):
         pesn.Forecaster(esn()).fit([Y], **{name: value})
 
 
-def test_what_goes_over_all_rows_at_once_is_refused():
+def test_options_that_need_all_rows_are_refused():
     with pytest.raises(ValueError, match="feedback must be 'teacher' where runs are streamed"):
         pesn.Forecaster(esn(feedback="own", feedback_scaling=0.1)).fit(iter(RUNS))
 
 
-def test_short_runs_are_passed_over():
+def test_short_runs_are_skipped():
     runs = [*RUNS, (RUNS[1][0][:3], RUNS[1][1][:3])]
     stacked = tuple(np.vstack(part) for part in zip(*runs, strict=True))
     both_ways = (pesn.Forecaster(esn(), calibrate=False) for _ in range(2))
     assert_same(next(both_ways).fit(iter(runs)), next(both_ways).fit(*stacked, [*SIZES, 3]))
 
 
-def test_parquet_that_does_not_fit_is_refused(tmp_path):
+def test_invalid_parquet_files_are_refused(tmp_path):
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"run": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "text": ["u", "v", "w"]})
     frame.to_parquet(tmp_path / "one.parquet")

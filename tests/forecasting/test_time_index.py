@@ -1,5 +1,4 @@
-"""Claim: the labels that follow an index cut anywhere are those that did follow, through gaps, zones and the ends of months; and
-a label is counted without a calendar as long as its distance."""
+"""Labels continue an index across missing rows, time zones and month ends; distant labels cost no memory."""
 
 import tracemalloc
 
@@ -49,7 +48,7 @@ def calendars(draw):
 
 @settings(max_examples=100, deadline=None)
 @given(whole=calendars(), cut=st.integers(12, 48), gaps=st.sets(st.integers(2, 44), max_size=5), known=st.booleans())
-def test_what_follows_a_cut_index_is_what_did_follow(whole, cut, gaps, known):
+def test_labels_continue_a_truncated_index(whole, cut, gaps, known):
     kept = np.array([k for k in range(cut) if k not in gaps or k in (0, cut - 1)])
     index = whole[:cut] if known and len(kept) == cut else pd.DatetimeIndex(whole[kept], freq=None)
     kept = np.arange(cut) if len(index) == cut else kept
@@ -64,7 +63,7 @@ def test_what_follows_a_cut_index_is_what_did_follow(whole, cut, gaps, known):
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("freq", ["D", "24h", "h", "30min", "W-SUN"])
-def test_clocks_that_are_set_forward_and_back(zone, freq):
+def test_labels_continue_across_clock_changes(zone, freq):
     for start in ("2024-03-01", "2024-09-20"):
         whole = pd.date_range(start, periods=2000 if freq in ("h", "30min") else 60, freq=freq, tz=zone)
         half = len(whole) // 2
@@ -75,7 +74,7 @@ def test_clocks_that_are_set_forward_and_back(zone, freq):
         assert (time.positions(whole.tz_localize(None), 5000) == -1).all()  # before or after cannot be said
 
 
-def test_an_hour_that_is_left_out_in_spring_is_the_next_one():
+def test_skipped_hour_becomes_the_next_one():
     index = pd.DatetimeIndex(["2024-03-27 02:30", "2024-03-28 02:30", "2024-03-29 02:30"], tz="Europe/Berlin")
     assert [str(label) for label in time_index(index).ahead(3)] == [
         "2024-03-30 02:30:00+01:00", "2024-03-31 03:00:00+02:00", "2024-04-01 02:30:00+02:00",
@@ -83,7 +82,7 @@ def test_an_hour_that_is_left_out_in_spring_is_the_next_one():
 
 
 @pytest.mark.parametrize("whole", OTHERS, ids=lambda whole: f"{type(whole).__name__} from {whole[0]} by {whole[1] - whole[0]}")
-def test_periods_and_numbers_go_on(whole):
+def test_periods_and_numbers_continue(whole):
     loosely = {"exact": "equiv" if whole.dtype == np.int64 else False, "check_exact": whole.dtype != np.float64, "rtol": 1e-12}
     time = time_index(whole[:12])
     pd.testing.assert_index_equal(time.ahead(8), whole[12:], **loosely)
@@ -114,11 +113,11 @@ def test_periods_and_numbers_go_on(whole):
     ],
     ids=str,
 )
-def test_what_has_no_step_is_none(index):
+def test_irregular_labels_have_no_rule(index):
     assert time_index(index) is None
 
 
-def test_a_rule_learnt_before_holds_where_the_rows_follow_it():
+def test_known_step_is_used_if_labels_follow_it():
     learnt = time_index(pd.date_range("2024-01-01", periods=30, freq="B")).step
     four = pd.date_range("2024-02-05", periods=4, freq="D")  # Monday to Thursday: they could be any days
     assert [shown(day) for day in time_index(four, learnt).ahead(2)] == ["2024-02-09", "2024-02-12"]
@@ -130,7 +129,7 @@ def test_three_months_of_31_days_are_months():
     assert time_index(pd.DatetimeIndex(["2024-07-15", "2024-08-15", "2024-09-15"])).step == "M-15"
 
 
-def test_dates_that_stand_for_their_months():
+def test_dates_that_represent_months():
     index = pd.DatetimeIndex(["2020-01-15", "2020-02-14", "2020-03-16", "2020-05-15"])
     time = time_index(index)
     assert (time.step, time.places(index).tolist()) == ("M", [0, 1, 2, 4])
@@ -138,7 +137,7 @@ def test_dates_that_stand_for_their_months():
     np.testing.assert_array_equal(time.positions(pd.DatetimeIndex(["2020-06-17", "2020-05-02", "2020-04-30"]), 9), [1, 0, -1])
 
 
-def test_there_is_an_end_of_time():
+def test_labels_beyond_the_range_of_pandas_are_none():
     time = TimeIndex("dates", "2262-04-10T00:00:00", "D", unit="ns")
     assert len(time.labels(1)) == 1
     assert time.labels(5) is None
@@ -151,7 +150,7 @@ def test_there_is_an_end_of_time():
     pd.date_range("2024", periods=1).unit == "ns", reason="dates of pandas 2 are in nanoseconds, from 1677 to 2262"
 )
 @pytest.mark.parametrize("step", ["s", "250ms", "h", "D", "B", "MS", "M-15", "M", "W-MON"])
-def test_a_label_far_away_costs_nothing(step):
+def test_distant_label_costs_no_memory(step):
     time = TimeIndex("dates", "2001-01-01T00:00:00", step, unit="us")
     far = pd.DatetimeIndex(np.array(["2001-01-01", "9000-01-01"], "datetime64[us]"))
     tracemalloc.start()
@@ -163,6 +162,6 @@ def test_a_label_far_away_costs_nothing(step):
 
 
 @pytest.mark.parametrize("text", ["-1D", "fortnight", "M-32", "0M"])
-def test_no_steps(text):
+def test_invalid_steps_are_refused(text):
     with pytest.raises(ValueError, match=r"step|frequency"):
         CalendarStep(text)

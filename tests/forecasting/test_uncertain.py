@@ -1,8 +1,5 @@
-"""Claim: a Gaussian in the place of known rows is known rows that are drawn from it.
-
-A start and controls that are drawn, member by member, give the means and deviations that the closed form says; without variance
-it is the rows themselves, with a large one it is rows that are missing; later rows are measurements, and correct by as much as
-their noise allows; units mean nothing; covariances are kept or refused.
+"""Gaussian contexts and inputs agree with samples drawn from them: without variance they equal known rows, with a large one
+missing rows; later rows are measurements.
 """
 
 import copy
@@ -63,7 +60,7 @@ def drawn(model, start, controls, n, rng):
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank"])
-def test_mean_and_deviations_are_those_of_starts_and_controls_that_are_drawn(runs, covariance):
+def test_moments_agree_with_sampled_contexts_and_controls(runs, covariance):
     model, usual, rng = fitted(runs, covariance=covariance, rank=16), runs.states.std(axis=0), np.random.default_rng(1)
     cov = np.square(0.1) * np.outer(usual, usual) * (0.4 * np.eye(4) + 0.6)  # correlated columns
     start = Gaussian(runs.states[150], cov=cov)
@@ -81,7 +78,7 @@ def test_mean_and_deviations_are_those_of_starts_and_controls_that_are_drawn(run
 
 @pytest.mark.parametrize("kind", [{}, {"covariance": "low-rank"}, {"covariance": "diagonal"}, {"initial_state": "stationary"},
                                   {"feedback_scaling": 0.3}])  # fmt: skip
-def test_without_variance_it_is_the_rows_themselves(runs, kind):
+def test_zero_variance_equals_known_rows(runs, kind):
     model = fitted(runs, **kind)
     for n in (1, 5, 30, 90):
         y, u, ahead = runs.states[200 : 200 + n], runs.inputs[200 : 199 + n], runs.inputs[199 + n : 205 + n]
@@ -93,7 +90,7 @@ def test_without_variance_it_is_the_rows_themselves(runs, kind):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_measured_with_noise_without_end_is_missing(runs, form):
+def test_infinite_measurement_noise_equals_missing(runs, form):
     model = fitted(runs, covariance=form)
     y, u, ahead = runs.states[200:230], runs.inputs[200:229], runs.inputs[229:239]
     gone, noise = y.copy(), np.zeros((30, 4))
@@ -102,7 +99,7 @@ def test_measured_with_noise_without_end_is_missing(runs, form):
     close(model.forecast(10, (Gaussian(y, var=noise), u), ahead), model.forecast(10, (gone, u), ahead), 1e-5)
 
 
-def test_an_input_that_is_as_it_was_in_training_is_one_that_is_missing(model, runs):
+def test_input_with_training_distribution_equals_missing_input(model, runs):
     X = runs.inputs
     mean, var = np.full((8, 1), X.mean()), np.full((8, 1), X.var())
     close(model.forecast(8, X=Gaussian(mean, var=var)), model.forecast(8, X=np.full((8, 1), np.nan)), 1e-9)
@@ -113,7 +110,7 @@ def test_an_input_that_is_as_it_was_in_training_is_one_that_is_missing(model, ru
     close(model.forecast(8, (y, Gaussian(known, var=noise)), ahead), model.forecast(8, (y, missing), ahead), 1e-9)
 
 
-def test_what_is_missing_beside_what_is_uncertain(model, runs):
+def test_missing_and_uncertain_entries_combine(model, runs):
     """In a first row: by its regression on what is there."""
     usual, u, unknown = runs.states.std(axis=0), runs.inputs[150:156], np.full((6, 1), np.nan)
     vague = model.forecast(6, blurred(runs.states[150:151], 0.1, usual), unknown)
@@ -128,7 +125,7 @@ def test_what_is_missing_beside_what_is_uncertain(model, runs):
 # ---------------------------------------------------------------- measurements
 
 
-def test_rows_that_were_measured_tell_more_together_and_say_how_much(model, runs):
+def test_several_measurements_are_more_accurate_and_calibrated(model, runs):
     usual, rng, ratios = runs.states.std(axis=0), np.random.default_rng(0), []
     for k in range(60, 380, 20):
         noise = 0.1 * usual * rng.standard_normal((21, 4))
@@ -140,7 +137,7 @@ def test_rows_that_were_measured_tell_more_together_and_say_how_much(model, runs
     assert np.mean(np.abs(ratios) < 1.96) > 0.9
 
 
-def test_covariances_of_noise_count(model, runs):
+def test_noise_correlations_matter(model, runs):
     """Two columns that are measured with one common error tell more of their difference."""
     usual = 0.2 * runs.states.std(axis=0)
     apart = np.diag(np.square(usual))
@@ -152,7 +149,7 @@ def test_covariances_of_noise_count(model, runs):
     assert difference @ other.cov[0] @ difference < 0.5 * (difference @ one.cov[0] @ difference)
 
 
-def test_units_of_measure_mean_nothing(model, runs):
+def test_uncertain_forecasts_are_invariant_to_units(model, runs):
     usual, u = runs.states.std(axis=0), runs.inputs[150:160]
     y, other = runs.states[140:151], fitted(runs, 1e4, 1e-3)
     one = model.forecast(10, (blurred(y, 0.1, usual), u), Gaussian(u, var=np.full((10, 1), 0.2)))
@@ -165,7 +162,7 @@ def test_units_of_measure_mean_nothing(model, runs):
 # ---------------------------------------------------------------- the paper's own variance
 
 
-def test_the_part_of_the_state_is_what_the_readout_sees_of_it(runs):
+def test_state_part_is_the_readout_of_the_state_covariance(runs):
     """Of one step, W Σ_b Wᵀ with Σ_b of [1, y, u, h], and nothing of the model's errors; calibrated or not."""
     esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
     model = Forecaster(esn, target="level").fit(runs.states, runs.inputs, lengths=runs.lengths)
@@ -181,7 +178,7 @@ def test_the_part_of_the_state_is_what_the_readout_sees_of_it(runs):
     np.testing.assert_array_equal(forecast.variance_parts["weights"], 0.0)
 
 
-def test_what_is_given_is_not_calibrated(runs):
+def test_given_uncertainty_is_not_calibrated(runs):
     """Factors are of the model's own deviations: a start of a deviation is of this deviation a step later."""
     esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
     model = Forecaster(esn).fit(runs.states, runs.inputs, lengths=runs.lengths)
@@ -198,7 +195,7 @@ def test_what_is_given_is_not_calibrated(runs):
     np.testing.assert_allclose(sum(given.variance_parts.values()), given.var, rtol=1e-9)
 
 
-def test_parts_add_up(model, runs):
+def test_variance_parts_add_up(model, runs):
     ahead = model.forecast(8, Gaussian(runs.states[150], var=1e-3), Gaussian(runs.inputs[150:158], var=np.full((8, 1), 0.1)))
     np.testing.assert_allclose(sum(ahead.variance_parts.values()), ahead.var, rtol=1e-9)
     certain = model.forecast(8, Gaussian(runs.states[150], var=1e-3), runs.inputs[150:158], parts=("noise", "weights"))
@@ -209,7 +206,7 @@ def test_parts_add_up(model, runs):
 # ---------------------------------------------------------------- labels, refusals
 
 
-def test_a_gaussian_has_no_dates_and_goes_by_position(runs):
+def test_gaussians_are_aligned_by_position(runs):
     pd = pytest.importorskip("pandas")
     days = pd.date_range("2024-01-01", periods=400, freq="D")
     y = pd.DataFrame(runs.states[:400, 2:], index=days, columns=["v", "omega"])
@@ -240,7 +237,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_is_refused_by_name_and_leaves_all_as_it_was(model, case):
+def test_invalid_gaussians_are_refused(model, case):
     context, X, words = BAD[case]
     before = copy.copy(vars(model))
     with pytest.raises(ValueError, match=words):
@@ -248,7 +245,7 @@ def test_what_does_not_fit_is_refused_by_name_and_leaves_all_as_it_was(model, ca
     assert all(vars(model)[name] is value for name, value in before.items())
 
 
-def test_controls_that_go_together_and_tensors_are_refused(runs):
+def test_correlated_controls_and_tensors_are_refused(runs):
     two = np.hstack([runs.inputs, np.roll(runs.inputs, 1, axis=0)])[:400]
     model = Forecaster(ProbabilisticESN(10, washout=20, random_state=0), calibrate=False).fit(runs.states[:400], two)
     with pytest.raises(ValueError, match="X must be a Gaussian with variances alone, var=, got covariances between its columns"):

@@ -1,4 +1,4 @@
-"""Claim: the samples that the planner is compared with are judged as the Gaussian that they come from, up to their number."""
+"""Sampled roll-outs of the benchmark agree with the Gaussian that they are drawn from."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import planning
 from pesn.forecasting.rollout import Rollout
 
 
-def test_samples_cost_as_the_gaussian_that_they_come_from():
+def test_sampled_costs_agree_with_the_gaussian():
     rng = np.random.default_rng(0)
     mean, root = rng.normal(size=(2, 4, 2)), np.array([[0.3, 0.0], [0.1, 0.2]])
     controls = rng.normal(size=(2, 4, 1))
@@ -24,7 +24,7 @@ def test_samples_cost_as_the_gaussian_that_they_come_from():
 
 
 @pytest.mark.parametrize("kind", ["mean", "Gaussian", "50 samples"])
-def test_every_kind_drives_the_cart(kind, monkeypatch):
+def test_every_planner_drives_the_cart(kind, monkeypatch):
     monkeypatch.setattr(planning, "DRIVE_SECONDS", 0.1)
     found = planning.drive_to_rail_end(kind, 0, 1.5)
     assert found["hit the end"] == 0.0  # after 0.1 s it is not there

@@ -1,4 +1,4 @@
-"""Claim: plans keep limits and chance constraints and find what a slow search finds; what is wrong is refused by name."""
+"""Plans respect limits and chance constraints and approach the optimum; invalid arguments are refused by name."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def to(goal):
     return lambda rollout: rollout.expected_cost({"x": 1.0, "v": 0.1}, {"x": goal}, R=1e-3)
 
 
-def test_a_plan_comes_near_the_best_that_a_slow_search_finds():
+def test_plan_is_close_to_the_optimum():
     """The quadratic cost of a linear system: its minimum within limits by finite differences."""
     model, cost = Point(), to(0.3)
     planner = MPPI(model, 15, (-1.0, 1.0), cost, covariance="none", iterations=40, random_state=0)
@@ -53,7 +53,7 @@ def test_a_plan_comes_near_the_best_that_a_slow_search_finds():
     assert least - 1e-6 <= cost(model.rollout(plan[None]))[0] < least + 0.03 * (zero - least)
 
 
-def test_limits_are_kept_by_every_plan_that_is_rolled_out():
+def test_every_rollout_respects_the_limits():
     model = Point()
     seen = []
     judge = to(100.0)
@@ -69,7 +69,7 @@ def test_limits_are_kept_by_every_plan_that_is_rolled_out():
     assert (plan > 2.5).all()  # far away: as hard as it can
 
 
-def test_the_same_seed_gives_the_same_plans_and_a_reset_forgets():
+def test_plans_are_reproducible_and_reset_forgets():
     states = [np.zeros(2), np.array([0.1, 0.2])]
     one, other = (MPPI(Point(), 10, (-1.0, 1.0), to(1.0), covariance="none", random_state=3) for _ in range(2))
     for state in states:
@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_plans_and_a_reset_forgets():
     np.testing.assert_array_equal(nothing.plan(), 0.0)
 
 
-def test_means_for_all_covariances_for_the_elite():
+def test_covariances_are_rolled_out_for_the_elite_alone():
     model = Point(0.05)
     planner = MPPI(model, 8, (-1.0, 1.0), to(1.0), n_plans=50, n_elite=7, random_state=0)
     every = [(50, "none"), (8, "low-rank"), (1, "none")]
@@ -96,7 +96,7 @@ def test_means_for_all_covariances_for_the_elite():
     assert {kind for _, kind in model.asked} == {"none"}
 
 
-def test_perturbations_are_as_smooth_and_as_wide_as_told():
+def test_perturbations_have_the_given_smoothness_and_width():
     planner = MPPI(Point(), 30, ([-1.0, -4.0], [1.0, 4.0]), len, n_plans=20_000, spread=[0.1, 0.05], smoothness=4.0, fresh=0.0)
     noise = planner._draw(np.zeros((30, 2)))
     np.testing.assert_allclose(noise.std(axis=0), np.tile([0.1, 0.2], (30, 1)), rtol=0.05)
@@ -108,7 +108,7 @@ def test_perturbations_are_as_smooth_and_as_wide_as_told():
 
 
 @pytest.mark.parametrize("over", ["step", "path"])
-def test_chance_constraints_are_kept_as_often_as_told(over):
+def test_chance_constraints_hold_with_their_probability(over):
     """The goal is the end itself: judged by means half of the runs are beyond it, judged by probabilities few are."""
     noise, end = 0.03, 0.5
     model = Point(noise)
@@ -133,7 +133,7 @@ def test_chance_constraints_are_kept_as_often_as_told(over):
     assert careless.path_probability("x", above=end, method="markov")[0] > 0.3
 
 
-def test_where_no_plan_keeps_the_constraint_the_nearest_is_taken():
+def test_infeasible_constraints_select_the_smallest_excess():
     model = Point(0.02)
     wall = ChanceConstraint("x", above=0.0, probability=0.01)
     planner = MPPI(model, 5, (-1.0, 1.0), to(1.0), constraints=[wall], random_state=0, iterations=3)
@@ -151,7 +151,7 @@ class Changed(Point):
         return self.change(super().rollout(controls, start, covariance))
 
 
-def test_a_cost_may_work_in_place():
+def test_cost_may_change_its_arguments():
     def in_place(rollout):
         rollout.mean[..., 0] -= 1.0
         rollout.controls[:] *= 7.0
@@ -194,7 +194,7 @@ GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
         ({"random_state": "x"}, "random_state must be"),
     ],
 )
-def test_wrong_arguments_are_named(change, message):
+def test_invalid_arguments_are_refused(change, message):
     with pytest.raises((ValueError, TypeError), match=message):
         MPPI(**{**GOOD, **change})
 
@@ -213,7 +213,7 @@ def test_wrong_arguments_are_named(change, message):
         ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be among x, v, or positions, got 'height'"),
     ],
 )
-def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, message):
+def test_errors_in_a_plan_keep_the_last_plan(change, message):
     planner = MPPI(**{**GOOD, **change})
     before = planner._next.copy()
     with pytest.raises((ValueError, TypeError), match=message):
@@ -234,11 +234,11 @@ def test_what_goes_wrong_in_a_plan_is_named_and_leaves_the_last_plan(change, mes
         ({"column": "x", "above": 1.0, "method": "exact"}, "method must be 'bound' or 'markov'"),
     ],
 )
-def test_wrong_constraints_are_named(arguments, message):
+def test_invalid_constraints_are_refused(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ChanceConstraint(**arguments)
 
 
-def test_a_warm_start_of_the_wrong_shape_is_refused():
+def test_warm_start_of_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"plan must have shape \(5, 1\), steps and inputs, got \(4, 1\)"):
         MPPI(**GOOD).reset(np.zeros((4, 1)))
