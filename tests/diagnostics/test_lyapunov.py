@@ -66,8 +66,8 @@ def test_exponents_of_unconnected_units_follow_from_the_leak_rate():
 def test_learned_henon_map_has_the_exponents_of_the_map(kind):
     y = henon(500)
     squares = pesn.Features(products=1, states=False)
-    learnt = kind(features=squares, ridge=0.0).fit(y[:-1], y[1:])
-    found = lyapunov_exponents(learnt, n_steps=8000, rng=0)
+    learned = kind(features=squares, ridge=0.0).fit(y[:-1], y[1:])
+    found = lyapunov_exponents(learned, n_steps=8000, rng=0)
     np.testing.assert_allclose(found.exponents, HENON, atol=0.015)
     assert found.exponents.sum() == pytest.approx(np.log(0.3), abs=1e-6)  # the map shrinks all areas alike
     assert found.dimension == pytest.approx(1.258, abs=0.01)
@@ -78,8 +78,8 @@ def test_learned_henon_map_has_the_exponents_of_the_map(kind):
 def test_learned_map_with_lags_has_the_exponents_of_the_map():
     """x alone, and the row before it: what a loop carries beside y is part of its state."""
     x = henon(500)[:, :1]
-    learnt = pesn.EchoStateNetwork(features=pesn.Features(lags=1, products=1, states=False), ridge=0.0).fit(x[:-1], x[1:])
-    found = lyapunov_exponents(learnt, n_steps=8000, n_exponents=2, rng=0)
+    learned = pesn.EchoStateNetwork(features=pesn.Features(lags=1, products=1, states=False), ridge=0.0).fit(x[:-1], x[1:])
+    found = lyapunov_exponents(learned, n_steps=8000, n_exponents=2, rng=0)
     np.testing.assert_allclose(found.exponents, HENON, atol=0.015)
 
 

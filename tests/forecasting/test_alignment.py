@@ -186,17 +186,17 @@ def test_unusual_indexes_are_aligned_or_refused(one):
 
 
 def test_context_needs_no_input_for_its_last_row():
-    learnt = time_index(DAYS[:20])
+    rule = time_index(DAYS[:20])
     y = series(DAYS[[20, 21, 24]])
     for X in (series(DAYS[20:24]), series(DAYS[20:30])):
-        rows, inputs, layout = placed(y, X, learnt=learnt, is_context=True)
+        rows, inputs, layout = placed(y, X, known_rule=rule, is_context=True)
         np.testing.assert_array_equal(rows, [0, 1, np.nan, np.nan, 2])
         np.testing.assert_array_equal(inputs, [0, 1, 2, 3])
         assert layout.time.ahead(1)[0] == DAYS[25]
-    np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), learnt=learnt, is_context=True)[1], [0, 1, np.nan, np.nan])
-    np.testing.assert_array_equal(placed(y, np.arange(2.0), learnt=learnt, is_context=True)[1], [0, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), known_rule=rule, is_context=True)[1], [0, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(placed(y, np.arange(2.0), known_rule=rule, is_context=True)[1], [0, 1, np.nan, np.nan])
     with pytest.raises(ValueError, match="got none at 2024-01-22, which is row 1 of context"):
-        placed(y, series(DAYS[20:21]), learnt=learnt, is_context=True)
+        placed(y, series(DAYS[20:21]), known_rule=rule, is_context=True)
 
 
 def test_update_continues_from_the_last_label():

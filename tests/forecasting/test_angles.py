@@ -46,7 +46,7 @@ def network(form="full", n_units=40, **more):
 
 
 def forecaster(form="full", angles=(1,), ignorable=(0,), calibrate=False, target="change", kinematic=False, noise=None, **more):
-    """Of the pendulum: the angle learnt, or kinematic."""
+    """Of the pendulum: the angle learned, or kinematic."""
     about = {"angles": angles, "ignorable": ignorable, "calibrate": calibrate, "target": target, "measurement_noise": noise}
     if kinematic:
         half = 0.5 * DT * np.array([[0.2], [1.0]])
@@ -301,7 +301,7 @@ def test_network_must_have_an_input():
 
 
 def test_level_of_an_angle_cannot_be_learned():
-    with pytest.raises(ValueError, match="target must be 'change' where angles are learnt"):
+    with pytest.raises(ValueError, match="target must be 'change' where angles are learned"):
         forecaster(target="level").fit(Y, U)
     kinematic = forecaster(target="level", kinematic=True).fit(Y, U)
     assert errors(kinematic)[0] < 0.3

@@ -121,7 +121,7 @@ def test_no_design_diverges_with_tiny_ridges(kind, caplog):
         caplog.clear()
         forecast = forecaster.forecast(50, context, joint=False)
         assert stays_or_returns(forecast, y[:150], context[-1])
-        if context is jump:  # nothing that was learnt leads back from there
+        if context is jump:  # nothing that was learned leads back from there
             assert "left the range of training" in caplog.text
 
 

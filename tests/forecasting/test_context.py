@@ -131,7 +131,7 @@ def test_long_washout_is_respected():
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("context", ["a row", "an uncertain row", "a missing entry", "three rows"])
 def test_static_units_are_a_function_of_the_row(form, context, rows):
-    """No regression has a say: the learnt start is the one from zero, which the first row makes no difference to."""
+    """No regression has a say: the learned start is the one from zero, which the first row makes no difference to."""
     y, X = rows[:400], np.sin(0.1 * np.arange(400.0))[:, None]
     model = fitted(y, X, washout=0, spectral_radius=1e-9, leak_rate=1.0, input_scaling=0.3, covariance=form, rank=20)
     assert model.esn_.reservoir_.is_static

@@ -205,7 +205,7 @@ def test_validation_set_is_long_enough_and_not_trained_on(sizes, held):
     ],
 )
 def test_validation_set_may_be_spread_over_all_rows(sizes, held):
-    """It is not learnt from, and forecasts into it know the rows before it."""
+    """It is not learned from, and forecasts into it know the rows before it."""
     segments = segments_like(*sizes)
     seen, judged = train_validation_split(segments, 22, spread=True)
     assert [len(one.segment.z) - one.first for one in judged] == held

@@ -396,7 +396,7 @@ def test_positions_follow_velocities_in_mean_and_covariance(carts):
 
 
 def test_learned_columns_may_be_in_any_order(carts, driven):
-    """The cart pole with its columns shuffled, and with the learnt ones named in another order: the same system."""
+    """The cart pole with its columns shuffled, and with the learned ones named in another order: the same system."""
     order = [3, 0, 2, 1]  # now [θ̇, x, ẋ, θ]
     three = carts[:3]
     A, B, c = KINEMATICS

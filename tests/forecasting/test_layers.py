@@ -18,7 +18,7 @@ KINDS = {
     "all": {"layers": [Layer(16), Layer(14, leak_rate=np.linspace(0.2, 1.0, 14))], "memory": "orthogonal", "leak_rate": 0.5},
     "features": {"layers": 2, "features": pesn.Features(lags=1, products=1), "feedback_scaling": 0.2},
 }
-LAST = len(RUNS.states) - 40  # rows after it are not learnt from, and go on where training ended
+LAST = len(RUNS.states) - 40  # rows after it are not learned from, and go on where training ended
 LENGTHS = [*RUNS.lengths[:-1], RUNS.lengths[-1] - 40]
 CONTEXT, AHEAD = (RUNS.states[:30], RUNS.inputs[:29]), RUNS.inputs[29:41]
 

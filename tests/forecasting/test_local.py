@@ -1,4 +1,4 @@
-"""Forecasts of a field by local reservoirs: one law everywhere, learnt from few rows, with error bars that hold."""
+"""Forecasts of a field by local reservoirs: one law everywhere, learned from few rows, with error bars that hold."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def test_intervals_have_their_coverage(fitted):
 
 
 def test_forecasts_are_equivariant_to_shifts_by_a_patch():
-    """What was learnt of errors is of each column: with the same of all of them nothing tells one patch from another."""
+    """What was learned of errors is of each column: with the same of all of them nothing tells one patch from another."""
     forecaster = a_forecaster().fit(Y[:200])
     model, (low, high) = forecaster.model_, forecaster.model_.columns.range
     errors = model.errors._replace(cov=np.eye(P), innovation=np.eye(P), persistence=np.zeros(P), weights=np.ones(P))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn import Forecaster, ProbabilisticESN
-from pesn.forecasting.dataset import Held, Segment
+from pesn.forecasting.dataset import Segment, ValidationSegment
 from pesn.forecasting.training import validation_origins
 from pesn.systems.chaotic import lorenz
 
@@ -59,7 +59,7 @@ def test_few_rows_are_calibrated_over_fewer_steps():
 
 
 def test_validation_origins_have_rows_before_and_after():
-    held = [Held(Segment(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n + 1, 1)))) for n in (200, 30, 21)]
+    held = [ValidationSegment(Segment(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n + 1, 1)))) for n in (200, 30, 21)]
     found = validation_origins(held, 20)
     assert 30 < len(found) <= 36
     for segment, last in found:

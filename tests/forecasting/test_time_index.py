@@ -118,11 +118,11 @@ def test_irregular_labels_have_no_rule(index):
 
 
 def test_known_step_is_used_if_labels_follow_it():
-    learnt = time_index(pd.date_range("2024-01-01", periods=30, freq="B")).step
+    learned = time_index(pd.date_range("2024-01-01", periods=30, freq="B")).step
     four = pd.date_range("2024-02-05", periods=4, freq="D")  # Monday to Thursday: they could be any days
-    assert [shown(day) for day in time_index(four, learnt).ahead(2)] == ["2024-02-09", "2024-02-12"]
-    assert time_index(pd.date_range("2024-02-05", periods=4, freq="h"), learnt).step == "h"
-    assert time_index(pd.DatetimeIndex(["2024-02-10"]), learnt) is None  # a Saturday
+    assert [shown(day) for day in time_index(four, learned).ahead(2)] == ["2024-02-09", "2024-02-12"]
+    assert time_index(pd.date_range("2024-02-05", periods=4, freq="h"), learned).step == "h"
+    assert time_index(pd.DatetimeIndex(["2024-02-10"]), learned) is None  # a Saturday
 
 
 def test_three_months_of_31_days_are_months():

@@ -244,7 +244,7 @@ class Loop:
         if not ((x >= self.edges[0]) & (x <= self.edges[1])).all():
             raise ValueError(
                 f"network must stay where it was trained when it runs free, but it has left at step {step + 1}: "
-                "its exponents say nothing of what it has learnt"
+                "its exponents say nothing of what it has learned"
             )
 
 

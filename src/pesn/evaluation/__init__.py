@@ -1,1 +1,1 @@
-"""What a fit learns beside the readout: how wide a forecast should be, by what its like has missed."""
+"""Evaluation of forecasts: backtests, calibration, process noise and one-step errors."""

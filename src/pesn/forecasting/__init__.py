@@ -1,1 +1,1 @@
-"""Forecasts of a system or a series, in closed form, with honest error bars: ``pesn.Forecaster`` and ``pesn.Forecast``."""
+"""Probabilistic forecasts of dynamical systems and series: ``pesn.Forecaster`` and ``pesn.Forecast``."""

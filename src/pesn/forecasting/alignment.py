@@ -274,7 +274,7 @@ def align(
     X: TableLike | None,
     runs: list[slice],
     *,
-    learnt: TimeIndex | None = None,
+    known_rule: TimeIndex | None = None,
     after: TimeIndex | None = None,
     is_context: bool = False,
     named: bool = False,
@@ -292,7 +292,7 @@ def align(
         Rows of X.
     runs : list of slice
         Runs of y.
-    learnt : TimeIndex, optional
+    known_rule : TimeIndex, optional
         Rule of training that the labels must keep.
     after : TimeIndex, optional
         Rule at the last row before y, from which rows are counted.
@@ -317,7 +317,7 @@ def align(
         inputs = _match_labels(labels, known_labels, runs, shorter, names[1])
     else:
         inputs = _match_groups(groups, known_labels, known_groups, names)
-    found = _place_runs(labels, runs, learnt, after, names[0])
+    found = _place_runs(labels, runs, known_rule, after, names[0])
     sizes = [int(one.places[-1]) + 1 for one in found]
     rows, known = [], []
     for run, one, size in zip(runs, found, sizes, strict=True):
@@ -341,18 +341,18 @@ def align(
 
 
 def _place_runs(
-    labels: pd.Index | None, runs: list[slice], learnt: TimeIndex | None, after: TimeIndex | None, name: str
+    labels: pd.Index | None, runs: list[slice], known_rule: TimeIndex | None, after: TimeIndex | None, name: str
 ) -> list[_Run]:
     """Return the positions of the rows of each run by their labels; without labels, or with a default index, by position."""
     if labels is None or is_default(labels):
         time = None
-        if labels is not None and after is None and getattr(learnt, "kind", "counted") == "counted":
+        if labels is not None and after is None and getattr(known_rule, "kind", "counted") == "counted":
             time = TimeIndex("counted", len(labels) - 1, 1, _name(labels))
         return [_Run(np.arange(run.stop - run.start), None, time) for run in runs]
     if after is not None:
         return [_following(labels, after, name)]
     longest = max(runs, key=lambda run: run.stop - run.start)
-    rule = learnt or _run(labels[longest], None, name, longest.start).time
+    rule = known_rule or _run(labels[longest], None, name, longest.start).time
     return [_run(labels[run], rule, name, run.start) for run in runs]
 
 

@@ -169,12 +169,12 @@ class Columns(NamedTuple):
 
     def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Read rows with X (T, u) and their labels (T,), which must keep the rule of training; None if there are none."""
-        rows = self.read_new_rows(y, X, None, learnt=time)
+        rows = self.read_new_rows(y, X, None, known_rule=time)
         labels = index_of(y, "y")
         return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
 
     def read_new_rows(
-        self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, learnt: TimeIndex | None = None,
+        self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, known_rule: TimeIndex | None = None,
         seen: Array | None = None,
     ) -> Rows:  # fmt: skip
         """Read rows with X (T, u).
@@ -187,7 +187,7 @@ class Columns(NamedTuple):
             Known inputs.
         after : TimeIndex or None
             Label of the row before them; None: they may be anywhere.
-        learnt : TimeIndex, optional
+        known_rule : TimeIndex, optional
             Rule of training that the labels must keep.
         seen : array of shape (n, d), optional
             Scaled rows before them, from which angles are unwrapped.
@@ -197,7 +197,7 @@ class Columns(NamedTuple):
         rows = self.unwrap_angles(as_matrix("y", y, None, len(self.scale.y_mean)), seen)
         if X is None and self.n_known:
             raise ValueError(f"X must be given, with {self.n_known} columns as in fit, got None")
-        layout = align(y, X, [slice(0, len(rows))], after=after, learnt=learnt)
+        layout = align(y, X, [slice(0, len(rows))], after=after, known_rule=known_rule)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
         rows, known = self.scale_rows("y", rows, "X", known)
         return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
@@ -219,7 +219,7 @@ class Columns(NamedTuple):
         d = len(self.scale.y_mean)
         mean, cov = as_gaussian_rows("context", given[0], None, d)
         y = self.unwrap_angles(as_matrix("context", mean, None, d))
-        layout = align(mean, given[1], [slice(0, len(y))], learnt=time, is_context=True)
+        layout = align(mean, given[1], [slice(0, len(y))], known_rule=time, is_context=True)
         if given[1] is None:
             if self.n_known and len(y) > 1:
                 raise ValueError(f"context must be (y, X) with X of shape {(len(y) - 1, self.n_known)}, got y alone")

@@ -427,7 +427,7 @@ def in_scale(
     return A * scale.y_std / own, B * scale.y_std[learned] / own, (c + A @ mean + B @ mean[learned] - mean[kinematic]) / own[:, 0]
 
 
-class Held(NamedTuple):
+class ValidationSegment(NamedTuple):
     """A validation segment.
 
     Parameters
@@ -442,7 +442,9 @@ class Held(NamedTuple):
     first: int = 0
 
 
-def train_validation_split(segments: list[Segment], least: int, spread: bool = False) -> tuple[list[Segment], list[Held]]:
+def train_validation_split(
+    segments: list[Segment], least: int, spread: bool = False
+) -> tuple[list[Segment], list[ValidationSegment]]:
     """Split segments into a training and a validation set of a fifth of the runs, at least one.
 
     Rows of a training run are easier to forecast than those of another run. Only if there are fewer than three runs, or the
@@ -460,7 +462,7 @@ def train_validation_split(segments: list[Segment], least: int, spread: bool = F
     """
     count = max(len(segments) // 5, 1)
     places = np.arange(4, len(segments), 5) if spread and len(segments) >= 5 else np.arange(len(segments))[-count:]
-    held = [Held(segments[i]) for i in places if len(segments[i].z) >= least]
+    held = [ValidationSegment(segments[i]) for i in places if len(segments[i].z) >= least]
     share = sum(len(one.segment.z) for one in held) / max(sum(len(p.z) for p in segments), 1)
     if len(segments) >= 3 and 0.1 <= share <= 0.5:
         return [p for i, p in enumerate(segments) if i not in places], held
@@ -469,14 +471,14 @@ def train_validation_split(segments: list[Segment], least: int, spread: bool = F
     return seen, [one for _, one in parts if len(one.segment.z) - one.first >= least]
 
 
-def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, Held]]:
+def _hold_back(p: Segment, spread: bool) -> Iterator[tuple[Segment, ValidationSegment]]:
     """Split a segment into blocks and hold out the last fifth of each: one block, or as many as ``spread`` allows."""
     n = len(p.z)
     blocks = int(np.clip(n // 5 // _BLOCK, 1, _MOST_BLOCKS)) if spread else 1
     size, ends = n // 5 // blocks, np.arange(1, blocks + 1) * n // blocks
     for after, end in pairwise([0, *ends.tolist()]):
         before = min(_KNOWN, end - size) if spread else 0
-        yield slice_segment(p, after, end - size), Held(slice_segment(p, end - size - before, end), before)
+        yield slice_segment(p, after, end - size), ValidationSegment(slice_segment(p, end - size - before, end), before)
 
 
 def slice_segment(p: Segment, first: int, last: int) -> Segment:

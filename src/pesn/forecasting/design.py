@@ -415,14 +415,14 @@ class Network:
         self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
         rng = np.random.default_rng(problem.seed)
         for piece in pieces:
-            rows, segment, learnt = slice(piece.first, piece.last), problem.segments[piece.segment], slice(piece.washed, None)
-            z, targets, folds = segment.z[rows], segment.targets[rows][learnt], problem.folds[piece.segment][rows][learnt]
+            rows, segment, used = slice(piece.first, piece.last), problem.segments[piece.segment], slice(piece.washed, None)
+            z, targets, folds = segment.z[rows], segment.targets[rows][used], problem.folds[piece.segment][rows][used]
             away: list[Array] = []
             if candidate.input_noise:
                 b, *away = with_noise(self._features, z, problem.dynamics, candidate.input_noise, rng)
             else:
                 b = self._features(z)
-            b, away = b[learnt], [part[learnt] for part in away]
+            b, away = b[used], [part[used] for part in away]
             for fold in np.unique(folds):
                 here = folds == fold
                 self.factors[fold].add(b[here], targets[here])

@@ -262,7 +262,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         kinematics = as_kinematics(self.kinematics, d, len(learned))
         angles, ignorable = check_encoding(self.angles, self.ignorable, d, u, names)
         if self.target == "level" and np.isin(angles, learned).any():
-            raise ValueError("target must be 'change' where angles are learnt: sine and cosine do not tell the turn, got 'level'")
+            raise ValueError("target must be 'change' where angles are learned: sine and cosine do not count turns, got 'level'")
         if network is not None and network.local is not None:
             for name, columns in (("learn", kinematic), ("angles", angles), ("ignorable", ignorable)):
                 if len(columns):

@@ -496,7 +496,7 @@ class Reader(NamedTuple):
             if (item.X is None) != (self.columns.n_known == 0):
                 one, other = ("none", "some") if item.X is None else ("some", "none")
                 raise ValueError(f"X must be given in every run or in none, got {one} here and {other} in run 0")
-            layout = align(item.labels, item.known_labels, [slice(0, len(y))], learnt=self.rule)
+            layout = align(item.labels, item.known_labels, [slice(0, len(y))], known_rule=self.rule)
             known = np.zeros((len(y), 0))
             if item.X is not None:
                 known = _by_name("X", item.X, item.known_names, self.columns.known_names, self.columns.n_known)

@@ -15,7 +15,7 @@ from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, r
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.evaluation.error_model import SHARES, ErrorSums, fit_error_model, measurement_var, process_errors, weight_inflation
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
-from pesn.forecasting.dataset import Held, Segment, both_sides, of_sides, train_validation_split, with_noise
+from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, of_sides, train_validation_split, with_noise
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
 from pesn.forecasting.predict import Known, forecast_all, observe_segments
@@ -71,12 +71,12 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
 
         b = compute_features(segment.z)
         washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
-        learnt = slice(washed, None)
+        used = slice(washed, None)
         if washed < len(b) and isinstance(sums, Factor) and noise:
             mean, *away = with_noise(compute_features, segment.z, dynamics, noise, rng)
-            sums.add(mean[learnt], segment.targets[learnt]).add_covariance(*(part[learnt] for part in away))
+            sums.add(mean[used], segment.targets[used]).add_covariance(*(part[used] for part in away))
         elif washed < len(b):
-            sums.add(b[learnt], segment.targets[learnt])
+            sums.add(b[used], segment.targets[used])
         kept.append((dynamics.network_rows(segment.z), esn.features.remembered(b, d), washed))
         rows.append(b)
     return Driven(segments, rows, sums, learn_start(kept, esn.local, esn.features, size[1]))
@@ -86,11 +86,11 @@ def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
     """Fit readout, error model and initial state to the rows that drove the reservoir."""
     esn, dynamics, penalty = task.esn, task.dynamics, task.penalty(ridge)
     readout = solve(driven.sums, penalty)
-    judged = _Judged(dynamics.n_columns, _choose_left_out_blocks(segment_sizes(driven.segments), esn, readout.groups))
+    residuals = _Residuals(dynamics.n_columns, _choose_left_out_blocks(segment_sizes(driven.segments), esn, readout.groups))
     for i, (segment, b) in enumerate(zip(driven.segments, driven.features, strict=True)):
         washed = _washout_length(esn.washout_, esn.features.lags, len(b))
-        judged.take(i, b[washed:], _errors(readout.weights, dynamics, segment, b, slice(0, len(b)))[washed:], 0)
-    readout, errors = judged.learn(readout, penalty, dynamics, bool(task.input_noise))
+        residuals.take(i, b[washed:], _errors(readout.weights, dynamics, segment, b, slice(0, len(b)))[washed:], 0)
+    readout, errors = residuals.learn(readout, penalty, dynamics, bool(task.input_noise))
     return Trained(readout, errors, driven.start, ridge=ridge)
 
 
@@ -103,8 +103,8 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
     reservoir, features, washout = esn.reservoir_, esn.features, esn.washout_  # sent to workers
     weights, places = readout.weights, _choose_left_out_blocks(segment_sizes(segments), esn, readout.groups)
 
-    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Judged:
-        judged = _Judged(dynamics.n_columns, places)
+    def of_part(first: int, some: Iterable[Segment], advance: Advance) -> _Residuals:
+        residuals = _Residuals(dynamics.n_columns, places)
         for i, segment in enumerate(some, first):
             state, before, last = None, None, None
             washed = _washout_length(washout, features.lags, len(segment.z))
@@ -114,15 +114,15 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
                 b = features(z, states, before)
                 skip = max(washed - block.start, 0)
                 e = _errors(weights, dynamics, segment, b, block)[skip:]
-                judged.take(i, b[skip:], e, max(block.start - washed, 0), last)
+                residuals.take(i, b[skip:], e, max(block.start - washed, 0), last)
                 before, last = features.after(z, before), e[-1] if len(e) else last
                 advance(block.stop - block.start)
-        return judged
+        return residuals
 
-    judged = _Judged(dynamics.n_columns, places)
+    residuals = _Residuals(dynamics.n_columns, places)
     for part in map_segments(segments, of_part, advance):
-        judged.merge(part)
-    return judged.learn(readout, task.penalty(esn.ridge_), dynamics, bool(task.input_noise))
+        residuals.merge(part)
+    return residuals.learn(readout, task.penalty(esn.ridge_), dynamics, bool(task.input_noise))
 
 
 def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> Readout:
@@ -142,9 +142,9 @@ def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> R
                 features.append(esn.features(z, states, before))
                 carried[side] = state, esn.features.after(z, before)
             mean, *away = of_sides(features[0], features[1], back)
-            learnt = slice(max(washed - block.start, 0), None)
-            if len(mean[learnt]):
-                sums.add(mean[learnt], segment.targets[block][learnt]).add_covariance(*(part[learnt] for part in away))
+            used = slice(max(washed - block.start, 0), None)
+            if len(mean[used]):
+                sums.add(mean[used], segment.targets[block][used]).add_covariance(*(part[used] for part in away))
         advance(len(segment.z))
     return solve(sums, task.penalty(esn.ridge_))
 
@@ -182,7 +182,7 @@ def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups 
     return found
 
 
-class _Judged:
+class _Residuals:
     """Sums over the residuals of all rows, and features and residuals of the left-out blocks."""
 
     def __init__(self, n_columns: int, places: list[_Place]) -> None:
@@ -197,7 +197,7 @@ class _Judged:
             if i == segment and len(e[part]):
                 into.append((features[part].copy(), e[part]))
 
-    def merge(self, other: _Judged) -> None:
+    def merge(self, other: _Residuals) -> None:
         """Add the sums of another part."""
         self.sums.merge(other.sums)
         for into, more in zip(self.kept, other.kept, strict=True):
@@ -281,7 +281,7 @@ class Origin(NamedTuple):
     last: int
 
 
-def validation_origins(held: list[Held], leads: int) -> list[Origin]:
+def validation_origins(held: list[ValidationSegment], leads: int) -> list[Origin]:
     """Return forecast origins, evenly spaced over the validation set, each with ``leads`` rows after it and some before it."""
     places = [
         Origin(s, k)
@@ -376,7 +376,7 @@ class Task:
         """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
-    def last_state(self, learned: Found, rows: Array, known: Array) -> GaussianState:
+    def last_state(self, learned: FitResult, rows: Array, known: Array) -> GaussianState:
         """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
         assert self.esn.start_ is not None
         S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
@@ -518,7 +518,7 @@ def _longer(values: Array, leads: int) -> Array:
     return np.pad(values, ((0, 0), (0, leads - values.shape[1]), (0, 0)), constant_values=np.nan)
 
 
-class Found(NamedTuple):
+class FitResult(NamedTuple):
     """Results of a fit beside the network.
 
     Parameters
@@ -536,7 +536,7 @@ class Found(NamedTuple):
     calibration: Array
 
 
-def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> Found:
+def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> FitResult:
     """Fit the network and select its settings by validation.
 
     Parameters
@@ -569,7 +569,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
     var = task.measurement_var(errors, setting.share)
     if setting.filtered:
         _fit_to_filtered_rows(task, errors, var, steps)
-    return Found(process_errors(errors, var), var, calibration)
+    return FitResult(process_errors(errors, var), var, calibration)
 
 
 def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
@@ -577,11 +577,11 @@ def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Ste
     esn = task.esn
     assert esn.start_ is not None
     model, scale = Trained(esn.readout_, errors, esn.start_).with_measurement_noise(var), esn.process_noise_
-    learnt = observe_segments(task.build_loop(model, scale), task.build_context_filter(esn.start_), task.sample, task.segments)
-    task.fit_esn(learnt, steps)
+    used = observe_segments(task.build_loop(model, scale), task.build_context_filter(esn.start_), task.sample, task.segments)
+    task.fit_esn(used, steps)
     esn.process_noise_ = scale
     if task.input_noise:
-        _learn_errors(task, learnt, steps)
+        _learn_errors(task, used, steps)
 
 
 def _optimism(n_rows: int, leads: int) -> float:

@@ -1,4 +1,4 @@
-"""Plans through a learnt model: sequences of controls that are cheap, and that keep what must be kept with a probability."""
+"""Planning with a learned dynamics model: model predictive path integral control with chance constraints."""
 
 from pesn.planning.mppi import MPPI, ChanceConstraint
 
