@@ -16,13 +16,13 @@ Z = np.array([0.0, 1e-9, 0.1, 0.7, 1.0, 2.5, 6.0, 9.0, 40.0])
 
 
 def crps_by_definition(y, cdf, low, high):
-    """∫ (F(x) − 1[x ≥ y])² dx, the two sides of y apart."""
+    """Integrate (F(x) − 1[x ≥ y])² on both sides of y."""
     left = integrate.quad(lambda x: cdf(x) ** 2, low, y, epsabs=1e-12, epsrel=1e-12, limit=200)[0]
     return left + integrate.quad(lambda x: (1 - cdf(x)) ** 2, y, high, epsabs=1e-12, epsrel=1e-12, limit=200)[0]
 
 
 def double_sum(y, samples, fair):
-    """The twin of order n²."""
+    """Compute the score by a double sum."""
     n = len(samples)
     pairs = sum(abs(a - b) for a in samples for b in samples) / (n * (n - 1) if fair else n * n)
     return sum(abs(a - y) for a in samples) / n - 0.5 * pairs
@@ -53,7 +53,7 @@ def test_crps_scales(scale):
 
 
 def test_crps_of_distant_and_certain_forecasts():
-    """The error itself, less σ/√π: at 0, and where z is beyond all numbers."""
+    """|error| − σ/√π, at 0 and for huge z."""
     np.testing.assert_array_equal(crps_gaussian([1.0, -1.0, 0.0], 0.0, 0.0), [1.0, 1.0, 0.0])
     assert crps_gaussian(1e300, 0.0, 1e-300) == 1e300
     assert crps_gaussian(3.0, 1.0, 5e-324) == 2.0
@@ -76,7 +76,7 @@ def test_crps_of_samples_is_the_double_sum(n, fair):
 
 
 def test_fair_crps_is_unbiased():
-    """Five samples are enough in the mean; without fair, they are charged (1/n) σ/√π too much."""
+    """Without fair, five samples score (1/n) σ/√π too much."""
     rng = np.random.default_rng(0)
     y, samples = rng.normal(size=200_000), rng.normal(size=(5, 200_000))
     expected = crps_gaussian(y, 0.0, 1.0).mean()
@@ -86,7 +86,7 @@ def test_fair_crps_is_unbiased():
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_crps_of_samples_keeps_its_precision(fair):
-    """Far from 0 the sum of positions times ranks would lose them all; integers are exact."""
+    """Far from 0 a sum of positions times ranks would lose all digits."""
     samples = np.array([0.0, 1.0, 3.0, 4.0])
     there = crps_ensemble(2.0, samples, fair=fair)
     assert crps_ensemble(2.0, samples[:1]) == 2.0
@@ -125,7 +125,7 @@ def test_log_score_of_vectors():
 
 
 def test_log_score_of_independent_entries_is_the_sum():
-    """Also where their variances are 400 orders of magnitude apart."""
+    """Also if variances differ by 400 orders of magnitude."""
     y, std = np.array([[1e-150, 2.0, 1e100]]), np.array([1e-150, 1.0, 1e100])
     np.testing.assert_allclose(log_score(y, np.zeros(3), cov=np.diag(std**2)), log_score(y, 0.0, std).sum(axis=1), rtol=1e-12)
 
@@ -176,7 +176,7 @@ def test_pit_of_the_true_distribution_is_uniform():
 
 @pytest.mark.parametrize("score", [crps_gaussian, log_score])
 def test_scores_are_proper(score):
-    """For y ~ N(1, 2²), any other forecast scores worse in the mean (by Gauss-Hermite quadrature, and not by a little)."""
+    """For y ~ N(1, 2²), any other forecast scores worse on average, by Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(150)
 
     def expected(mean, std):

@@ -24,7 +24,7 @@ def lines_of(ax):
 
 
 def edges(band, x):
-    """Lowest and highest vertex of a band at each x."""
+    """Return the lowest and highest vertex of a band at each x."""
     (path,) = band.get_paths()
     at = [path.vertices[np.isclose(path.vertices[:, 0], value), 1] for value in x]
     return np.array([[y.min(), y.max()] for y in at]).T

@@ -467,8 +467,8 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
         part = frame[frame["rung"] == rung]
         ax.scatter(part["score"], rows[part.index].map(place), color=color, s=16, label=label)
     chosen = frame.iloc[0]
-    ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLOURS[1], label="chosen")
+    ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLOURS[1], label="selected")
     ax.set_yticks(range(len(order)), order)
-    ax.set_xlabel("mean log error of loops into held-out rows, in deviations")
+    ax.set_xlabel("mean log error of validation forecasts, in standard deviations")
     ax.legend(loc="lower left")
     return ax

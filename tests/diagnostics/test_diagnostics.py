@@ -27,7 +27,7 @@ def delay_line(n):
 
 
 def into_the_first(n):
-    """A delay line that the input enters at its head alone: its units are the last n inputs."""
+    """Return a delay line whose units are the last n inputs."""
     reservoir = draw(n, 1, 1, topology=delay_line(n), activation="identity", leak_rate=1.0, bias_scaling=0.0, rng=0)
     return reservoir._replace(W_in=np.eye(n, 1))
 
@@ -56,7 +56,7 @@ def test_memory_of_tanh_units_is_below_their_number_and_fades():
 
 
 def test_memory_is_that_of_a_regression_on_the_states():
-    """The obvious twin: scikit-learn's R², out of sample."""
+    """Compared with the out-of-sample R² of scikit-learn."""
     from sklearn.linear_model import LinearRegression
 
     esn = EchoStateNetwork(20, leak_rate=1.0, random_state=0)
@@ -87,7 +87,7 @@ def test_degree_one_is_the_memory_capacity():
 
 
 def test_capacity_of_computed_products_is_one():
-    """Squares and products of a delay line: Legendre's P₂(u_t) and u_t u_{t−1} are each a linear function of the states."""
+    """Legendre's P₂(u_t) and u_t u_{t−1} are linear functions of these states."""
     from pesn.diagnostics.capacity import Projection
 
     u = np.random.default_rng(0).uniform(-1.0, 1.0, 5001)

@@ -20,7 +20,7 @@ def henon(n):
 
 
 def by_differences(esn, X):
-    """The obvious twin: two networks a hair's breadth apart, brought together again at each row."""
+    """Compute the growth of a small difference between two networks, rescaled at each row."""
     from pesn.reservoir.drive import State
 
     esn.fit(X, X[:, 0])
@@ -76,7 +76,7 @@ def test_learned_henon_map_has_the_exponents_of_the_map(kind):
 
 
 def test_learned_map_with_lags_has_the_exponents_of_the_map():
-    """x alone, and the row before it: what a loop carries beside y is part of its state."""
+    """Earlier rows are part of the state."""
     x = henon(500)[:, :1]
     learned = pesn.EchoStateNetwork(features=pesn.Features(lags=1, products=1, states=False), ridge=0.0).fit(x[:-1], x[1:])
     found = lyapunov_exponents(learned, n_steps=8000, n_exponents=2, rng=0)
@@ -101,7 +101,7 @@ def test_leading_exponents_of_units_are_those_of_the_map():
 
 
 def test_exponents_with_feedback_agree_with_differences():
-    """By differences of [output, units]: outputs come back beside given inputs."""
+    """Differences of [output, units]."""
     wave, X = np.sin(0.3 * np.arange(500.0)), np.zeros((500, 1))
     esn = pesn.EchoStateNetwork(20, feedback_scaling=0.6, ridge=1e-4, washout=20, random_state=0).fit(X, wave)
     free = lyapunov_exponents(esn, n_steps=300, washout=100, n_exponents=1, rng=0)
@@ -156,7 +156,7 @@ def orthogonal(n, seed):
     ],
 )
 def test_exponents_of_layers_and_rotations_agree_with_differences(change):
-    """All directions at once: the product of the steps' derivatives, each by central differences of the driven reservoir."""
+    """Derivatives of all steps by central differences."""
     from pesn.reservoir.drive import State, run
     from pesn.reservoir.weights import draw
 

@@ -10,7 +10,7 @@ from pesn.metrics import crps_gaussian
 
 
 @pytest.fixture
-def judged():
+def backtest():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(60, 2))
     y[45, 1] = np.nan
@@ -25,47 +25,47 @@ def test_rolling_origins_are_evenly_spaced():
     assert len(rolling_origins(0, 3, 100)) == 4  # no row twice
 
 
-def test_observations_may_come_from_a_function_of_the_origin(judged):
-    """Origins need not be row numbers: segments of several series have rows of their own."""
-    again = evaluate(lambda origins: judged.forecasts, ["a", "b"], 8, {"a": np.ones((9, 2)), "b": np.zeros((8, 2))}.get)
+def test_observations_may_come_from_a_function_of_the_origin(backtest):
+    """Origins need not be row numbers."""
+    again = evaluate(lambda origins: backtest.forecasts, ["a", "b"], 8, {"a": np.ones((9, 2)), "b": np.zeros((8, 2))}.get)
     np.testing.assert_array_equal(again.observed[:, :, 0], [[1.0] * 8, [0.0] * 8])
 
 
-def test_coverage_is_the_share_inside_the_interval(judged):
-    inside = np.abs(judged.errors) <= 1.6448536 * judged.std
-    seen = ~np.isnan(judged.observed)
-    assert judged.coverage(0.9) == pytest.approx(inside.sum() / seen.sum())
-    np.testing.assert_allclose(judged.coverage_by_column(0.9), inside.sum(axis=(0, 1)) / seen.sum(axis=(0, 1)))
-    assert np.isnan(replace(judged, observed=np.full_like(judged.observed, np.nan)).coverage(0.9))
+def test_coverage_is_the_share_inside_the_interval(backtest):
+    inside = np.abs(backtest.errors) <= 1.6448536 * backtest.std
+    seen = ~np.isnan(backtest.observed)
+    assert backtest.coverage(0.9) == pytest.approx(inside.sum() / seen.sum())
+    np.testing.assert_allclose(backtest.coverage_by_column(0.9), inside.sum(axis=(0, 1)) / seen.sum(axis=(0, 1)))
+    assert np.isnan(replace(backtest, observed=np.full_like(backtest.observed, np.nan)).coverage(0.9))
 
 
-def test_scores_ignore_missing_observations(judged):
-    assert np.isnan(judged.observed).any()
-    crps = crps_gaussian(judged.observed, judged.mean, judged.std)
-    np.testing.assert_allclose(judged.crps(), np.nanmean(crps, axis=(0, 1)))
-    np.testing.assert_allclose(judged.crps_by_step(), np.nanmean(crps, axis=0))
-    np.testing.assert_allclose(judged.mae(), np.nanmean(np.abs(judged.errors), axis=(0, 1)))
+def test_scores_ignore_missing_observations(backtest):
+    assert np.isnan(backtest.observed).any()
+    crps = crps_gaussian(backtest.observed, backtest.mean, backtest.std)
+    np.testing.assert_allclose(backtest.crps(), np.nanmean(crps, axis=(0, 1)))
+    np.testing.assert_allclose(backtest.crps_by_step(), np.nanmean(crps, axis=0))
+    np.testing.assert_allclose(backtest.mae(), np.nanmean(np.abs(backtest.errors), axis=(0, 1)))
 
 
-def test_a_frame_has_a_row_for_each_number(judged):
-    frame = judged.to_frame()
+def test_a_frame_has_a_row_for_each_number(backtest):
+    frame = backtest.to_frame()
     assert frame.columns.tolist() == ["origin", "step", "column", "mean", "std", "observed"]
-    assert len(frame) == judged.mean.size
-    one = frame[(frame["origin"] == judged.origins[2]) & (frame["step"] == 3) & (frame["column"] == "y1")]
+    assert len(frame) == backtest.mean.size
+    one = frame[(frame["origin"] == backtest.origins[2]) & (frame["step"] == 3) & (frame["column"] == "y1")]
     assert one[["mean", "std", "observed"]].to_numpy().tolist() == [
-        [judged.mean[2, 2, 1], judged.std[2, 2, 1], judged.observed[2, 2, 1]]
+        [backtest.mean[2, 2, 1], backtest.std[2, 2, 1], backtest.observed[2, 2, 1]]
     ]
 
 
-def test_unobserved_columns_have_no_score(judged):
-    observed = judged.observed.copy()
+def test_unobserved_columns_have_no_score(backtest):
+    observed = backtest.observed.copy()
     observed[..., 0] = np.nan
-    blind = replace(judged, observed=observed)
+    blind = replace(backtest, observed=observed)
     for score in (blind.crps(), blind.mae(), blind.crps_by_step().mean(axis=0)):
         assert np.isnan(score[0])  # 0 would be the best there is
         assert score[1] > 0.0
 
 
-def test_backtest_has_a_repr(judged):
-    assert repr(judged) == "Backtest of 5 forecasts, 8 steps ahead, 2 columns"
-    assert repr(replace(judged, names=["a", "b"])).endswith("2 columns (a, b)")
+def test_backtest_has_a_repr(backtest):
+    assert repr(backtest) == "Backtest of 5 forecasts, 8 steps ahead, 2 columns"
+    assert repr(replace(backtest, names=["a", "b"])).endswith("2 columns (a, b)")

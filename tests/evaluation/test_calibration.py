@@ -11,7 +11,7 @@ from pesn.metrics import crps_gaussian
 
 
 def drawn(origins, d=2, true=1.0, said=1.0, seed=0):
-    """Errors with deviation ``true`` beside deviations ``said``, numbers or arrays (20, 1)."""
+    """Draw errors of standard deviation ``true``, with stated standard deviations ``said``."""
     errors = true * np.random.default_rng(seed).normal(size=(origins, LEADS, d))
     return errors, np.broadcast_to(said, errors.shape)
 
@@ -40,7 +40,7 @@ def test_heavy_tails_are_covered():
 
 
 def test_few_forecasts_change_factors_little():
-    """The square drawn to 1 as if ten forecasts more had been right, forty where deviations are to be narrowed; as wide as t."""
+    """The prior counts as 10 forecasts, as 40 for factors below 1; the interval is that of t."""
     moved, edge = [], norm.ppf(0.975)
     for origins in (1, 10, 100, 1000):
         wrong = 4.0 * np.where(np.arange(origins) % 2, -1.0, 1.0)[:, None, None] * np.ones((1, LEADS, 1))
@@ -54,7 +54,7 @@ def test_few_forecasts_change_factors_little():
 
 
 def test_correlated_forecasts_count_less():
-    """40 whose errors are those of 4, each ten times, say hardly more than 4; the factor is then that of few."""
+    """40 forecasts with the errors of 4 count hardly more than 4."""
     wrong = 3.0 * np.random.default_rng(0).normal(size=(400, LEADS, 1))
     alike = np.repeat(wrong[::10], 10, axis=0)
     many, few = factors(wrong, np.ones_like(wrong))[0], factors(alike, np.ones_like(alike))[0]
@@ -102,7 +102,7 @@ def test_missing_errors_are_ignored():
 
 
 def test_search_finds_the_best_score():
-    """Errors of deviation 0.05: a forecast whose variance is share + 1e-6 scores best where that is nearest."""
+    """A variance of share + 1e-6 scores best if it is that of the errors."""
     wrong = 0.032 * np.random.default_rng(0).normal(size=(400, LEADS, 2))
     tried = []
 
@@ -126,7 +126,7 @@ def test_search_stops_after_the_first_worse_score():
 
 
 def test_search_weights_columns_equally():
-    """A column in large units, which gains nothing, must not outvote one in small units that halves its score."""
+    """A column in large units must not outvote one in small units."""
 
     def score(share):
         result = np.ones((3, LEADS, 2))

@@ -39,7 +39,7 @@ def test_error_model_recovers_autocorrelated_residuals():
 
 
 def test_runs_are_not_linked():
-    """Two runs of opposite sign: within each the error stays, between them it jumps."""
+    """Two runs of opposite sign: errors persist within each."""
     runs = [np.full((50, 1), 1.0), np.full((50, 1), -1.0)]
     assert learn_errors(runs).innovation[0, 0] < 1e-3 < learn_errors([np.vstack(runs)]).innovation[0, 0]
 
@@ -51,7 +51,7 @@ def test_few_residuals_give_finite_estimates(residuals):
 
 
 def test_update_errors_converges_to_the_estimate():
-    """Each error with a weight: what learning from all of them at once would find, where they have come to rest."""
+    """Compared with the estimate from all residuals."""
     rng = np.random.default_rng(0)
     a = np.array([[1.0, 0.0], [0.6, 0.5]])
     rho, e = np.array([0.7, -0.2]), np.zeros((20_000, 2))
@@ -71,7 +71,7 @@ def _correlation(cov):
 
 
 def test_weight_inflation_agrees_with_refits_without_blocks():
-    """As fitting without them does, block by block; c is the truth where errors are independent, and more where they go on."""
+    """c is near 1 for independent errors, and larger for autocorrelated ones."""
     rng = np.random.default_rng(0)
 
     def made(rho, n=400, p=12):

@@ -57,7 +57,7 @@ def test_scale_of_process_noise_for_short_and_long_series(monkeypatch):
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_batch_of_origins_agrees_with_single_runs(monkeypatch, form, noise):
-    """The score of each scale, by the network's own way: predict from the state behind each origin."""
+    """Compute the score of each scale by predictions of the network from each origin."""
     z, targets = series()
     states = run(RESERVOIR, z, feedback=targets)[0]
     start, loop, washout = learn([(z, states, 50)]), a_loop(form), 50

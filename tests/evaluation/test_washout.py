@@ -28,7 +28,7 @@ def test_washout_of_short_and_long_series():
 
 @pytest.mark.parametrize("leak_rate", [1.0, 0.2, 0.05])
 def test_slower_units_have_a_longer_washout(leak_rate):
-    """After so many rows runs from other starts differ in no output by more than counts; after a fourth of them they do."""
+    """After the washout, runs from other initial states agree; after a fourth of it they do not."""
     reservoir = draw(12, 2, 2, density=0.5, leak_rate=leak_rate, rng=0)
     z, targets = series(2000, 1e-3)
     found = find_washout(reservoir, TANH, z, targets, 1e-6)

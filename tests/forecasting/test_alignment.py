@@ -33,7 +33,7 @@ def series(index, values=None):
 
 
 def placed(y, X, lengths=None, **more):
-    """y and X where they belong, flat."""
+    """Return y and X aligned and flat."""
     ends = np.cumsum([len(y)] if lengths is None else lengths)
     runs = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
     layout = align(y, X, runs, **more)
@@ -90,7 +90,7 @@ def test_rows_without_an_index_are_aligned_by_position(kind, other):
 
 
 def test_default_index_is_aligned_by_position():
-    """A frame that was cut: its rows may be meant one after the other."""
+    """The default index of a sliced frame is no time."""
     y, X = series(pd.RangeIndex(9)), series(pd.RangeIndex(1, 10))
     np.testing.assert_array_equal(placed(y, X)[1], np.arange(9.0))
     np.testing.assert_array_equal(placed(y, series(pd.RangeIndex(8, -1, -1)))[1], np.arange(9.0)[::-1])  # these were reversed

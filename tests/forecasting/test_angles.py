@@ -21,7 +21,7 @@ NAMES = ["place", "angle", "speed"]
 
 
 def pendulum(n, seed=0):
-    """A driven pendulum that turns over now and then; its place is what its speed adds up to."""
+    """Simulate a driven pendulum that sometimes rotates; its position is the integral of its speed."""
     rng = np.random.default_rng(seed)
     y, u, force = np.zeros((n, 3)), np.zeros((n, 1)), 0.0
     place, angle, speed = 0.0, 0.1, 0.0
@@ -46,7 +46,7 @@ def network(form="full", n_units=40, **more):
 
 
 def forecaster(form="full", angles=(1,), ignorable=(0,), calibrate=False, target="change", kinematic=False, noise=None, **more):
-    """Of the pendulum: the angle learned, or kinematic."""
+    """Return a forecaster of the pendulum whose angle is learned or kinematic."""
     about = {"angles": angles, "ignorable": ignorable, "calibrate": calibrate, "target": target, "measurement_noise": noise}
     if kinematic:
         half = 0.5 * DT * np.array([[0.2], [1.0]])
@@ -61,7 +61,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def remembering():
-    """A network that has earlier rows and products among its features, in the low-rank form, measured with noise."""
+    """Fit a low-rank network with lags, products and measurement noise."""
     return forecaster("low-rank", features=Features(1, 1), kinematic=True, noise=[0.01, 0.02, 0.05]).fit(Y, U)
 
 
@@ -83,10 +83,10 @@ def test_angles_make_a_rotating_pendulum_predictable(model):
 
 def test_automatic_design_uses_angles_and_ignorable_columns():
     frame, X = pd.DataFrame(Y, columns=NAMES), U
-    told = Forecaster(angles="angle", ignorable=["place"]).fit(frame, X)
-    assert told.esn_.n_features_in_ == 4  # speed, sine, cosine and the force
-    assert errors(told)[0] < 0.1
-    found = told.backtest(pd.DataFrame(LATER, columns=NAMES), LATER_U, 20, 12)
+    fitted = Forecaster(angles="angle", ignorable=["place"]).fit(frame, X)
+    assert fitted.esn_.n_features_in_ == 4  # speed, sine, cosine and the force
+    assert errors(fitted)[0] < 0.1
+    found = fitted.backtest(pd.DataFrame(LATER, columns=NAMES), LATER_U, 20, 12)
     assert 0.8 < found.coverage(0.95) <= 1.0
 
 
@@ -119,7 +119,7 @@ def check_invariance(model, y, u, var=None):
 
 
 def test_wrapped_angles_give_the_same_forecasts(tmp_path):
-    """In fit, in a context, in an update and in a backtest: forecasts go on from what was unwrapped."""
+    """In fit, context, update and backtest."""
     wrapped, later = Y.copy(), LATER.copy()
     for rows in (wrapped, later):
         rows[:, 1] = np.angle(np.exp(1j * rows[:, 1]))
@@ -149,7 +149,7 @@ def test_wrapped_angles_give_the_same_forecasts(tmp_path):
 
 
 def by_members(model, context, X, n=8000):
-    """Deviations and means by members, from the Gaussian that the closed form starts with."""
+    """Compute means and standard deviations with an ensemble from the initial Gaussian."""
     futures, _ = model.model_._futures(len(X), context, X, ("state", "noise", "weights"))
     start = Ensemble(futures.state.sample(n, np.random.default_rng(0)), futures.state.carried, Draws(0))
     path = rollout(futures.loop.model, start, futures.inputs, moved=True)
@@ -170,7 +170,7 @@ def test_closed_form_agrees_with_an_ensemble(form, features):
 @pytest.mark.parametrize("missing", [False, True], ids=["uncertain", "missing"])
 @pytest.mark.parametrize("start", ["learned", "stationary"])
 def test_uncertain_angle_agrees_with_forecasts_from_its_samples(missing, start):
-    """Against forecasts from single angles, drawn: a missing one from where it was in training."""
+    """A missing angle is drawn from its training distribution."""
     model = forecaster(spectral_radius=1e-9, washout=1, initial_state=start, n_units=25).fit(Y, U)
     row, X = LATER[30].copy(), LATER_U[30:31]
     mean, std = (row[1], 0.6) if not missing else (Y[:, 1].mean(), Y[:, 1].std())
@@ -217,7 +217,7 @@ def test_sample_paths_have_the_standard_deviations_of_the_forecast(model):
 
 @pytest.mark.parametrize("features", [Features(), Features(1, 1)], ids=["plain", "lags and products"])
 def test_rollouts_of_angles_agree_with_forecasts(features):
-    """From one row and from many, with wrapped angles and whole turns: means as ``forecast`` has them."""
+    """From one row and from many, with wrapped angles and full turns."""
     model = forecaster(features=features).fit(Y, U)
     controls = np.stack([LATER_U[30:40], LATER_U[60:70], 0.0 * LATER_U[:10]])
     for y, u in ((LATER[30:31], None), (LATER[:31], LATER_U[:30])):

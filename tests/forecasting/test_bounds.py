@@ -31,7 +31,7 @@ def noisy(system, share=0.01, seed=0, **more):
 
 
 def stays(forecast, y, columns=slice(None)):
-    """Within the range of y widened by its own width, and no wider than three of its deviations."""
+    """Check that means stay within the doubled range of y and standard deviations below three of y."""
     low, high, std = y.min(axis=0), y.max(axis=0), y.std(axis=0)
     width = high - low
     assert np.isfinite(forecast.cov).all()
@@ -44,7 +44,7 @@ def stays(forecast, y, columns=slice(None)):
 
 
 def grown(forecaster, factor):
-    """With weights of the readout that make the loop run away."""
+    """Scale the readout weights so that the loop diverges."""
     readout = forecaster.esn_.readout_
     forecaster.esn_.readout_ = readout._replace(weights=readout.weights * factor)
     return forecaster
@@ -55,7 +55,7 @@ def grown(forecaster, factor):
 
 @pytest.mark.parametrize(("form", "ridge"), [("full", 1e-6), ("full", 1e-12), ("low-rank", 1e-6), ("diagonal", 1e-12)])
 def test_diverging_loop_stays_within_bounds(form, ridge):
-    """Lorenz's system of 1996, with noise: means went to 1e5 deviations within 60 steps."""
+    """Without bounds, means of Lorenz 96 with noise reach 1e5 standard deviations within 60 steps."""
     y = noisy(lorenz96, steps=1100, dt=0.02, transient=5.0)
     forecaster = fitted(y[:1000], n=40, ridge=ridge, covariance=form, rank=20)
     assert stays(forecaster.forecast(60, y[1050:1080]), y[:1000])
@@ -98,7 +98,7 @@ def test_two_thousand_steps_stay_within_bounds(system):
 
 
 def stays_or_returns(forecast, y, last):
-    """As above; what a context had observed farther out comes back by a twentieth of the way a step, or at once."""
+    """Check the same for a context outside the range, which returns by a twentieth of the distance in each step."""
     low, high, std = y.min(axis=0), y.max(axis=0), y.std(axis=0)
     width, steps = np.maximum(high - low, 2.0 * std), np.arange(1, len(forecast.mean) + 1)[:, None]
     out = np.maximum(np.maximum(low - width - last, last - high - width), 0.0) * 0.95**steps
@@ -111,7 +111,7 @@ def stays_or_returns(forecast, y, last):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_design_diverges_with_tiny_ridges(kind, caplog):
-    """From rows 30 deviations away, or a last one at 10,000: `benchmarks/run.py uncertainty bounds` has all features."""
+    """From rows 30 standard deviations away, or a last row at 10,000; `benchmarks/run.py uncertainty bounds` has all features."""
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
     jump = np.vstack([y[150:189], 1e4 * y[189:190]])
@@ -135,7 +135,7 @@ def test_calibration_is_limited_to_three_standard_deviations():
 
 
 def test_kinematic_columns_may_leave_the_training_range():
-    """Velocities stay; positions add them up, beyond every range, and are no wider than half their way."""
+    """Velocities are bounded; positions integrate them beyond the range, with limited standard deviations."""
     runs = cart_pole.simulate(runs=3, steps=300, rng=0)
     y = runs.states
     forecaster = grown(fitted(y, runs.inputs, lengths=runs.lengths, learn=[2, 3], kinematics=KINEMATICS), 3.0)
@@ -149,7 +149,7 @@ def test_kinematic_columns_may_leave_the_training_range():
 
 
 def test_observed_rows_are_not_bounded():
-    """What is observed says more than the range does: bounds are for rows that nobody will see."""
+    """Bounds apply to forecast rows only."""
     y = noisy(lorenz, steps=500)
     forecaster = fitted(y[:400])
     loop, nothing = forecaster.loop(), np.zeros((30, 0))
@@ -174,7 +174,7 @@ def test_trend_continues_within_its_widened_range(caplog):
 
 @pytest.mark.parametrize("system", ["Lorenz", "Rössler"])
 def test_tiny_variance_parts_are_semidefinite(system):
-    """What cancels in W Σ Wᵀ leaves rounding: it must not pass for a covariance that deviations forbid."""
+    """Cancellation in W Σ Wᵀ leaves rounding errors, which must not make covariances indefinite."""
     y = {"Lorenz": lorenz, "Rössler": roessler}[system](steps=700, rng=0).states
     forecaster = fitted(y[:500], n=100, ridge=1e-12)
     for k in range(520, 660, 10):
@@ -184,7 +184,7 @@ def test_tiny_variance_parts_are_semidefinite(system):
 
 @pytest.mark.parametrize("form", ["full", "diagonal", "low-rank", "none"])
 def test_kinematics_do_not_accumulate_bounded_velocities(form):
-    """A position that moves by more than its range in one step was moved by a velocity before it was held: it stays."""
+    """A position that would move by more than its range in one step is bounded."""
     bounds = Bounds(np.zeros(3), np.ones(3), -np.ones(3), np.ones(3), np.array([True, True, False]))
     mean, before = np.array([1e40, 5.5, 7.0]), np.array([4.5, 4.6, 0.5])
     state = init(form, 3, np.zeros(0), np.zeros((1, 0)), Compression(2, np.zeros((0, 0))), 1e20 * np.ones((1, 3)))

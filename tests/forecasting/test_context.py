@@ -18,7 +18,7 @@ def fitted(y, X=None, *, n=30, lengths=None, target="change", **more):
 
 
 def same(one, other, within=1e-9):
-    """Of two forecasts, in units of each column's largest deviation."""
+    """Compare two forecasts in units of the largest standard deviation of each column."""
     size = other.std.max(axis=0)
     np.testing.assert_allclose(one.mean / size, other.mean / size, rtol=0, atol=within)
     np.testing.assert_allclose(one.std / size, other.std / size, rtol=0, atol=within)
@@ -88,7 +88,7 @@ def test_same_after_known_inputs(gap, feedback):
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
 @pytest.mark.parametrize("last", [400, 5])
 def test_same_after_an_update_that_keeps_the_readout(rows, feedback, last):
-    """Rows with a gap correct the state and teach nothing: the readout is that of fit, and so is its way."""
+    """Rows with missing values correct the state and leave the readout unchanged."""
     y = np.vstack([rows[:400], rows[500 : 500 + last]])
     model = fitted(y, lengths=[400, last], washout=40, feedback_scaling=feedback)
     new = rows[500 + last : 506 + last].copy()
@@ -109,7 +109,7 @@ def test_nearly_the_same_after_an_update_of_the_readout(rows):
 
 @pytest.mark.parametrize("change", [True, False])
 def test_early_rows_drive_the_units_like_filtered_rows(rows, change):
-    """With feedback, too: of rows that are all known, what is fed back is known."""
+    """Also with feedback: if all rows are known, so are the outputs fed back."""
     model = fitted(rows[:400], washout=60, feedback_scaling=0.3, target="change" if change else "level", leak_rate=0.9)
     loop, context, y = model.loop(), model.model_.context_filter(), model.scaled(rows[:300], np.zeros((300, 0)))[0]
     short = context._replace(washout=1000)  # nothing is long enough ago
@@ -119,7 +119,7 @@ def test_early_rows_drive_the_units_like_filtered_rows(rows, change):
 
 
 def test_long_washout_is_respected():
-    """Mackey-Glass remembers long: what 60 rows leave open is seen in the forecast."""
+    """Mackey-Glass has a long memory: a context of 60 rows gives a different forecast."""
     y = mackey_glass(runs=1, steps=1500, rng=0).states
     model = fitted(y[:1400], n=100, washout=100, leak_rate=0.2)
     ahead = model.forecast(30)
@@ -131,7 +131,7 @@ def test_long_washout_is_respected():
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("context", ["a row", "an uncertain row", "a missing entry", "three rows"])
 def test_static_units_are_a_function_of_the_row(form, context, rows):
-    """No regression has a say: the learned start is the one from zero, which the first row makes no difference to."""
+    """The learned initial state equals the one from zero, since units have no memory."""
     y, X = rows[:400], np.sin(0.1 * np.arange(400.0))[:, None]
     model = fitted(y, X, washout=0, spectral_radius=1e-9, leak_rate=1.0, input_scaling=0.3, covariance=form, rank=20)
     assert model.esn_.reservoir_.is_static

@@ -90,7 +90,7 @@ def test_scales_are_mean_and_standard_deviation_without_nan():
 @pytest.mark.parametrize("value", [0.1, 0.0, -7e6, 1e-300])
 @pytest.mark.parametrize("n", [3, 10, 999])
 def test_constant_column_has_scale_one(value, n):
-    """Also where its mean is not the value itself by rounding."""
+    """Also if rounding changes its mean."""
     found = scale_of(np.full((n, 1), value), np.zeros((n, 0)))
     assert found.y_mean[0] == value
     assert found.y_std[0] == 1.0
@@ -118,7 +118,7 @@ def test_scaled_kinematics_agree_with_unscaled_ones(learn):
 
 
 def slow_steps(y, u, lengths):
-    """Every usable step k → k + 1, in groups that follow each other: by the definition, one by one."""
+    """Group all usable steps k → k + 1 by a plain loop."""
     groups, last, first = [], None, 0
     for length in lengths:
         for k in range(first, first + length - 1):
@@ -158,7 +158,7 @@ def test_last_input_of_a_run_may_be_missing():
 
 
 def segments_like(*sizes):
-    """Segments whose numbers are all different."""
+    """Return segments with distinct numbers."""
     segments, at = [], 0.0
     for n in sizes:
         y = at + np.arange(n + 1.0)[:, None]
@@ -205,7 +205,7 @@ def test_validation_set_is_long_enough_and_not_trained_on(sizes, held):
     ],
 )
 def test_validation_set_may_be_spread_over_all_rows(sizes, held):
-    """It is not learned from, and forecasts into it know the rows before it."""
+    """It is not trained on, and its forecasts know the rows before it."""
     segments = segments_like(*sizes)
     seen, judged = train_validation_split(segments, 22, spread=True)
     assert [len(one.segment.z) - one.first for one in judged] == held

@@ -102,7 +102,7 @@ def test_design_of_a_linear_system_with_inputs_runs_and_levels():
 
 
 def _problem(forecaster, runs):
-    """Of runs of the columns that a forecaster has learned."""
+    """Return the search problem of runs with the columns of a forecaster."""
     dynamics, bounds = forecaster.loop().dynamics, forecaster.loop().guard
     scaled = [forecaster.scaled(y, np.zeros((len(y), 0)))[0] for y in runs]
     return Problem([Segment(z[:-1], dynamics.targets(z), z) for z in scaled], dynamics, bounds)

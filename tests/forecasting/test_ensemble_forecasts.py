@@ -14,7 +14,7 @@ MEMBERS = 1500
 
 
 def series(n=260, seed=0):
-    """A driven, damped oscillator, its position and velocity, with noise; what drives it."""
+    """Simulate position and velocity of a driven, damped oscillator with noise; also return the input."""
     rng = np.random.default_rng(seed)
     u, y = rng.normal(size=(n, 1)), np.zeros((n, 2))
     for k in range(n - 1):
@@ -33,7 +33,7 @@ def fitted(form="full", *, calibrate=False, learn=None, kinematics=None, **more)
 
 
 def as_ensemble(forecaster, n_members=MEMBERS):
-    """The same forecaster, with members for moments."""
+    """Return the same forecaster with an ensemble."""
     other = copy.deepcopy(forecaster)
     other.esn_.covariance, other.esn_.n_members = "ensemble", n_members
     return other
@@ -45,7 +45,7 @@ def full():
 
 
 def agree(one, other, count=MEMBERS, deviations=5.0):
-    """Means and deviations within so many of the errors of a count."""
+    """Check that means and standard deviations agree within sampling errors."""
     assert np.all(np.abs(one.mean - other.mean) < deviations * other.std / np.sqrt(count))
     np.testing.assert_allclose(one.std, other.std, rtol=deviations / np.sqrt(2.0 * count) + 0.02)
 
@@ -83,7 +83,7 @@ def test_ensemble_agrees_with_missing_values_in_context_and_future_inputs(full):
 
 
 def test_ensemble_agrees_with_kinematics_and_feedback():
-    """The position is the sum of velocities: exactly so in every member."""
+    """The position is the sum of velocities in every member."""
     forecaster = fitted(feedback_scaling=0.2, learn=[1], kinematics=(np.array([[1.0, 0.0]]), np.eye(1), np.zeros(1)))
     y, u = series(seed=1)
     agree(*(f.forecast(8, (y[:40], u[:39]), u[39:47]) for f in (as_ensemble(forecaster), forecaster)), deviations=7.0)
@@ -135,7 +135,7 @@ def test_sample_paths_have_the_moments_of_the_forecast(full, form):
 
 
 def test_sample_paths_of_the_diagonal_form_have_its_first_step(full):
-    """One step ahead, that is; later they go through the loop with all the covariances that it drops."""
+    """Later steps include the covariances that the diagonal form drops."""
     forecaster = copy.deepcopy(full)
     forecaster.esn_.covariance = "diagonal"
     y, u = series(seed=1)

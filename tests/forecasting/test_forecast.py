@@ -30,7 +30,7 @@ def certain(mean, **options):
 
 
 def with_joint(joint, mean=None, parts=None):
-    """A forecast of len(joint) steps of one column."""
+    """Return a forecast of one column with a joint covariance."""
     joint = np.asarray(joint, float)
     mean = np.zeros((len(joint), 1)) if mean is None else mean
     return Forecast(mean, joint, {"all": np.maximum(np.diag(joint), 0.0)[:, None]} if parts is None else parts)

@@ -37,7 +37,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def known(rows):
-    """Fitted to the first 800 rows of Lorenz's system."""
+    """Fit to the first 800 rows of the Lorenz system."""
     return quick().fit(rows[:800])
 
 
@@ -48,7 +48,7 @@ def carts():
 
 @pytest.fixture(scope="module")
 def driven(carts):
-    """Fitted to three runs of the cart pole, its force known, its positions by kinematics."""
+    """Fit to three runs of the cart pole with known force and kinematic positions."""
     three = carts[:3]
     forecaster = quick(learn=[2, 3], kinematics=KINEMATICS)
     return forecaster.fit(three.states, three.inputs, three.lengths)
@@ -155,7 +155,7 @@ GAPS = {
 
 @pytest.fixture(scope="module")
 def whole(known, rows):
-    """Deviations of forecasts from contexts without a gap, by their origins."""
+    """Compute standard deviations of forecasts from complete contexts."""
     return {k: known.forecast(5, rows[k - 30 : k]).std for k in range(900, 1500, 100)}
 
 
@@ -177,7 +177,7 @@ def test_missing_values_in_the_context_widen_the_forecast(known, rows, whole, ga
 
 
 def test_one_column_informs_the_others(known, rows):
-    """Of Lorenz's system x alone, 30 rows of it: far better about y and z than what they are in the long run."""
+    """30 rows of x of the Lorenz system determine y and z far better than their stationary distribution."""
     errors, scores, deviation = [], [], rows[:800].std(axis=0)
     for k in range(850, 1550, 25):
         context = np.full((30, 3), np.nan)
@@ -192,18 +192,18 @@ def test_one_column_informs_the_others(known, rows):
 
 
 @pytest.fixture(scope="module")
-def told(driven, carts):
-    """Deviations of forecasts with every input known, by their origins."""
+def known_std(driven, carts):
+    """Compute standard deviations of forecasts with known inputs."""
     y, u = carts[3].states, carts[3].inputs
     return {k: driven.forecast(10, (y[k - 20 : k], u[k - 20 : k - 1]), u[k - 1 : k + 9]).std for k in range(40, 470, 40)}
 
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("places", [slice(4, 5), slice(0, 1), slice(-1, None), slice(None)])
-def test_a_known_input_may_be_missing(driven, carts, told, ahead, places):
+def test_a_known_input_may_be_missing(driven, carts, known_std, ahead, places):
     run = carts[3]
     wider, wrong = [], []
-    for k, std in told.items():
+    for k, std in known_std.items():
         y, u, X = run.states[k - 20 : k], run.inputs[k - 20 : k - 1].copy(), run.inputs[k - 1 : k + 9].copy()
         (X if ahead else u)[places] = np.nan
         forecast = driven.forecast(10, (y, u), X)
@@ -218,7 +218,7 @@ def test_a_known_input_may_be_missing(driven, carts, told, ahead, places):
 
 @pytest.mark.parametrize("scale", [True, False])
 def test_missing_input_has_the_distribution_of_training(scale):
-    """y[k+1] = X[k]: with X missing, y is what X was."""
+    """y[k+1] = X[k]: with X missing, y has the distribution of X."""
     rng = np.random.default_rng(0)
     X = 0.4 + 0.2 * rng.normal(size=(600, 1))
     y = np.vstack([[0.4], X[:-1]])
@@ -251,7 +251,7 @@ def test_segments_shorter_than_the_washout_are_left_out(rows):
 
 
 def test_runs_are_trained_on_separately(carts, driven):
-    """A step from the end of one run to the beginning of the next would be an error of many deviations."""
+    """A step between two runs would have an error of many standard deviations."""
     careless = quick(learn=[2, 3], kinematics=KINEMATICS).fit(carts[:3].states, carts[:3].inputs)
     assert np.trace(careless.errors_.cov) > 10.0 * np.trace(driven.errors_.cov)
 
@@ -259,7 +259,7 @@ def test_runs_are_trained_on_separately(carts, driven):
 @pytest.mark.parametrize("n", [5, 6, 10, 100])
 @pytest.mark.parametrize("d", [1, 3])
 def test_very_short_series_have_finite_forecasts(n, d):
-    """Ever so short, white noise: finite, and not wrong by many of its deviations."""
+    """Errors on white noise are a few standard deviations at most."""
     rng = np.random.default_rng(n)
     wrong = []
     for _ in range(3):
@@ -308,14 +308,14 @@ def test_frame_names_are_kept_and_checked(sine):
 
 @pytest.fixture(scope="module")
 def plain(rows):
-    """Forecasts in the units of y, with and without covariances between rows."""
+    """Forecast in the units of y, with and without covariances between rows."""
     fitted = quick(esn=network(20)).fit(rows[:300])
     return {joint: fitted.forecast(6, rows[500:505], joint=joint) for joint in (True, False)}
 
 
 @pytest.mark.parametrize(("size", "shift"), [(1e9, 3.0), (1e-60, 3.0), (1e-163, 0.0), (1e-300, 0.0), (1e90, 0.0)])
 def test_forecasts_are_invariant_to_units(rows, plain, size, shift):
-    """Also where numbers are too small to be squared."""
+    """Also if squares underflow."""
     fitted = quick(esn=network(20)).fit(size * (rows[:300] + shift))
     width, near = rows[:300].std(axis=0), 1e-5 if shift else 1e-9
     for joint, one in plain.items():
@@ -378,7 +378,7 @@ def test_monte_carlo_moments_follow_the_seed(monkeypatch):
 
 
 def test_positions_follow_velocities_in_mean_and_covariance(carts):
-    """x[k+1] = x[k] + dt/2 (v[k] + v[k+1]) to rounding, for the whole joint Gaussian, where the rows keep to it too."""
+    """x[k+1] = x[k] + dt/2 (v[k] + v[k+1]) holds to rounding for the joint Gaussian."""
     v = np.column_stack([np.sin(0.2 * np.arange(500)), np.cos(0.31 * np.arange(500))])
     v += 0.05 * np.random.default_rng(0).normal(size=v.shape)
     x = np.vstack([np.zeros((1, 2)), np.cumsum(HALF * (v[1:] + v[:-1]), axis=0)])
@@ -396,7 +396,7 @@ def test_positions_follow_velocities_in_mean_and_covariance(carts):
 
 
 def test_learned_columns_may_be_in_any_order(carts, driven):
-    """The cart pole with its columns shuffled, and with the learned ones named in another order: the same system."""
+    """The cart pole with shuffled columns, and with learned columns in another order, is the same system."""
     order = [3, 0, 2, 1]  # now [θ̇, x, ẋ, θ]
     three = carts[:3]
     A, B, c = KINEMATICS
@@ -434,7 +434,7 @@ def test_updates_at_once_or_in_turn_agree(rows, driven, carts):
 
 
 def test_update_adapts_to_a_changed_system():
-    """A damped, driven oscillator whose gain changes: twice the force in each step."""
+    """The gain of a damped, driven oscillator changes."""
 
     def swing(gain, n, seed):
         rng = np.random.default_rng(seed)
@@ -489,7 +489,7 @@ def test_parts_can_be_switched_off(known, rows):
 
 
 def covered(forecaster, cases):
-    """The share of numbers inside the 95 % interval at 1, 5, 10 and 20 steps."""
+    """Compute the coverage of the 95 % interval at 1, 5, 10 and 20 steps."""
     inside = []
     for context, X, truth in cases:
         low, high = forecaster.forecast(20, context, X).interval(0.95)
@@ -506,7 +506,7 @@ def test_intervals_have_their_coverage_on_lorenz(rows):
 
 @pytest.mark.parametrize("rows", [1, 20])
 def test_intervals_of_a_model_of_three_seconds_cover_new_forces(rows):
-    """After three seconds of a cart pole, from one row as from twenty, and they are no wider than they need be."""
+    """From one row and from twenty, without being too wide."""
     inside, ratio, steps = [], [], 40
     for seed in (200, 201):
         runs = cart_pole.simulate(runs=1, steps=150, rng=seed)
@@ -574,7 +574,7 @@ BAD_ROWS = {
 
 @pytest.fixture(scope="module")
 def small():
-    """Without and with known inputs."""
+    """Fit without and with known inputs."""
     return quick(esn=network(10)).fit(Y), quick(esn=network(10)).fit(Y, Y[:, :1])
 
 

@@ -124,7 +124,7 @@ INDICES = {
 
 @pytest.mark.parametrize("kind", INDICES)
 def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
-    """The same gaps and the same labels ahead, from a file and from a frame."""
+    """A file and a frame have the same missing rows and the same next labels."""
     index, kept = INDICES[kind], np.delete(np.arange(57), [20, 21, 40])
     frame = pd.DataFrame({"x": ROWS[kept, 0]}, index=index[kept])
     frame.to_csv(tmp_path / "table.csv")
@@ -200,7 +200,7 @@ def test_parameters_set_after_fit_have_no_effect(tmp_path):
 
 @pytest.fixture
 def filtered(monkeypatch):
-    """How many rows corrected a state, each time that a context was filtered."""
+    """Record the number of rows of each filtered context."""
     rows = []
 
     def counted(*arguments, observations, **more):
@@ -213,7 +213,7 @@ def filtered(monkeypatch):
 
 @pytest.mark.parametrize("gap", [[40], [0], [100, 140], [395], [330, 385], [369, 370]], ids=str)
 def test_early_missing_values_cost_nothing(dated, gap, filtered, monkeypatch):
-    """Against the twin that corrects by every row there is."""
+    """Compared with filtering all rows."""
     context = ROWS.copy()
     context[gap, -1] = np.nan
     fast = dated.forecast(5, context)

@@ -19,7 +19,7 @@ def fitted(y, *, n=30, calibrate=False, **more):
 
 
 def noisy(share=0.01, **more):
-    """Lorenz's system."""
+    """Return the Lorenz system with noise."""
     y = lorenz(rng=0, **more).states
     return y + share * y.std(axis=0) * np.random.default_rng(0).normal(size=y.shape)
 
@@ -45,7 +45,7 @@ def test_forecast_is_the_same_without_joint_covariance(form):
 
 
 def test_simulated_futures_have_the_joint_correlations():
-    """Over as few steps as a Gaussian holds for: deviations, and correlations between rows and columns."""
+    """Over as few steps as the Gaussian holds."""
     y = noisy(0.02, steps=600)
     forecaster = fitted(y, calibrate=True)
     one, other = forecaster.forecast(8, joint=True), forecaster.forecast(8, joint=False)
@@ -58,7 +58,7 @@ def test_simulated_futures_have_the_joint_correlations():
 
 
 def test_simulated_futures_are_smooth():
-    """Rows of a smooth system follow each other: drawn one by one they would jump."""
+    """Independent draws of rows would jump."""
     y = noisy(0.0, steps=600)
     forecast = fitted(y).forecast(100, joint=False)
     paths = forecast.sample(20, rng=0)
@@ -96,7 +96,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 @pytest.mark.parametrize(("d", "horizon", "form", "n"), [(20, 225, "diagonal", 10), (1, 4500, "diagonal", 10)])
 def test_memory_is_linear_in_the_horizon(d, horizon, form, n):
-    """The joint covariance of the first would be 162 MB, of the second as much."""
+    """Each joint covariance would take 162 MB."""
     code = MEMORY.format(d=d, horizon=horizon, form=form, n=n)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 60, done.stdout  # MB

@@ -146,7 +146,7 @@ def check_labels(found, expected, given):
 
 @pytest.fixture(scope="module")
 def by_position():
-    """Forecasts from arrays, NaN in the gaps: each method of both forecasters."""
+    """Forecast from arrays with NaN, by each method of both forecasters."""
     whole = network().fit(with_gaps(slice(0, N), GAPS), KNOWN[:N, None])
     found = {
         "fit": whole.forecast(4, X=KNOWN[N - 1 : N + 3, None]),
@@ -260,10 +260,10 @@ def check_refusal(model, call, index, message):
     before = dict(vars(model))
     with pytest.raises((ValueError, TypeError)) as caught:
         CALLS[call](model, series(ROWS[:N], index), frame(KNOWN[:N], index))
-    told = str(caught.value)
-    assert told.startswith(f"{argument} must "), told
-    assert re.search(message, told), told
-    assert "\n" not in told
+    message_found = str(caught.value)
+    assert message_found.startswith(f"{argument} must "), message_found
+    assert re.search(message, message_found), message_found
+    assert "\n" not in message_found
     assert all(vars(model)[name] is value for name, value in before.items())
 
 
@@ -305,13 +305,13 @@ RUNS = pd.MultiIndex.from_arrays([np.repeat(["d", "a", "c", "b"], SIZES), pd.Dat
 
 
 def swap_runs(table):
-    """Runs in another order, and the rows of each of them reversed."""
+    """Reorder the runs, and reverse the rows of each."""
     return pd.concat([table.loc[[run]][::-1] for run in "cbad"])
 
 
 @pytest.fixture(scope="module")
 def by_lengths():
-    """With X known in the gaps, and with X missing there."""
+    """Forecast with X known and with X missing in missing rows."""
     holes, unknown = with_gaps(slice(None), RUN_GAPS), KNOWN.copy()
     unknown[RUN_GAPS] = np.nan
     return [network().fit(holes, X[:, None], lengths=SIZES).forecast(4, X=KNOWN[:4, None]) for X in (KNOWN, unknown)]

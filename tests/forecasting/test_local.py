@@ -33,7 +33,7 @@ def fitted():
 
 
 def test_shared_local_readout_needs_few_rows():
-    """Beside one network of as many units that sees all columns, with the same features and the best of several ridges."""
+    """Compared with a global network of as many units with the best of several ridges."""
     few, later = lorenz_96(250, columns=16), lorenz_96(300, 1, columns=16)
 
     def error(n_units, ridge, local=None):
@@ -53,7 +53,7 @@ def test_intervals_have_their_coverage(fitted):
 
 
 def test_forecasts_are_equivariant_to_shifts_by_a_patch():
-    """What was learned of errors is of each column: with the same of all of them nothing tells one patch from another."""
+    """With the same error model for all columns."""
     forecaster = a_forecaster().fit(Y[:200])
     model, (low, high) = forecaster.model_, forecaster.model_.columns.range
     errors = model.errors._replace(cov=np.eye(P), innovation=np.eye(P), persistence=np.zeros(P), weights=np.ones(P))
@@ -74,7 +74,7 @@ def test_contexts_may_be_short(fitted, rows):
 
 
 def test_closed_form_agrees_with_sample_paths(fitted):
-    """Deviations of a low-rank state, steps ahead, beside whole futures by Monte Carlo."""
+    """Standard deviations of the low-rank form against Monte Carlo."""
     forecast = fitted.forecast(6, LATER[:100])
     paths = fitted.sample_paths(1500, 6, LATER[:100], rng=0)
     np.testing.assert_allclose(forecast.std[:4], paths.std(axis=0)[:4], rtol=0.2)
@@ -84,7 +84,7 @@ def test_closed_form_agrees_with_sample_paths(fitted):
 
 
 def test_known_inputs_are_seen_by_every_patch():
-    """A force that moves all of the field: without it the forecast is off by as much."""
+    """A force acts on the whole field."""
     rng = np.random.default_rng(0)
     u, y = rng.standard_normal((300, 1)), np.zeros((300, 4))
     for k in range(299):

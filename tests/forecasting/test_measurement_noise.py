@@ -19,7 +19,7 @@ DESIGN = Design(Candidate("none", 4, 1, 0, (1e-6, 1e-6)))
 
 @pytest.fixture(scope="module")
 def series():
-    """A clean series, and the same one measured with noise, in deviations of each column."""
+    """Return a clean series and the same with measurement noise."""
     y = chaotic.lorenz(runs=1, steps=1700, rng=0)[0].states
     return y, y + NOISE * y.std(axis=0) * np.random.default_rng(1).standard_normal(y.shape)
 
@@ -42,7 +42,7 @@ def test_estimate_is_small_without_noise(series):
 
 
 def test_measurement_noise_improves_forecasts(series, forecaster):
-    """The same design without: all noise goes on as if it had moved the system."""
+    """Without it, all noise is propagated as process noise."""
     _, y = series
     without = Forecaster(design=DESIGN, measurement_noise=0.0).fit(y[:1200])
     assert not without.measurement_std_.any()
@@ -63,7 +63,7 @@ def test_given_measurement_noise_is_used(series):
 
 
 def test_noisy_rows_leave_posterior_uncertainty(series, forecaster):
-    """What a noisy row leaves open goes on: a row that is given as exact leaves less."""
+    """An exact row leaves less."""
     _, y = series
     exact = Gaussian(y[1200:1240], cov=np.tile(1e-12 * np.eye(3), (40, 1, 1)))
     noisy = forecaster.forecast(1, y[1200:1240], parts=("state",)).std
@@ -72,7 +72,7 @@ def test_noisy_rows_leave_posterior_uncertainty(series, forecaster):
 
 
 def test_measurement_noise_is_saved_and_updated(series, forecaster, tmp_path):
-    """update() with noise, saved and loaded: the state is that of the rows seen."""
+    """The state is that of the rows seen."""
     _, y = series
     own = Forecaster(design=DESIGN, measurement_noise=forecaster.measurement_std_).fit(y[:1200])
     own.save(tmp_path / "model")
@@ -116,7 +116,7 @@ def test_a_constant_column_has_no_noise():
 
 
 def test_dependent_column_does_not_widen_the_others():
-    """Its residuals are rounding: what they become outside of training says nothing of the others."""
+    """Its residuals are rounding errors and carry no information."""
     x = np.sin(0.2 * np.arange(403.0)) + 0.05 * np.random.default_rng(1).normal(size=403)
     found = Forecaster(design=Design(Candidate("none", 4, 0, 0, (1e-12, 1e-12)))).fit(np.column_stack([x[3:], x[:-3]]))
     assert np.sqrt(found.errors_.cov[0, 0]) < 0.3
@@ -132,7 +132,7 @@ def test_process_errors_exclude_measurement_noise():
 
 
 def test_observer_denoises_training_rows(series, forecaster):
-    """With four earlier rows in its register, which the rows after them correct."""
+    """With four lags, which later rows correct."""
     clean, y = series
     scaled, truth = (forecaster.scaled(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
     (segment,) = find_segments(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)

@@ -30,7 +30,7 @@ def std_of(path):
 
 
 def test_directions_have_the_leverage_of_each_step(case):
-    """Σ squares = bᵀ A⁻¹ b, exactly; and products of two steps, bᵀ A⁻¹ b′, nearly."""
+    """The sum of squares is bᵀ A⁻¹ b exactly; products of two steps are bᵀ A⁻¹ b′ approximately."""
     errors = case[0].weight_errors
     rng, t = np.random.default_rng(0), np.arange(40.0)[:, None]
     S = errors.root
@@ -45,7 +45,7 @@ def test_directions_have_the_leverage_of_each_step(case):
 
 
 def test_persistent_weight_errors_agree_with_an_ensemble(case):
-    """Closed form against 4,000 members, each with one draw of the weights for all steps."""
+    """Closed form against 4,000 members with one draw of the weights for all steps."""
     loop, state, _, _ = case
     inputs = np.zeros((12, 0))
     _, along = follow_mean(loop, state, inputs)
@@ -71,7 +71,7 @@ def test_persistent_weight_errors_are_wider_than_independent_ones(case):
 
 
 def test_ensemble_takes_over_far_ahead(case):
-    """Far ahead of a chaotic system: deviations stay below two of training, and near one; a closed form alone goes up to two."""
+    """Standard deviations far ahead of a chaotic system stay near those of training."""
     _, _, forecaster, y = case
     ahead = forecaster.forecast(300, y[300:340], joint=False)
     assert np.isfinite(ahead.mean).all()
@@ -98,7 +98,7 @@ def test_mirrored_draws_have_mean_zero():
 
 
 def test_low_rank_form_of_many_products_agrees_with_sample_paths():
-    """12 columns have 300 products of two rows: a full covariance of these would take seconds a forecast."""
+    """12 columns have 300 products of two rows, too many for a full covariance."""
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.standard_normal((900, 12)), axis=0)
     y = np.sin(0.05 * y + rng.uniform(0.0, 6.0, 12)) + 0.01 * rng.standard_normal(y.shape)

@@ -13,7 +13,7 @@ N = 200_000
 
 
 def chain(rng, drift=0.1):
-    """A Gaussian Markov chain y' = A y + b + noise, B of them: mean, cov, lagged, and what draws whole paths."""
+    """Return B Gaussian Markov chains y' = A y + b + noise: mean, cov, lagged, and a sampler of paths."""
     A = np.array([[0.95, 0.2], [-0.3, 0.9]])
     start, root = rng.normal(0, 0.3, (B, D)), np.array([[0.2, 0.0], [0.1, 0.15]])
     push = drift * rng.normal(size=(B, H, D))
@@ -45,7 +45,7 @@ def case():
 
 
 def near(found, samples, axis=-1):
-    """Equal to the mean of samples within five of its standard errors."""
+    """Check equality with the mean of samples within five standard errors."""
     error = samples.std(axis=axis) / np.sqrt(samples.shape[axis])
     np.testing.assert_array_less(np.abs(found - samples.mean(axis=axis)), 5 * error + 1e-12)
 
@@ -119,7 +119,7 @@ def test_probability_of_each_step_is_the_share_of_samples(case):
 
 
 def test_path_probability_is_bounded_and_estimated(case):
-    """The column of a chain that is Markov with the other column only: the estimate is near, and never above the bound."""
+    """The column is Markov only together with the other one: the estimate is close, and below the bound."""
     rollout, paths = case
     for levels in ({"above": 0.4}, {"above": 0.5, "below": -0.5}):
         out = np.zeros(paths.shape[:3], bool)

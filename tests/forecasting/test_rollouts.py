@@ -201,7 +201,7 @@ def test_frames_in_another_order_are_refused_by_name():
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
 @pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
 def test_products_agree_in_every_form(form, covariance):
-    """A diagonal network has squares of its own for the products: its state is laid out in another way."""
+    """The diagonal form has more squares and another layout."""
     key = f"products {form}"
     if key not in _made:
         _made[key] = fitted(covariance=form, features=Features(products=1))
@@ -213,7 +213,7 @@ def test_products_agree_in_every_form(form, covariance):
 
 
 def test_context_of_a_model_in_other_units_is_refused():
-    """Twice the rows are the same rows once they are scaled, and lead to the same weights."""
+    """Rows in other units lead to the same weights."""
     y = np.sin(0.2 * np.arange(200.0))[:, None]
     one, twice = (Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(k * y) for k in (1.0, 2.0))
     np.testing.assert_array_equal(one.esn_.readout_.weights, twice.esn_.readout_.weights)

@@ -41,7 +41,7 @@ def test_paths_without_noise_spread_by_the_initial_uncertainty(learned):
 
 @pytest.mark.parametrize("noise", [False, True])
 def test_paths_have_the_climate_of_the_map(learned, noise):
-    """Thousands of steps: means and deviations of the map's own long run."""
+    """Means and standard deviations over thousands of steps."""
     truth = henon(50_000)
     paths = learned.sample_paths(3, 1500 if noise else 4000, noise=noise, calibrate=False, rng=0)
     np.testing.assert_allclose(paths.std(axis=(0, 1)), truth.std(axis=0), rtol=0.05)

@@ -10,7 +10,7 @@ from pesn.systems.chaotic import lorenz
 
 
 def seasonal(n, seed=0):
-    """A season of twelve rows and noise that returns, x[k] = 0.7 x[k−1] + e."""
+    """Return a season of twelve rows with autocorrelated noise, x[k] = 0.7 x[k−1] + e."""
     rng, x = np.random.default_rng(seed), np.zeros(n)
     for k in range(1, n):
         x[k] = 0.7 * x[k - 1] + rng.normal()
@@ -18,27 +18,27 @@ def seasonal(n, seed=0):
 
 
 @pytest.fixture(scope="module")
-def told_nothing():
-    """Too few rows to choose a design by: the ridge alone is chosen."""
+def default_forecaster():
+    """Fit with too few rows for a design: only the ridge is selected."""
     return Forecaster().fit(seasonal(120))
 
 
-def test_standard_deviations_of_a_noisy_season_are_those_of_its_noise(told_nothing):
-    """With the smallest ridge 100 units learn the noise of so few rows, and say three times as much twenty steps ahead."""
+def test_standard_deviations_of_a_noisy_season_are_those_of_its_noise(default_forecaster):
+    """With the smallest ridge 100 units overfit, and standard deviations are three times as large."""
     truth = np.sqrt((1.0 - 0.7 ** (2.0 * np.arange(1.0, 21.0))) / (1.0 - 0.49))
-    for forecaster in (told_nothing, Forecaster().fit(seasonal(400))):
+    for forecaster in (default_forecaster, Forecaster().fit(seasonal(400))):
         ratio = forecaster.forecast(20).std[:, 0] / truth
         assert 0.7 < np.median(ratio) < 1.5
         assert ratio.max() < 1.9
-    assert told_nothing.design_ is None
-    assert told_nothing.esn_.ridge > 1e-6
+    assert default_forecaster.design_ is None
+    assert default_forecaster.esn_.ridge > 1e-6
 
 
-def test_selected_ridge_gives_the_same_forecaster(told_nothing):
-    network = ProbabilisticESN(washout="auto", random_state=0, ridge=told_nothing.esn_.ridge)
-    told = Forecaster(network).fit(seasonal(120))
-    np.testing.assert_allclose(told.calibration_, told_nothing.calibration_, rtol=1e-9)
-    a, b = told.forecast(20), told_nothing.forecast(20)
+def test_selected_ridge_gives_the_same_forecaster(default_forecaster):
+    network = ProbabilisticESN(washout="auto", random_state=0, ridge=default_forecaster.esn_.ridge)
+    given = Forecaster(network).fit(seasonal(120))
+    np.testing.assert_allclose(given.calibration_, default_forecaster.calibration_, rtol=1e-9)
+    a, b = given.forecast(20), default_forecaster.forecast(20)
     np.testing.assert_allclose(a.mean, b.mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(a.std, b.std, rtol=1e-9)
 

@@ -18,7 +18,7 @@ NAN = np.nan
 
 
 def rows_of(n, seed):
-    """A pushed oscillator with a cubic spring: y (n, 2), X (n, 1)."""
+    """Simulate a driven oscillator with a cubic spring: y (n, 2), X (n, 1)."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(n, 1)), np.empty((n, 2))
     at, speed = rng.normal(size=2)
@@ -56,7 +56,7 @@ def assert_same(found, expected, rtol=1e-9):
 
 
 def both(given, runs, y, X=None, **parameters):
-    """A forecaster that was given runs, and one that was given them stacked."""
+    """Fit to runs and to the same runs stacked."""
     make = lambda: pesn.Forecaster(given, **parameters)  # noqa: E731
     return make().fit(runs), make().fit(y, X, [len(run[0] if isinstance(run, tuple) else run) for run in RUNS])
 
@@ -103,14 +103,14 @@ def test_streamed_input_noise_agrees(automatic):
 
 
 def test_sample_of_many_rows_is_the_same(monkeypatch):
-    """Where the sample is a part of all rows, it is the same part in both ways."""
+    """If the sample is a part of all rows, it is the same part for both."""
     monkeypatch.setattr(segments_module, "MOST_SAMPLED", 400)
     monkeypatch.setattr(segments_module, "_PIECE", 100)
     assert_same(*both(esn(process_noise="auto"), iter(RUNS), *STACKED))
 
 
 def test_streamed_labels_agree():
-    """Rows go where their dates belong: a day that is missing is a gap."""
+    """Missing days are missing values."""
     days = pd.date_range("2024-01-01", periods=sum(SIZES) + 100)
     frames, places, first = [], [], 0
     for (y, _), n in zip(RUNS, SIZES, strict=True):
@@ -158,7 +158,7 @@ def test_any_iterable_of_runs_is_accepted(expected):
 
 
 def test_parquet_runs_agree_with_stacked_rows(tmp_path, expected):
-    """Runs go on from file to file and from row group to row group; an empty cell is a gap."""
+    """Runs continue across files and row groups; an empty cell is a missing value."""
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame(np.hstack(STACKED), columns=["at", "speed", "push"]).assign(run=np.repeat(list("abcde"), SIZES))
     for k, part in enumerate(np.array_split(np.arange(len(frame)), 12)):
@@ -184,14 +184,14 @@ def test_parquet_runs_by_folder_and_by_file(tmp_path):
 
 
 def test_dask_bag_agrees_to_the_bit(expected):
-    """Partition by partition, in this process: to the bit."""
+    """Partition by partition, in this process."""
     bag = pytest.importorskip("dask.bag")
     assert_same(pesn.Forecaster(esn()).fit(bag.from_sequence(RUNS, npartitions=3)), expected, rtol=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore")  # of clusters that come and go
 def test_dask_bag_on_a_cluster_agrees(expected):
-    """Workers send factors and sums, which are merged: to rounding."""
+    """Workers return factors and sums, which are merged: equal up to rounding."""
     bag = pytest.importorskip("dask.bag")
     distributed = pytest.importorskip("distributed")
     with (
@@ -207,7 +207,7 @@ def test_dask_bag_on_a_cluster_agrees(expected):
 
 
 def test_benchmark_measures_costs(monkeypatch):
-    """As benchmarks/run.py scale does, on few rows."""
+    """As benchmarks/run.py scale does, with few rows."""
     pytest.importorskip("resource")
     import scale
 

@@ -27,7 +27,7 @@ OTHERS = [
 
 
 def same_days(start, day, periods):
-    """One a month, by pandas' own arithmetic: its last where it has no such day."""
+    """Return one date a month by pandas' arithmetic, the last day of shorter months."""
     first = pd.Timestamp(start)
     months = [first + pd.DateOffset(months=k) for k in range(periods)]
     return pd.DatetimeIndex([m.replace(day=min(day, m.days_in_month)) for m in months])
@@ -35,7 +35,7 @@ def same_days(start, day, periods):
 
 @st.composite
 def calendars(draw):
-    """A long index of any step."""
+    """Draw a long index of any step."""
     start = pd.Timestamp("2015-01-01") + pd.Timedelta(days=draw(st.integers(0, 3000)))
     hour = pd.Timedelta(minutes=draw(st.sampled_from([0, 0, 390])))
     zone = draw(st.sampled_from([None, None, "Europe/Berlin", "America/New_York", "UTC"]))

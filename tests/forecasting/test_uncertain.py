@@ -21,7 +21,7 @@ def runs():
 
 
 def fitted(runs, y_scale=1.0, x_scale=1.0, **more):
-    """Positions by kinematics, in the units of y."""
+    """Fit with kinematic positions, in scaled units."""
     half = 0.5 * runs.dt * np.eye(2)
     esn = ProbabilisticESN(24, **{"washout": 50, "process_noise": 0.0, "random_state": 0, **more})
     model = Forecaster(esn, learn=[2, 3], kinematics=(np.hstack([np.eye(2), half]), half, np.zeros(2)), calibrate=False)
@@ -34,12 +34,12 @@ def model(runs):
 
 
 def blurred(rows, share, usual):
-    """Rows that were measured with noise of a share of each column's deviation."""
+    """Return rows with noise of a share of each column's standard deviation."""
     return Gaussian(rows, var=np.broadcast_to(np.square(share * usual), rows.shape))
 
 
 def close(one, other, within):
-    """Of two forecasts, in units of each column's largest deviation."""
+    """Compare two forecasts in units of the largest standard deviation of each column."""
     size = other.std.max(axis=0)
     np.testing.assert_allclose(one.mean / size, other.mean / size, rtol=0, atol=within)
     np.testing.assert_allclose(one.std / size, other.std / size, rtol=0, atol=within)
@@ -49,7 +49,7 @@ def close(one, other, within):
 
 
 def drawn(model, start, controls, n, rng):
-    """y (n, horizon, d), one by one: the start, its controls and the units behind it drawn, nothing linearised."""
+    """Simulate y (n, horizon, d) from sampled initial rows, controls and units, without linearization."""
     loop, given, scale = replace(model.loop(("state",)), form="diagonal"), model.esn_.start_, model.scale_
     y, u = scale.apply(start.sample(n, rng), controls.sample(n, rng))
     means, roots = zip(*(given.given(np.append(row, now)[None]) for row, now in zip(y, u[:, 0], strict=True)), strict=True)
@@ -111,7 +111,7 @@ def test_input_with_training_distribution_equals_missing_input(model, runs):
 
 
 def test_missing_and_uncertain_entries_combine(model, runs):
-    """In a first row: by its regression on what is there."""
+    """Missing entries of a first row are regressed on the others."""
     usual, u, unknown = runs.states.std(axis=0), runs.inputs[150:156], np.full((6, 1), np.nan)
     vague = model.forecast(6, blurred(runs.states[150:151], 0.1, usual), unknown)
     assert (vague.std > model.forecast(6, blurred(runs.states[150:151], 0.1, usual), u).std * 0.999).all()
@@ -138,7 +138,7 @@ def test_several_measurements_are_more_accurate_and_calibrated(model, runs):
 
 
 def test_noise_correlations_matter(model, runs):
-    """Two columns that are measured with one common error tell more of their difference."""
+    """A common error of two columns cancels in their difference."""
     usual = 0.2 * runs.states.std(axis=0)
     apart = np.diag(np.square(usual))
     together = apart.copy()
@@ -163,7 +163,7 @@ def test_uncertain_forecasts_are_invariant_to_units(model, runs):
 
 
 def test_state_part_is_the_readout_of_the_state_covariance(runs):
-    """Of one step, W Σ_b Wᵀ with Σ_b of [1, y, u, h], and nothing of the model's errors; calibrated or not."""
+    """One step is W Σ_b Wᵀ with Σ_b of [1, y, u, h], without model errors, calibrated or not."""
     esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
     model = Forecaster(esn, target="level").fit(runs.states, runs.inputs, lengths=runs.lengths)
     assert np.abs(model.calibration_ - 1.0).max() > 0.01
@@ -179,7 +179,7 @@ def test_state_part_is_the_readout_of_the_state_covariance(runs):
 
 
 def test_given_uncertainty_is_not_calibrated(runs):
-    """Factors are of the model's own deviations: a start of a deviation is of this deviation a step later."""
+    """Factors apply to the model's own standard deviations."""
     esn = ProbabilisticESN(24, washout=50, process_noise=0.0, random_state=0)
     model = Forecaster(esn).fit(runs.states, runs.inputs, lengths=runs.lengths)
     model.model_ = replace(model.model_, calibration=np.full(20, 0.25))

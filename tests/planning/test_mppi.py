@@ -11,7 +11,7 @@ DT, NAMES = 0.1, ("x", "v")
 
 
 class Point:
-    """A point on a line that a force moves, with a noise of its own: x and v are Gaussian, exactly."""
+    """A point mass with process noise: x and v are exactly Gaussian."""
 
     def __init__(self, noise=0.0):
         self.noise, self.asked = noise, []
@@ -42,7 +42,7 @@ def to(goal):
 
 
 def test_plan_is_close_to_the_optimum():
-    """The quadratic cost of a linear system: its minimum within limits by finite differences."""
+    """The optimum of the quadratic cost within limits, by finite differences."""
     model, cost = Point(), to(0.3)
     planner = MPPI(model, 15, (-1.0, 1.0), cost, covariance="none", iterations=40, random_state=0)
     plan = planner.plan()
@@ -109,7 +109,7 @@ def test_perturbations_have_the_given_smoothness_and_width():
 
 @pytest.mark.parametrize("over", ["step", "path"])
 def test_chance_constraints_hold_with_their_probability(over):
-    """The goal is the end itself: judged by means half of the runs are beyond it, judged by probabilities few are."""
+    """The goal is at the constraint: by means half of the runs would violate it."""
     noise, end = 0.03, 0.5
     model = Point(noise)
     wall = ChanceConstraint("x", above=end, probability=0.1, over=over, method="markov")
@@ -141,7 +141,7 @@ def test_infeasible_constraints_select_the_smallest_excess():
 
 
 class Changed(Point):
-    """A point whose roll-outs are not what was asked for."""
+    """A point mass with wrong roll-outs."""
 
     def __init__(self, change):
         super().__init__()
