@@ -44,7 +44,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_count, as_real, number
-from pesn._support.types import Array, Rng
+from pesn._support.types import AnyArray, Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
@@ -86,6 +86,11 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     for name, value in named.items():
         if value.ndim and not paths:
             raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
+    return _stack_columns(argument, named, names)
+
+
+def _stack_columns(argument: str, named: dict[str, AnyArray], names: tuple[str, ...]) -> AnyArray:
+    """Stack columns in the order of their names, 0 for those not named."""
     try:
         return np.stack(np.broadcast_arrays(*(named.get(name, np.zeros(())) for name in names)), axis=-1)
     except ValueError:

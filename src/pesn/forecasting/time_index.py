@@ -60,12 +60,10 @@ class CalendarStep:
 
     def __init__(self, text: str) -> None:
         pd: Any = import_module("pandas")
-        self.text = text
-        monthly = re.fullmatch(r"(\d*)M(?:-(\d+))?", text)
-        self.months = int(monthly[1] or 1) if monthly else 0
-        self.day = int(monthly[2] or 0) if monthly else 0
+        self.text, self.months, self.day = text, 0, 0
         self.absolute = False  # whether it counts elapsed time instead of calendar days
-        if monthly:
+        if monthly := re.fullmatch(r"(\d*)M(?:-(\d+))?", text):
+            self.months, self.day = int(monthly[1] or 1), int(monthly[2] or 0)
             if not 1 <= self.months <= 12_000 or self.day > 31:
                 raise ValueError(f"step must be a frequency of pandas or a day of the month such as 'M-15', got {text!r}")
             self.length = self.months * _MONTH

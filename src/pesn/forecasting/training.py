@@ -553,7 +553,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
     esn = task.esn
     task.fit_esn(task.segments, steps)
     validation = None
-    if choose_ridge or calibrate or esn.process_noise == "auto" or task.estimates_noise:
+    if any((choose_ridge, calibrate, esn.process_noise == "auto", task.estimates_noise)):
         validation = Validation(task)
         if choose_ridge and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge_:
             esn.set_params(ridge=ridge)
