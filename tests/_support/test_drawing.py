@@ -74,8 +74,8 @@ def test_any_numbers_have_a_place(values, wider):
     assert "inf" not in drawn
     known = y[np.isfinite(y)]
     if len(known):
-        assert (view.up(known) >= -1e-9).all()
-        assert (view.up(known) <= 1.0 + 1e-9).all()
+        assert (view.height(known) >= -1e-9).all()
+        assert (view.height(known) <= 1.0 + 1e-9).all()
 
 
 def test_bands_do_not_squeeze_what_was_observed():

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
-from pesn.series.table.dates import time_of
+from pesn.series.table.dates import index_rule
 from pesn.series.table.reading import read
 from pesn.statespace.rollout import rollout
 
@@ -131,7 +131,7 @@ def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
     table = read(tmp_path / "table.csv", time=index.name)
     layout = align(frame, None, [slice(0, len(kept))])
     np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
-    found, expected = time_of(table.frame.index, table.freq).ahead(3), layout.time.ahead(3)
+    found, expected = index_rule(table.frame.index, table.freq).ahead(3), layout.time.ahead(3)
     if index.dtype.kind == "M":
         assert [str(label) for label in found] == [str(label) for label in expected]
     else:

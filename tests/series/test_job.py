@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.job import Request, run
-from pesn.series.result import first_origin, spread_origins
+from pesn.series.result import choose_origins, first_origin
 
 
 def year(rng, t):
@@ -33,7 +33,7 @@ def test_judging_changes_nothing(tmp_path, make):
 @pytest.mark.parametrize("n", [20, 40, 309, 50_000])
 def test_the_first_origin_is_a_rule_of_the_rows(n, horizon):
     first = first_origin(n, horizon)
-    found = [spread_origins(n, horizon, count) for count in (1, 2, 20, 500)]
+    found = [choose_origins(n, horizon, count) for count in (1, 2, 20, 500)]
     assert all(places[0] == first for places in found) if first < n else not any(len(places) for places in found)
     assert first >= n // 2
-    assert not len(spread_origins(n, horizon, 0))
+    assert not len(choose_origins(n, horizon, 0))

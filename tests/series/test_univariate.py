@@ -72,15 +72,15 @@ def test_a_shift_shifts_where_there_are_no_logarithms():
 def test_the_same_rows_give_the_same_forecast(n):
     y = seasonal(n)
     model = univariate.fit(y, horizon=8, seasons=(12,))
-    np.testing.assert_array_equal(model.on(y).forecast(8).location, model.forecast(8).location)
+    np.testing.assert_array_equal(model.with_rows(y).forecast(8).location, model.forecast(8).location)
     np.testing.assert_array_equal(univariate.fit(y, horizon=8, seasons=(12,)).forecast(8).location, model.forecast(8).location)
 
 
 def test_later_rows_keep_their_phase():
     y = seasonal(96, noise=0.05)
     model = univariate.fit(y[:84], horizon=12, seasons=(12,))
-    longer = model.on(y).forecast(12).median
-    later = model.on(y[29:], first=29).forecast(12).median
+    longer = model.with_rows(y).forecast(12).median
+    later = model.with_rows(y[29:], first=29).forecast(12).median
     expected = 20.0 + 0.1 * np.arange(96, 108) + 3.0 * np.sin(2 * np.pi * np.arange(96, 108) / 12)
     np.testing.assert_allclose(longer, expected, atol=0.3)
     np.testing.assert_allclose(later, expected, atol=0.3)

@@ -14,9 +14,9 @@ from pesn.evaluation.backtest import mean_of_observed
 from pesn.forecasting.alignment import align, index_of, is_default
 from pesn.forecasting.dataset import as_matrix, names_of
 from pesn.forecasting.time_index import TimeIndex, kind_of, shown
-from pesn.series.model import FittedSeries, check_horizon, most_ahead
-from pesn.series.result import spread_origins
-from pesn.series.table.dates import place_ahead
+from pesn.series.model import FittedSeries, check_horizon, max_steps
+from pesn.series.result import choose_origins
+from pesn.series.table.dates import place_future
 
 
 def check_one_level(y: TableLike, X: TableLike | None) -> None:
@@ -64,13 +64,13 @@ def _numbers(y: TableLike) -> Array:
         raise
 
 
-def rows_after(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:
+def later_rows(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:
     """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
     if X is not None and not fitted.inputs:
         raise ValueError("X must not be given: fit had none")
     n, given = fitted.rows, len(as_matrix("y", y))
-    if given > most_ahead(n):
-        raise ValueError(f"y must have at most {most_ahead(n):,} rows, as fit had {n:,}, got {given:,}")
+    if given > max_steps(n):
+        raise ValueError(f"y must have at most {max_steps(n):,} rows, as fit had {n:,}, got {given:,}")
     last = last_label(fitted)
     rows, known, _ = rows_of(y, X, last)
     if fitted.later is not None and _by_position(y, last):  # they follow the rows that fit was given, also those without a number
@@ -124,7 +124,7 @@ def column_names(values: TableLike | None, d: int, argument: str = "y") -> list[
     return names
 
 
-def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
+def check_steps(fitted: FittedSeries, horizon: int | None) -> int:
     """How many rows ahead: as many as asked for, if that is not beyond reason."""
     if horizon is None:
         return fitted.horizon
@@ -132,12 +132,12 @@ def steps_of(fitted: FittedSeries, horizon: int | None) -> int:
     return int(horizon)
 
 
-def places_of(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> AnyArray:
+def backtest_origins(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> AnyArray:
     """Return the first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
     n, begin = fitted.rows, min(fitted.models, key=lambda one: one.start).start
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)
-        places = spread_origins(n, steps, int(origins))  # type: ignore[arg-type]
+        places = choose_origins(n, steps, int(origins))  # type: ignore[arg-type]
         places = places[places > begin]
         if not len(places):
             before = f", the first {begin} without a number" if begin else ""
@@ -159,7 +159,7 @@ def last_label(fitted: FittedSeries) -> TimeIndex | None:
     return time if time is None or n == 1 else time.on(n - 1)
 
 
-def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Array | None:
+def future_inputs(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Array | None:
     """Return inputs (horizon, u) of the rows to come."""
     inputs = fitted.inputs
     if X is None:
@@ -170,17 +170,17 @@ def inputs_ahead(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Arr
     values = values[:, _order("X", X, inputs, values)]
     labels, last = index_of(X, "X"), last_label(fitted)
     if labels is not None and not is_default(labels) and last is not None and last.kind != "counted":
-        return _place_ahead(values, labels, last, horizon)
+        return _place_future(values, labels, last, horizon)
     if len(values) != horizon:
         raise ValueError(f"X must have {horizon} rows, one for each step ahead, got {len(values)}")
     return values
 
 
-def _place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> Array:
+def _place_future(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> Array:
     """Return the inputs (horizon, u) of the steps after ``last`` by their labels."""
     if not labels.is_unique:
         raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
-    ahead, missing = place_ahead(values, labels, last, horizon)
+    ahead, missing = place_future(values, labels, last, horizon)
     if len(missing):
         raise ValueError(
             f"X must have a row for each of the {horizon} steps ahead, got none at {shown(missing[0])}, but rows from "
@@ -189,13 +189,13 @@ def _place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int)
     return ahead
 
 
-def scaled_score(fitted: FittedSeries, y: Array, x: Array) -> float:
+def score_forecast(fitted: FittedSeries, y: Array, x: Array) -> float:
     """Return minus the mean CRPS of the next rows y (m, d), with inputs x (m, u), each column in units of its naive error.
 
     >>> from pesn.series.model import fit_columns
     >>> t = np.arange(60.0)[:, None]
     >>> fitted = fit_columns(t, names=("count",))
-    >>> scaled_score(fitted, 60.0 + t[:5], t[:5, :0]) > scaled_score(fitted, 90.0 + t[:5], t[:5, :0])
+    >>> score_forecast(fitted, 60.0 + t[:5], t[:5, :0]) > score_forecast(fitted, 90.0 + t[:5], t[:5, :0])
     True
     """
     if y.shape[1] != len(fitted.models) or x.shape[1] not in (0, len(fitted.inputs)):

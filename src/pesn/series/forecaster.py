@@ -35,20 +35,20 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series.arguments import (
+    backtest_origins,
     check_one_level,
+    check_steps,
     column_names,
-    inputs_ahead,
-    places_of,
-    rows_after,
+    future_inputs,
+    later_rows,
     rows_of,
-    scaled_score,
-    steps_of,
+    score_forecast,
     without_later_rows,
 )
 from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.long_frame import check_parameters, columns_of, settings_of
+from pesn.series.panel.long_frame import check_parameters, long_columns, read_settings
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
@@ -171,7 +171,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             for name in {"fitted_", "panel_", "failures_", "notes_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             targets, covariates = list_of_names("target", target), list_of_names("inputs", inputs)
-            if is_long(y, columns_of(self)):
+            if is_long(y, long_columns(self)):
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
@@ -189,7 +189,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def _fit_long(self, y: TableLike, X: TableLike | None, inputs: tuple[str, ...] | None) -> None:
         self.panel_: Panel
         self.failures_: pd.DataFrame
-        self.panel_, self.failures_ = long_frame.fit(y, X, columns_of(self), self.freq, self.duplicates, inputs)
+        self.panel_, self.failures_ = long_frame.fit(y, X, long_columns(self), self.freq, self.duplicates, inputs)
         self._facts: Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
@@ -235,11 +235,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if hasattr(self, "panel_"):
             check_parameters(self)
-            return self._kept(long_frame.forecast(self.panel_, settings_of(self), horizon, X, level))
+            return self._store_outcome(long_frame.forecast(self.panel_, read_settings(self), horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
-        steps = steps_of(self.fitted_, horizon)
-        return self.fitted_.forecast(steps, inputs_ahead(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
+        steps = check_steps(self.fitted_, horizon)
+        return self.fitted_.forecast(steps, future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
     def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
         """Forecasts of the past of each series of a long frame, each by a model fitted to the rows before it.
@@ -265,7 +265,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
         check_parameters(self)
-        return self._kept(long_frame.cross_validate(self.panel_, settings_of(self), horizon, n_windows, step_size, level))
+        return self._store_outcome(
+            long_frame.cross_validate(self.panel_, read_settings(self), horizon, n_windows, step_size, level)
+        )
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Quantiles of the next rows.
@@ -301,8 +303,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of ``rivals``.
         """
         self._check_columns("backtest", "cross_validation does it for long frames")
-        steps = steps_of(self.fitted_, horizon)
-        return self.fitted_.backtest(steps, places_of(self.fitted_, steps, origins))
+        steps = check_steps(self.fitted_, horizon)
+        return self.fitted_.backtest(steps, backtest_origins(self.fitted_, steps, origins))
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error there.
@@ -323,7 +325,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         names, inputs = self.fitted_.names, self.fitted_.inputs
         if X is None and inputs and {*inputs} <= {*map(str, getattr(y, "columns", ()))}:
             X = select_columns(y, inputs)
-        return scaled_score(self.fitted_, *rows_after(self.fitted_, select_columns(y, names), select_columns(X, inputs)))
+        return score_forecast(self.fitted_, *later_rows(self.fitted_, select_columns(y, names), select_columns(X, inputs)))
 
     def summary(self) -> str:
         """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""
@@ -362,7 +364,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "panel_"):
             raise TypeError(f"{method} is not for long frames: {instead}")
 
-    def _kept(self, found: long_frame.Outcome) -> Any:
+    def _store_outcome(self, found: long_frame.Outcome) -> Any:
         """The frame of a run, whose failures and seasons are kept."""
         self.failures_, self._facts = found.failures, found.facts
         return found.frame

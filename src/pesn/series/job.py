@@ -22,10 +22,10 @@ from pesn._support.progress import Steps
 from pesn._support.types import Array
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
-from pesn.series.result import SeriesBacktest, SeriesForecast, levels_of, spread_origins
-from pesn.series.table.dates import steps_between, time_of
+from pesn.series.result import SeriesBacktest, SeriesForecast, check_levels, choose_origins
+from pesn.series.table.dates import index_rule, steps_between
 from pesn.series.table.numerals import DataError, counted
-from pesn.series.table.reading import Table, read, read_ahead
+from pesn.series.table.reading import Table, read, read_future
 
 _FEW = 8  # rows below which there is little to weigh members by
 
@@ -62,7 +62,7 @@ class Request:
     @property
     def sorted_levels(self) -> tuple[float, ...]:
         """Probabilities of the intervals, each once, in order."""
-        return levels_of(sorted(set(self.levels)) or (0.8, 0.95))
+        return check_levels(sorted(set(self.levels)) or (0.8, 0.95))
 
 
 @dataclass
@@ -114,15 +114,15 @@ def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None
     check_horizon("--horizon", request.horizon or 1, rows)
     if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
-    time = time_of(table.frame.index, table.freq).at(table.frame.index[0])
-    ahead = _ahead(request, table)
+    time = index_rule(table.frame.index, table.freq).at(table.frame.index[0])
+    ahead = _future_inputs(request, table)
     with steps.step("learning", len(table.targets), "columns") as advance:
         fitted = fit_columns(
             table.y, table.x, names=table.targets, inputs=table.inputs, time=time, seasons=tuple(request.season) or "auto",
             horizon=request.horizon if ahead is None else len(ahead), advance=advance,
         )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead)
-    places = spread_origins(rows, fitted.horizon, request.origins)
+    places = choose_origins(rows, fitted.horizon, request.origins)
     if len(places):
         with steps.step("backtesting", len(table.targets), "columns") as advance:
             outcome.backtest = fitted.backtest(fitted.horizon, places, advance)
@@ -154,7 +154,7 @@ def _from_model(request: Request, model: Path, warn: Callable[[str], None]) -> O
     horizon = request.horizon or (None if request.future else saved.horizon)
     check_horizon("--horizon", horizon or 1, max(len(table.frame), saved.rows))
     request = replace(request, horizon=horizon, levels=request.levels or levels)
-    return _forecast(request, table, saved.on(table.y, table.x, first, place), _ahead(request, table))
+    return _forecast(request, table, saved.with_rows(table.y, table.x, first, place), _future_inputs(request, table))
 
 
 def _place_in_model(request: Request, table: Table, time: TimeIndex) -> tuple[int, TimeIndex]:
@@ -167,7 +167,7 @@ def _place_in_model(request: Request, table: Table, time: TimeIndex) -> tuple[in
     place = int(index[0]) - int(time.label()) if counts else steps_between(time.label(), index[0], freq, step)
     if place is None:
         raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {time.label()}")
-    return place, time_of(index, freq, step).at(index[0])
+    return place, index_rule(index, freq, step).at(index[0])
 
 
 def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> Table:
@@ -209,13 +209,13 @@ def _load_model(path: Path) -> tuple[FittedSeries, TimeIndex, tuple[float, ...]]
         raise DataError(f"--model: {error}") from None
     if found.fitted_.time is None:
         raise DataError(f"--model: {path} has no time of its rows, and was not written by pesn forecast --save")
-    return found.fitted_, found.fitted_.time, levels_of(found.level)
+    return found.fitted_, found.fitted_.time, check_levels(found.level)
 
 
-def _ahead(request: Request, table: Table) -> Array | None:
+def _future_inputs(request: Request, table: Table) -> Array | None:
     """Inputs (horizon, u) of the rows to come, NaN where they are not known; None where a file says nothing of them."""
     if request.future is not None:
-        return read_ahead(request.future, table, request.horizon)
+        return read_future(request.future, table, request.horizon)
     if table.future is None:
         return None
     given = table.future.to_numpy(np.float64)

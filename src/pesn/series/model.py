@@ -32,7 +32,7 @@ from pesn.series.members.decomposition import candidates
 from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
 from pesn.series.result import Margins, SeriesBacktest, SeriesForecast, backtest_naive, best_season
 from pesn.series.table.numerals import counted
-from pesn.series.table.reading import shown
+from pesn.series.table.reading import format_time
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
@@ -157,7 +157,7 @@ class FittedSeries:
         labels = self.labels(horizon)
         if labels is None:
             return f"row {row + 1}"
-        text = shown(labels[row], _frequency(self.time) if isinstance(labels[row], datetime) else None)
+        text = format_time(labels[row], _frequency(self.time) if isinstance(labels[row], datetime) else None)
         return f"row {text}" if labels.name is None and labels.dtype.kind in "iu" else text
 
     def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
@@ -173,7 +173,7 @@ class FittedSeries:
         x : array of shape (horizon, u), optional
             Their inputs, NaN where not known.
         """
-        known = self._inputs_ahead(horizon, x)
+        known = self._future_inputs(horizon, x)
         if self.joint is None:
             margins = Margins.stack([one.forecast(horizon, known) for one in self.models], -1)
         else:
@@ -183,7 +183,7 @@ class FittedSeries:
         history = self.y[-max(_SHOWN, 4 * horizon) :]
         return SeriesForecast(**vars(margins), names=self.names, labels=ahead, history=history)
 
-    def _inputs_ahead(self, horizon: int, x: Array | None) -> Array | None:
+    def _future_inputs(self, horizon: int, x: Array | None) -> Array | None:
         """Return x with its missing numbers filled by those of the rows that were given after the last number."""
         if self.later is None or not self.inputs:
             return x
@@ -205,7 +205,7 @@ class FittedSeries:
         """
         y, places = self.y, np.asarray(origins, np.intp)
 
-        def forecast_from(places: Places) -> Margins:
+        def forecast_origins(places: Places) -> Margins:
             found = None if self.joint is None else forecast_past(y, places, horizon, self._lower)
             if found is not None:
                 return found
@@ -216,7 +216,7 @@ class FittedSeries:
                 advance(1)
             return Margins.stack(columns, -1)
 
-        found = evaluate(forecast_from, places, horizon, y, names=self.names)
+        found = evaluate(forecast_origins, places, horizon, y, names=self.names)
         first, baselines = int(places.min()), {"persistence": backtest_naive(y, places, horizon, names=self.names)}
         seasons = [best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)]
         if any(season is not None for season in seasons):
@@ -229,12 +229,12 @@ class FittedSeries:
             return self.periods
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
 
-    def on(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
+    def with_rows(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
         """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
 
         ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
         """
-        models = tuple(one.on(y[:, i], x, first=first) for i, one in enumerate(self.models))
+        models = tuple(one.with_rows(y[:, i], x, first=first) for i, one in enumerate(self.models))
         return replace(self, models=models, time=time, later=None)
 
     def notes(self) -> list[str]:
@@ -262,7 +262,7 @@ class FittedSeries:
 
     def summary(self) -> str:
         """Which members each column's forecast is made of, and why."""
-        columns = [_described(name, one) for name, one in zip(self.names, self.models, strict=True)]
+        columns = [_describe_column(name, one) for name, one in zip(self.names, self.models, strict=True)]
         notes = "\n".join(self.notes())
         return "\n\n".join([*columns, notes] if notes else columns)
 
@@ -337,11 +337,11 @@ def _describe_joint(model: UnivariateModel, found: Joint) -> UnivariateModel:
 def check_horizon(name: str, horizon: object, n: int) -> None:
     """Refuse what is no number of steps ahead, or more than ten times the n rows there are."""
     whole_number(name, horizon, 1)
-    if int(horizon) > most_ahead(n):  # type: ignore[call-overload]
-        raise ValueError(f"{name} must be at most {most_ahead(n):,}, as there are {n:,} rows, got {horizon}")
+    if int(horizon) > max_steps(n):  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be at most {max_steps(n):,}, as there are {n:,} rows, got {horizon}")
 
 
-def most_ahead(n: int) -> int:
+def max_steps(n: int) -> int:
     """Steps beyond which no forecast from n rows makes sense."""
     return max(_MOST_AHEAD * n, _LEAST_AHEAD)
 
@@ -398,7 +398,7 @@ def _frequency(time: TimeIndex | None) -> str | None:
     return time.step if time is not None and time.kind in ("dates", "periods") else None
 
 
-def _described(name: str, model: UnivariateModel) -> str:
+def _describe_column(name: str, model: UnivariateModel) -> str:
     seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
     numbers = int((~np.isnan(model.y)).sum())
     lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighed over {counted(model.horizon, 'step')}"]

@@ -17,7 +17,7 @@ step
 True
 
 >>> y = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
->>> places = spread_origins(500, 10, 5)
+>>> places = choose_origins(500, 10, 5)
 >>> places.tolist()
 [375, 403, 432, 461, 490]
 >>> bool(0.6 < backtest_naive(y, places, 10).coverage(0.8) < 0.95)
@@ -120,9 +120,9 @@ class Margins:
     def ppf(self, p: npt.ArrayLike) -> Array:
         """Return quantiles at ``p``, broadcast against ``location``."""
         t = special.stdtrit(self.dof, np.maximum(np.asarray(p, np.float64), _SMALLEST))
-        return self._at(t)
+        return self._transform(t)
 
-    def _at(self, t: Array) -> Array:
+    def _transform(self, t: Array) -> Array:
         """Return the numbers where Student's t is ``t``."""
         with np.errstate(over="ignore"):
             values = self.location + self.scale * t
@@ -137,7 +137,7 @@ class Margins:
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the central interval that holds each number with probability ``level``, 0.95 or 95: (lower, upper)."""
-        share = level_of(level)
+        share = check_level(level)
         lower, upper = self.quantile([0.5 - 0.5 * share, 0.5 + 0.5 * share])
         return lower, upper
 
@@ -181,17 +181,17 @@ class Margins:
         array of shape (n, …)
             Draws, without correlation between numbers.
         """
-        return self._at(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
+        return self._transform(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Array:
         """Return the continuous ranked probability score of what came, NaN where nothing did, by :func:`pinball_score`."""
         return pinball_score(np.asarray(y, float), self.quantile(LEVELS), LEVELS)
 
 
-def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
+def check_levels(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
     """Return probabilities inside (0, 1), each once; from 1 on they are per cent.
 
-    >>> levels_of([80, 0.95])                      # 80 and 0.8 are the same level
+    >>> check_levels([80, 0.95])                      # 80 and 0.8 are the same level
     (0.8, 0.95)
     """
     given = list(level) if isinstance(level, (list, tuple)) else np.ravel(np.asarray(level)).tolist()
@@ -206,9 +206,9 @@ def levels_of(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ..
     return tuple(dict.fromkeys(found))
 
 
-def level_of(level: float) -> float:
-    """Return one probability, as :func:`levels_of`."""
-    found = levels_of(level)
+def check_level(level: float) -> float:
+    """Return one probability, as :func:`check_levels`."""
+    found = check_levels(level)
     if np.ndim(level) or len(found) != 1:
         raise TypeError(f"level must be one number such as 0.95 or 95, got {level!r}")
     return found[0]
@@ -275,7 +275,7 @@ class SeriesForecast(Margins):
 
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """Return a row a step; for each name the columns name (the median), name_std and name_lower_80, name_upper_80, …"""
-        bounds = {f"_{percent(one)}": self.interval(one) for one in levels_of(level)}
+        bounds = {f"_{percent(one)}": self.interval(one) for one in check_levels(level)}
         return as_frame(self.names, self.median, self.std, bounds, self.labels)
 
     def plot(
@@ -305,7 +305,7 @@ class SeriesForecast(Margins):
         """
         from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
 
-        return plot_forecast(self, ax, columns, levels_of(level), truth)
+        return plot_forecast(self, ax, columns, check_levels(level), truth)
 
 
 # ---------------------------------------------------------------- backtests
@@ -320,7 +320,7 @@ def first_origin(n: int, horizon: int) -> int:
     return first if first <= n - horizon else n
 
 
-def spread_origins(n: int, horizon: int, count: int) -> Places:
+def choose_origins(n: int, horizon: int, count: int) -> Places:
     """Return ``count`` forecast origins, spread over the last part of n rows; fewer or none where there are not enough."""
     return rolling_origins(first_origin(n, horizon), n - horizon, count)
 
@@ -397,7 +397,7 @@ class SeriesBacktest(Backtest):
     def to_frame(self, level: float | Sequence[float] = (0.8, 0.95)) -> pd.DataFrame:
         """Return a row for each origin, step and column: median, mean, ends of the intervals, and the observation."""
         bounds: dict[str, Array] = {}
-        for one in levels_of(level):
+        for one in check_levels(level):
             lower, upper = self.interval(one)
             bounds |= {f"lower_{percent(one)}": lower, f"upper_{percent(one)}": upper}
         frame = self._frame({"median": self.median, "mean": self.mean, **bounds, "observed": self.observed})
@@ -436,11 +436,11 @@ def backtest_naive(
         at = np.maximum(place + np.arange(horizon) - back, 0)
         return Margins(_carry_forward(seen)[at], np.array([_deviation(seen, int(lag)) for lag in lags])[which], NORMAL)
 
-    def forecast_from(origins: Places) -> Margins:
+    def forecast_origins(origins: Places) -> Margins:
         rows = [[forecast_column(y[:, i], int(place), period) for i, period in enumerate(each)] for place in origins]
         return Margins.stack([Margins.stack(row, -1) for row in rows], 0)
 
-    found = evaluate(forecast_from, np.asarray(places, np.intp), horizon, y, names=names)
+    found = evaluate(forecast_origins, np.asarray(places, np.intp), horizon, y, names=names)
     return SeriesBacktest(**vars(found), seasons=None if periods is None else tuple(each))
 
 

@@ -15,7 +15,7 @@ from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
 from pesn.series.result import SeriesBacktest
 from pesn.series.table.numerals import counted
-from pesn.series.table.reading import shown
+from pesn.series.table.reading import format_time
 from pesn.series.univariate import UnivariateModel, describe_change
 
 _MOST_TARGETS = 4  # in the summary's table; the page has all
@@ -66,7 +66,7 @@ def _steps(outcome: Outcome) -> list[str]:
 
     def line(k: int) -> str:
         median, low, high = decimals(values[k], forecast.std[:, 0])
-        return f"{shown(labels[k], outcome.table.freq)}  {median}  ({percent(level)} %: {low} … {high})"
+        return f"{format_time(labels[k], outcome.table.freq)}  {median}  ({percent(level)} %: {low} … {high})"
 
     if len(forecast) <= _MOST_STEPS + 1:
         return [line(k) for k in range(len(forecast))]

@@ -215,9 +215,9 @@ class UnivariateModel:
 
     def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending rows, then ``horizon`` more."""
-        ahead, variance = self._inputs_ahead(horizon, x)
+        ahead, variance = self._future_inputs(horizon, x)
         location = self._course(ahead).forecast
-        scale = self.widths.at(len(ahead))
+        scale = self.widths.scale_by_step(len(ahead))
         log, lower = self.widths.log, self.lower
         if log and not location.min() > 0.0:  # other rows than those of the fit
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
@@ -241,17 +241,17 @@ class UnivariateModel:
         """
         y, x = self.column, self.inputs
 
-        def fit_before(origin: int) -> UnivariateModel:
+        def fit_past(origin: int) -> UnivariateModel:
             return fit(y[:origin], x[:origin], horizon=self.horizon, seasons=seasons, test_seasons=tested)
 
         usable = [origin for origin in origins if origin > self.start]
-        early = fit_before(min(usable)) if usable and "dynamics" in self.shares else None
+        early = fit_past(min(usable)) if usable and "dynamics" in self.shares else None
         found = []
         for origin in origins:
             if origin <= self.start:
                 found.append(Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL))
                 continue
-            model = fit_before(origin) if early is None else early.on(y[:origin], x[:origin])
+            model = fit_past(origin) if early is None else early.with_rows(y[:origin], x[:origin])
             known = x[origin : origin + horizon]
             found.append(model.forecast(horizon, np.pad(known, ((0, horizon - len(known)), (0, 0)), constant_values=np.nan)))
         return found
@@ -262,7 +262,7 @@ class UnivariateModel:
         The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
         none was kept.
         """
-        found = self._course(self._inputs_ahead(horizon, x)[0])
+        found = self._course(self._future_inputs(horizon, x)[0])
         parts = {"level": found.level * self.scale}
         if self.seasons:
             parts["season"] = found.season * self.scale
@@ -270,7 +270,7 @@ class UnivariateModel:
             parts["inputs"] = found.inputs * self.scale
         return parts
 
-    def on(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
+    def with_rows(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
         """Return the same members, weights, widths and seasons on other rows: nothing is chosen anew.
 
         ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
@@ -282,7 +282,7 @@ class UnivariateModel:
         phase = (self.phase + first + start - self.start) % lcm(*self.seasons)
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
-    def _inputs_ahead(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
+    def _future_inputs(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
         """Return inputs of pending rows and of steps ahead without gaps, and the variance of gaps on the scale of the effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
@@ -290,7 +290,7 @@ class UnivariateModel:
         given = np.full((horizon, u), np.nan) if x is None else np.asarray(x, dtype=float)
         if given.shape != (horizon, u):
             raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
-        return self.effects.unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
+        return self.effects.fill_unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
 
     def _course(self, ahead: Array) -> _Course:
         """Decompose the rows and the forecast, with inputs ``ahead`` (horizon, u), into level, season and inputs."""
@@ -300,15 +300,15 @@ class UnivariateModel:
             path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
             level = np.concatenate([path.level, path.plain])
             return _Course(level, 0.0 * level, 0.0 * level, path.forecast)
-        base = self.effects.off(values, self.x)
+        base = self.effects.remove(values, self.x)
         first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
-        season = decomposition.season_of(first, self.seasons, n, self.phase)
+        season = decomposition.seasonal_component(first, self.seasons, n, self.phase)
         base = decomposition.remove_outliers(base, log=self.positive, season=season)
         rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
         path = smoothing.path(rows, self.stack, self.weight, horizon=horizon)
         whole, plain = (path.forecast, path.plain) if self.loops is None else self.loops.mix(path, base, horizon)
         level, seasonal = np.concatenate([path.level, plain]), np.concatenate([path.fitted, whole])
-        total = self.effects.on(seasonal, np.concatenate([self.x, ahead]))
+        total = self.effects.add(seasonal, np.concatenate([self.x, ahead]))
         return _Course(level, seasonal - level, total - seasonal, total[n:])
 
 
@@ -361,7 +361,7 @@ class _Settings(NamedTuple):
         """Return the rows for the smoothers, and their season (n,), of logarithms where the series is positive."""
         rows = smoothing.prepare(values, periods, self.horizon, positive=self.positive)
         first = rows.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
-        return rows, decomposition.season_of(first, periods, len(values))
+        return rows, decomposition.seasonal_component(first, periods, len(values))
 
 
 class _Stack(NamedTuple):
@@ -435,7 +435,7 @@ def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
     periods = settings.find_seasons(values)
     trial = weights.trial(values, settings.horizon, periods)
     effects, notes = _choose_effects(values, x, periods, trial, settings)
-    base = effects.off(values, x)
+    base = effects.remove(values, x)
     if effects.any:
         periods = settings.find_seasons(base)
     rows, season = settings.prepare(base, periods)
@@ -443,7 +443,7 @@ def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
     if clean is not base:
         notes += (f"spikes: {int(np.sum(clean != base) - np.sum(np.isnan(base)))} rows put back to their neighbours",)
         rows, _ = settings.prepare(clean, periods)
-    trial = trial.on(clean)
+    trial = trial.with_values(clean)
     stack = _choose_stack(rows, trial, seasonal=bool(periods), positive=positive)
     path = smoothing.path(rows, stack.members, stack.weight, trial)
     found, why = _choose_loops(path, clean, trial, periods[0] if periods else 0, settings)
@@ -496,11 +496,11 @@ def _choose_effects(
         return nothing, (f"inputs: not used, {len(later.origins)} rolling origins are too few to judge them by",)
 
     def error(effects: Effects) -> float:
-        rows, _ = settings.prepare(effects.off(values, x), periods)
+        rows, _ = settings.prepare(effects.remove(values, x), periods)
         stack = _choose_stack(rows, later, seasonal=bool(periods), positive=settings.positive)
         ahead = smoothing.path(rows, stack.members, stack.weight, later).ahead
         at = np.minimum(later.origins[:, None] + later.leads, len(values) - 1)
-        off = np.abs(later.truth - effects.on(ahead.ravel(), x[at.ravel()]).reshape(ahead.shape))
+        off = np.abs(later.truth - effects.add(ahead.ravel(), x[at.ravel()]).reshape(ahead.shape))
         return float(np.nanmean(off[:, 0]) + np.nanmean(off))
 
     ratio = error(early) / max(error(nothing), 1e-300)
@@ -547,8 +547,8 @@ def _choose_loops(
 
 def _describe_weight(loops: Loops, name: str) -> str:
     """Say what weight components have. It is a posterior mean: the prior counts where errors differ by little."""
-    first = weights.expected_share(closed_loops.AR_PRIOR)
-    second = weights.expected_share(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
+    first = weights.prior_mean(closed_loops.AR_PRIOR)
+    second = weights.prior_mean(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
     prior = 1.0 - (1.0 - first) * (1.0 - second)
     return f"{100.0 * sum(loops.shares):.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
 

@@ -68,7 +68,7 @@ def test_slopes_are_those_of_the_series():
     y, x = driven()
     found = decomposition.learn_effects(y, x, np.zeros(120), log=False)
     np.testing.assert_allclose(found.slopes, [3.0, 0.0], atol=0.2)
-    np.testing.assert_allclose(found.on(found.off(y, x), x), y)
+    np.testing.assert_allclose(found.add(found.remove(y, x), x), y)
     assert found.any
     assert not decomposition.no_effects(2).any
 
@@ -79,7 +79,7 @@ def test_an_input_that_matters_is_kept(model):
     mean = model.forecast(6, ahead).median
     np.testing.assert_allclose(mean[1::2] - mean[::2], 3.0, atol=0.6)
     assert "inputs" in model.components(6, ahead)
-    np.testing.assert_array_equal(model.on(*driven()).forecast(6, ahead).location, model.forecast(6, ahead).location)
+    np.testing.assert_array_equal(model.with_rows(*driven()).forecast(6, ahead).location, model.forecast(6, ahead).location)
 
 
 def test_one_that_does_not_is_not():
@@ -103,7 +103,7 @@ def test_an_unknown_input_widens_by_what_it_was(model):
 
 def test_a_walk_goes_on_from_its_last_number():
     x = np.cumsum(np.random.default_rng(0).normal(size=(200, 1)), axis=0)
-    filled, variance = decomposition.Effects(np.ones(1), np.zeros(1), False).unknown(x, np.full((5, 1), np.nan))
+    filled, variance = decomposition.Effects(np.ones(1), np.zeros(1), False).fill_unknown(x, np.full((5, 1), np.nan))
     np.testing.assert_array_equal(filled[:, 0], x[-1, 0])
     np.testing.assert_allclose(variance, np.arange(1.0, 6.0), rtol=0.3)
 
@@ -112,4 +112,4 @@ def test_wrong_shapes_are_refused(model):
     with pytest.raises(ValueError, match=r"x must be \(6, 2\), got \(5, 2\)"):
         model.forecast(6, np.zeros((5, 2)))
     with pytest.raises(ValueError, match="x must have 2 columns, got 0"):
-        model.on(driven()[0])
+        model.with_rows(driven()[0])

@@ -28,14 +28,14 @@ def test_it_has_a_share_and_says_why(model):
 
 
 def test_the_network_that_is_kept_is_that_of_all_rows(model):
-    np.testing.assert_array_equal(model.on(model.y).forecast(8).location, model.forecast(8).location)
+    np.testing.assert_array_equal(model.with_rows(model.y).forecast(8).location, model.forecast(8).location)
     kept, values = model.loops.dynamics.model, model.y / model.scale
     again = dynamics.fit_network(values[:, None], calibrate=False, design=kept.design)
     np.testing.assert_allclose(again.forecast(8, values).median, kept.forecast(8, values).median, rtol=1e-6)
 
 
 def test_later_rows_are_context_alone(model):
-    later = model.on(np.concatenate([model.y, model.y[-100:]]))
+    later = model.with_rows(np.concatenate([model.y, model.y[-100:]]))
     assert np.isfinite(later.forecast(8).quantile([0.1, 0.9])).all()
     assert later.loops.dynamics is model.loops.dynamics
 

@@ -28,7 +28,7 @@ def every(step):
 
 
 def trial(y, origins, leads):
-    return Trial(np.array(origins), np.array(leads), np.zeros((0, 0)), 60).on(y)
+    return Trial(np.array(origins), np.array(leads), np.zeros((0, 0)), 60).with_values(y)
 
 
 def by_hand(rows, periods, phase, member, kind, how, steps):

@@ -48,9 +48,9 @@ def test_a_share_is_the_posterior_mean():
 
 def test_widths_of_a_random_walk():
     walk = 100.0 + np.cumsum(np.random.default_rng(1).normal(size=4000))
-    found = Trial(np.arange(100, 3900), np.array([1, 2, 4, 8, 16]), np.zeros((0, 0)), 4000).on(walk)
+    found = Trial(np.arange(100, 3900), np.array([1, 2, 4, 8, 16]), np.zeros((0, 0)), 4000).with_values(walk)
     widths = weights.learn(np.repeat(walk[found.origins][:, None], 5, axis=1), found, 1.0, positive=False, least=1e-9)
-    np.testing.assert_allclose(widths.at(64), np.sqrt(np.arange(1.0, 65.0)), rtol=0.15)  # beyond the judged leads too
+    np.testing.assert_allclose(widths.scale_by_step(64), np.sqrt(np.arange(1.0, 65.0)), rtol=0.15)  # beyond the judged leads too
     assert widths.dof == 2000.0
 
 
@@ -61,4 +61,4 @@ def test_errors_that_grow_with_the_level_are_distinguished(log):
     forecast, truth = (level, level * np.exp(noise)) if log else (10.0 + level, 10.0 + level + noise)
     found = weights.learn(forecast, Trial(np.arange(500), np.array([1]), truth, 500), 1.0, positive=True, least=1e-9)
     assert found.log == log
-    assert found.at(1)[0] == pytest.approx(0.1, rel=0.15)
+    assert found.scale_by_step(1)[0] == pytest.approx(0.1, rel=0.15)

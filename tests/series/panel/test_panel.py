@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series.panel.frame import panel_of
+from pesn.series.panel.frame import build_panel
 from pesn.series.table.reading import Columns
 
 
@@ -56,7 +56,7 @@ def test_neither_order_nor_names_matter(frame, forecasts):
 
 def test_rows_that_are_missing_are_gaps(frame):
     cut = frame.drop(index=[5, 6, 50])
-    panel = panel_of(cut, Columns())
+    panel = build_panel(cut, Columns())
     assert panel.lengths.tolist() == [61, 40, 9]
     assert np.isnan(panel.y).sum() == 3
     whole = pesn.SeriesForecaster().fit(cut).forecast(4)
@@ -234,7 +234,7 @@ def test_inputs_that_do_not_match(frame):
 
 def test_steps_that_are_given():
     sparse = series("a").iloc[[0, 1, 2, 30, 31, 39]]
-    assert panel_of(sparse, Columns(), "MS").lengths.tolist() == [40]
+    assert build_panel(sparse, Columns(), "MS").lengths.tolist() == [40]
     with pytest.raises(ValueError, match="freq must be a number above 0, as times are numbers, got 'MS'"):
         pesn.SeriesForecaster(freq="MS").fit(series("a").assign(ds=np.arange(40)))
 

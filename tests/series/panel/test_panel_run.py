@@ -11,7 +11,7 @@ from joblib import parallel_config
 
 import pesn
 from pesn.series.panel import work as panel_work
-from pesn.series.panel.frame import panel_of
+from pesn.series.panel.frame import build_panel
 from pesn.series.table.reading import Columns
 
 
@@ -34,12 +34,12 @@ def forecasts(frame):
 
 
 def test_chunks_are_all_series(frame):
-    panel = panel_of(frame, Columns())
+    panel = build_panel(frame, Columns())
     parts = panel_work.chunks(panel)
     assert [i for part in parts for i in part] == list(range(24))
     assert len(parts) == 3
     long = pd.DataFrame({"unique_id": np.repeat([*"abc"], 6000), "ds": np.tile(np.arange(6000), 3), "y": 1.0})
-    assert [len(part) for part in panel_work.chunks(panel_of(long, Columns()))] == [1, 1, 1]
+    assert [len(part) for part in panel_work.chunks(build_panel(long, Columns()))] == [1, 1, 1]
 
 
 def test_processes_change_nothing(frame, forecasts, capsys):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.table.numerals import DataError
-from pesn.series.table.reading import read, read_ahead
+from pesn.series.table.reading import read, read_future
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_thousandths_are_not_taken_for_thousands(file, separator):
 
 def test_the_future_has_the_decimal_mark_of_the_table(file):
     table = read(file("day;x;u\n2024-01-01;1;0,5\n2024-01-02;2;6\n"), targets=["x"], inputs=["u"])
-    assert read_ahead(file("day;u\n2024-01-03;7,125\n", "later.csv"), table, 1).tolist() == [[7.125]]
+    assert read_future(file("day;u\n2024-01-03;7,125\n", "later.csv"), table, 1).tolist() == [[7.125]]
 
 
 def test_one_time_twice(file):
@@ -211,20 +211,20 @@ def test_a_constant_column_that_nobody_named_is_left_out(file):
 def test_the_future_must_go_on(file):
     table = read(file("day,x,u\n2024-01-01,1,5\n2024-01-02,2,6\n"), inputs=["u"])
     good = file("day,u\n2024-01-02,6\n2024-01-03,7\n2024-01-04,8\n", "good.csv")  # a row that is known already is passed over
-    assert read_ahead(good, table, None).tolist() == [[7.0], [8.0]]
-    assert read_ahead(good, table, 1).tolist() == [[7.0]]
+    assert read_future(good, table, None).tolist() == [[7.0], [8.0]]
+    assert read_future(good, table, 1).tolist() == [[7.0]]
     for name, text, says in (
         ("late.csv", "day,u\n2024-01-04,7\n", "has no row for 2024-01-03: the series ends at 2024-01-02"),
         ("other.csv", "day,v\n2024-01-03,7\n", "has no column 'u'"),
         ("timeless.csv", "u\n7\n", "has no column of times"),
     ):
         with pytest.raises(DataError, match=says):
-            read_ahead(file(text, name), table, 1)
+            read_future(file(text, name), table, 1)
     with pytest.raises(DataError, match="has no row for 2024-01-05"):
-        read_ahead(good, table, 3)
+        read_future(good, table, 3)
     counted = read(file("x,u\n1,5\n2,6\n", "counted.csv"), targets=["x"], inputs=["u"])
     with pytest.raises(DataError, match="has 1 row, and 2 steps are to be forecast"):
-        read_ahead(file("u\n7\n", "one.csv"), counted, 2)
+        read_future(file("u\n7\n", "one.csv"), counted, 2)
 
 
 def test_a_table_of_many_columns(file):

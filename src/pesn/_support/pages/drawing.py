@@ -101,15 +101,15 @@ class View(NamedTuple):
 
     def across(self, x: Array) -> Array:
         """Where x stands in the box, 0 … 1 from the left."""
-        return _placed(x, *self.x)
+        return _fraction(x, *self.x)
 
-    def up(self, y: Array) -> Array:
+    def height(self, y: Array) -> Array:
         """Where y stands in the box, 0 … 1 from its foot; NaN stays NaN."""
-        return _placed(y, *self.y)
+        return _fraction(y, *self.y)
 
     def line(self, x: Array, y: Array, kind: str) -> str:
         """A line through (x, y), each (n,), with a gap where y is NaN and a dot where a value stands alone."""
-        x, y = _thinned(x, y)
+        x, y = _thin(x, y)
         known = np.concatenate([[False], np.isfinite(y), [False]])
         starts, ends = np.flatnonzero(known[1:] & ~known[:-1]), np.flatnonzero(~known[1:] & known[:-1])
         across, down = self._box(x, y)
@@ -143,7 +143,7 @@ class View(NamedTuple):
 
     def level(self, y: float, kind: str) -> str:
         """A line from the left to the right."""
-        return f'<path class="{kind}" d="M0 {_n(_SIDE * (1.0 - float(self.up(np.array(y)))))}H1000"/>'
+        return f'<path class="{kind}" d="M0 {_n(_SIDE * (1.0 - float(self.height(np.array(y)))))}H1000"/>'
 
     def areas(self, x: Array, said: Sequence[str]) -> str:
         """Places to point at, as wide as a step, each with a text that browsers show there."""
@@ -154,7 +154,7 @@ class View(NamedTuple):
         )
 
     def _box(self, x: Array, y: Array) -> tuple[Array, Array]:
-        return _SIDE * self.across(x), _SIDE * (1.0 - np.clip(self.up(y), -_BEYOND, 1.0 + _BEYOND))
+        return _SIDE * self.across(x), _SIDE * (1.0 - np.clip(self.height(y), -_BEYOND, 1.0 + _BEYOND))
 
 
 def limits(shown: Iterable[Array], wider: Iterable[Array] = (), most: float = 1.0) -> tuple[float, float]:
@@ -205,7 +205,7 @@ def plot(
     grid = "".join(view.level(value, "grid zero" if value == 0.0 else "grid") for value in rounds)
     grid += "".join(view.upright(x, "grid") for x, _ in marks)
     left = [
-        f'<span class="y" style="top:{_n(100.0 * (1.0 - float(view.up(np.array(value)))))}%">{name}</span>'
+        f'<span class="y" style="top:{_n(100.0 * (1.0 - float(view.height(np.array(value)))))}%">{name}</span>'
         for value, name in zip(rounds, names, strict=True)
     ]
     crowded = sum(len(text) for _, text in marks) > _PHONE
@@ -222,13 +222,13 @@ def _below(place: float, text: str, spare: bool) -> str:
     return f'<span class="{kind}" style="left:{_n(place)}%">{escape(text)}</span>'
 
 
-def _placed(values: Array, low: float, high: float) -> Array:
+def _fraction(values: Array, low: float, high: float) -> Array:
     span = high / 4.0 - low / 4.0  # of a quarter: what is larger than any number still has a place
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray((values / 4.0 - low / 4.0) / (span or 1.0))
 
 
-def _thinned(x: Array, y: Array) -> tuple[Array, Array]:
+def _thin(x: Array, y: Array) -> tuple[Array, Array]:
     """Of many points the lowest and the highest of each stretch, in their order: the picture is the same."""
     each = -(-len(y) // (_MOST // 2))
     if len(y) <= _MOST:

@@ -131,7 +131,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
             forecaster = _fit_up_to_cutoff(clone(self.forecaster_), rows, inputs)
         else:
             forecaster = copy(self.forecaster_)
-            forecaster.fitted_ = forecaster.fitted_.on(*rows_of(rows, inputs, None))
+            forecaster.fitted_ = forecaster.fitted_.with_rows(*rows_of(rows, inputs, None))
         self._cur_y, self._cur_X, self.forecaster_ = rows, inputs, forecaster
         return self
 
@@ -231,7 +231,7 @@ def _fit_up_to_cutoff(forecaster: SeriesForecaster, y: pd.Series, X: pd.DataFram
     stop = observed_span(y.to_numpy(np.float64))[1]
     forecaster.fit(y.iloc[:stop], None if X is None else X.iloc[:stop])
     if stop < len(y):
-        forecaster.fitted_ = forecaster.fitted_.on(*rows_of(y, X, None))
+        forecaster.fitted_ = forecaster.fitted_.with_rows(*rows_of(y, X, None))
     return forecaster
 
 
@@ -243,4 +243,4 @@ def _forecast_past(fitted: FittedSeries, step: int) -> Margins:
         raise ValueError(f"fh must not go back beyond the first of {len(y)} rows, got {step}")
     if np.isnan(y[:row]).all():
         return Margins(np.array([np.nan]), np.array([np.nan]), np.inf)
-    return fitted.models[0].on(y[:row, 0], x[:row]).forecast(1, x[row : row + 1])
+    return fitted.models[0].with_rows(y[:row, 0], x[:row]).forecast(1, x[row : row + 1])

@@ -86,7 +86,7 @@ def _drive(rows: Changes, units: Units, states: Array) -> None:
 
 
 @jit()
-def _look_ahead(
+def _forecast_origins(
     rows: Changes, units: Units, states: Array, origins: AnyArray, block: AnyArray, readouts: Array, out: Array
 ) -> None:
     """Run closed loops from all origins: ``out`` (O, H), the series itself at each lead, in units of the changes' deviation.
@@ -220,20 +220,20 @@ def fit(rows: Changes, units: Units, origins: AnyArray, horizon: int) -> tuple[A
     first = [int(origins[np.flatnonzero(block == fold)[0]]) for fold in range(FOLDS)]
     stops = [max(origin - begin, 10) for origin in first]  # changes up to the first origin of the fold
     readouts = np.array([_ridge(features[:stop], target[:stop], penalty) for stop in stops])
-    return _ridge(features, target, penalty), _closed_loop(rows, units, states, origins, block, readouts, horizon)
+    return _ridge(features, target, penalty), _run_loops(rows, units, states, origins, block, readouts, horizon)
 
 
 def forecast(rows: Changes, units: Units, readout: Array, horizon: int) -> Array:
     """Return the forecast (horizon,) from the last row."""
     last = np.array([len(rows.values) - 1])
-    return _closed_loop(rows, units, _states(rows, units), last, np.zeros(1, dtype=np.int64), readout[None], horizon)[0]
+    return _run_loops(rows, units, _states(rows, units), last, np.zeros(1, dtype=np.int64), readout[None], horizon)[0]
 
 
-def _closed_loop(
+def _run_loops(
     rows: Changes, units: Units, states: Array, origins: AnyArray, block: AnyArray, readouts: Array, horizon: int
 ) -> Array:
     out = np.zeros((len(origins), horizon))
-    _look_ahead(rows, units, states, origins, block, readouts, out)
+    _forecast_origins(rows, units, states, origins, block, readouts, out)
     return out * rows.unit
 
 

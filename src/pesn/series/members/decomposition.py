@@ -9,12 +9,12 @@ The effect of a covariate is a factor where the series is positive, and is added
 >>> find_seasons(10.0 + 3.0 * np.sin(2 * np.pi * t / 12) + 0.1 * np.cos(7.0 * t), (12,), log=False)
 (12,)
 
->>> periods_of("MS"), periods_of("QE-DEC"), periods_of("h"), periods_of("D"), periods_of("30min"), periods_of("YS-JAN")
+>>> calendar_periods("MS"), calendar_periods("QE-DEC"), calendar_periods("h"), calendar_periods("D"), calendar_periods("30min"), calendar_periods("YS-JAN")
 ((12,), (4,), (24, 168), (7, 365), (48, 336), ())
 >>> t = np.arange(120.0)
->>> repeated_after(np.sin(2 * np.pi * t / 17) + 0.05 * t)
+>>> detect_period(np.sin(2 * np.pi * t / 17) + 0.05 * t)
 (17,)
->>> repeated_after(np.random.default_rng(0).normal(size=120))
+>>> detect_period(np.random.default_rng(0).normal(size=120))
 ()
 
 >>> row = np.ones(40)
@@ -45,10 +45,10 @@ _REPEATED = 5  # times that it must fit into the rows
 
 def candidates(y: Array, freq: str | None) -> tuple[int, ...]:
     """Of rows y (n,), NaN where missing, with the step ``freq`` of pandas, or None where they are counted."""
-    return repeated_after(y) if freq is None else periods_of(freq)
+    return detect_period(y) if freq is None else calendar_periods(freq)
 
 
-def periods_of(freq: str) -> tuple[int, ...]:
+def calendar_periods(freq: str) -> tuple[int, ...]:
     """Periods in rows, the smallest first, of a step as pandas or :mod:`pesn.forecasting.time_index` name it."""
     count, unit = re.fullmatch(r"(\d*)(.+)", freq).groups()  # type: ignore[union-attr]
     each, unit = int(count or 1), unit.split("-")[0]
@@ -61,7 +61,7 @@ def periods_of(freq: str) -> tuple[int, ...]:
     return tuple(span // each for span in spans if span % each == 0 and span // each >= 2)
 
 
-def repeated_after(y: Array) -> tuple[int, ...]:
+def detect_period(y: Array) -> tuple[int, ...]:
     """The lag that a series, without its slow course, is like itself after, as a tuple of one; of none where there is none."""
     n = len(y)
     seen = ~np.isnan(y)
@@ -112,7 +112,7 @@ def positions(periods: Sequence[int], rows: int, phase: int = 0) -> AnyArray:
     return out
 
 
-def season_of(first: Array, periods: Sequence[int], rows: int, phase: int = 0) -> Array:
+def seasonal_component(first: Array, periods: Sequence[int], rows: int, phase: int = 0) -> Array:
     """Return what starting factors (Σm,) add to each of ``rows`` rows."""
     return np.asarray(first[positions(periods, rows, phase)].sum(axis=0))
 
@@ -131,7 +131,7 @@ def moving_average(values: Array, period: int) -> Array:
     return out
 
 
-def _detrended(values: Array, period: int) -> Array:
+def _detrend(values: Array, period: int) -> Array:
     """Less the moving average, or a straight line where too few cycles would be left of it."""
     seen = np.flatnonzero(~np.isnan(values))
     if len(seen) >= CYCLES * period:
@@ -181,7 +181,7 @@ def find_seasons(values: Array, candidates: Sequence[int], *, log: bool, tested:
     for period in sorted({int(m) for m in candidates if m > 1}):
         if seen < (CYCLES if tested else 1.5) * period:
             continue
-        means, strength = _shape(_detrended(rest, period), period, periods)
+        means, strength = _shape(_detrend(rest, period), period, periods)
         if strength >= F_KEPT or (not tested and strength > 0.0):
             rest = rest - np.resize(means, len(rest))
             periods.append(period)
@@ -195,9 +195,9 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
     for k, period in enumerate(periods):
         rows = len(rest) // 2 if len(rest) >= HALF_FROM * period else len(rest)
         part = rest[:rows]
-        means, strength = _shape(_detrended(part, period), period, periods[:k])
+        means, strength = _shape(_detrend(part, period), period, periods[:k])
         if rows < len(rest) and strength <= 1.0:  # not yet there in the first half
-            means, _ = _shape(_detrended(rest, period), period, periods[:k])
+            means, _ = _shape(_detrend(rest, period), period, periods[:k])
         rest = rest - np.resize(means, len(rest))
         out.append(means)
     return np.concatenate(out) if out else np.zeros(0)
@@ -294,23 +294,23 @@ class Effects:
         """Whether an input was kept."""
         return bool(np.any(self.slopes != 0.0))
 
-    def of(self, x: Array) -> Array:
+    def effect(self, x: Array) -> Array:
         """(n,) on the scale of the regression, of x (n, u); a missing input has none."""
         return np.asarray(np.nan_to_num(x - self.usual, nan=0.0) @ self.slopes)
 
-    def off(self, values: Array, x: Array) -> Array:
+    def remove(self, values: Array, x: Array) -> Array:
         """``values`` (n,) as they would be without."""
-        return values * np.exp(-self._factor(x)) if self.log else values - self.of(x)
+        return values * np.exp(-self._factor(x)) if self.log else values - self.effect(x)
 
-    def on(self, values: Array, x: Array) -> Array:
+    def add(self, values: Array, x: Array) -> Array:
         """``values`` (n,) with them."""
-        return values * np.exp(self._factor(x)) if self.log else values + self.of(x)
+        return values * np.exp(self._factor(x)) if self.log else values + self.effect(x)
 
     def _factor(self, x: Array) -> Array:
         """Its logarithm (n,), of which exp is a number also where inputs are far from those that were seen."""
-        return np.clip(self.of(x), -_FARTHEST, _FARTHEST)
+        return np.clip(self.effect(x), -_FARTHEST, _FARTHEST)
 
-    def unknown(self, past: Array, ahead: Array) -> tuple[Array, Array]:
+    def fill_unknown(self, past: Array, ahead: Array) -> tuple[Array, Array]:
         """Inputs ahead (h, u) without gaps, and the variance (h,) that the gaps bring: as uncertain as the input was."""
         filled, variance = ahead.copy(), np.zeros(len(ahead))
         lead = np.arange(1.0, len(ahead) + 1.0)

@@ -148,13 +148,13 @@ def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Jo
     """Learn the dynamics of y (n, d); None where the models of its columns are as good, or nothing speaks for a search."""
     cut = round(0.75 * len(y))
     origins = rolling_origins(cut, len(y) - horizon, _ORIGINS)
-    early = _fit_before(y, cut) if len(origins) and _promising(y) else None
+    early = _fit_past(y, cut) if len(origins) and _promising(y) else None
     if early is None:
         return None
 
     def forecast_columns(places: Places) -> Margins:
         """Forecast each column by its own model."""
-        rows = [[one.on(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in places]
+        rows = [[one.with_rows(y[:place, i]).forecast(horizon) for i, one in enumerate(models)] for place in places]
         return Margins.stack([Margins.stack(row, -1) for row in rows], 0)
 
     def forecast_jointly(places: Places) -> Margins:
@@ -169,11 +169,11 @@ def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Jo
 def forecast_past(y: Array, origins: Places, horizon: int, lower: Array) -> Margins | None:
     """Forecast from each origin by a network of the rows before the earliest; None: no design was found, or rows are few."""
     first = int(np.min(origins))
-    found = None if first < ROWS // 2 else _fit_before(y, first)
+    found = None if first < ROWS // 2 else _fit_past(y, first)
     return None if found is None else _forecast_origins(found, y, origins, horizon, lower)
 
 
-def _fit_before(y: Array, place: int) -> ForecastModel | None:
+def _fit_past(y: Array, place: int) -> ForecastModel | None:
     return fit_network(y[max(place - MOST, 0) : place], calibrate=True)
 
 

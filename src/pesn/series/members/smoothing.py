@@ -203,7 +203,7 @@ def _sum_errors(rows: Rows, members: tuple[Array, AnyArray], trial: Trial, error
 
 
 @jit(**INLINE)
-def _look_ahead(
+def _add_forecasts(
     member: _Member, rows: Rows, state: Array, factors: Array, steps: tuple[int, AnyArray, Array], weight: float, out: Array
 ) -> None:
     """Add forecasts after row t with and without season, times ``weight``, to ``out`` (2, J); steps: t, leads and reach."""
@@ -239,10 +239,10 @@ def _run(
             level[0, t] += weight * _exponential(state[0], member.how)
             level[1, t] += weight * _add_season(state[0], season, member.how)
             if o < len(origins) and t == np.uint64(origins[o]):
-                _look_ahead(member, rows, state, factors, (t, leads, reach), weight, ahead[o])
+                _add_forecasts(member, rows, state, factors, (t, leads, reach), weight, ahead[o])
                 o += np.uint64(1)
         _reach(member, every, far)
-        _look_ahead(member, rows, state, factors, (n - np.uint64(1), every, far), weight, final)
+        _add_forecasts(member, rows, state, factors, (n - np.uint64(1), every, far), weight, final)
 
 
 # ---------------------------------------------------------------- members

@@ -47,7 +47,7 @@ class Trial(NamedTuple):
         """Number of observations at each lead, (J,)."""
         return np.asarray(np.sum(~np.isnan(self.truth), axis=0))
 
-    def on(self, values: Array) -> Trial:
+    def with_values(self, values: Array) -> Trial:
         """Return the same origins and leads with what came in ``values`` (n,)."""
         at = self.origins[:, None] + self.leads
         return self._replace(truth=np.where(at < len(values), values[np.minimum(at, len(values) - 1)], np.nan))
@@ -66,7 +66,7 @@ def trial(values: Array, horizon: int, periods: Sequence[int] = ()) -> Trial:
         stride += 1
     origins = np.arange(n - 2, begin - 1, -stride, dtype=np.int64)[::-1].copy()
     leads = np.unique(np.round(np.geomspace(1, max(horizon, 1), MOST_LEADS)).astype(np.int64))
-    return Trial(origins, leads, np.zeros((0, 0)), int(np.sum(~np.isnan(values)))).on(values)
+    return Trial(origins, leads, np.zeros((0, 0)), int(np.sum(~np.isnan(values)))).with_values(values)
 
 
 def mean_error(ahead: Array, found: Trial) -> float:
@@ -109,10 +109,10 @@ def stack(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
     return order, weight[order] / weight[order].sum()
 
 
-def expected_share(prior: tuple[float, float]) -> float:
+def prior_mean(prior: tuple[float, float]) -> float:
     """Return the mean of a share under its normal ``prior`` (mean, standard deviation), before any errors are seen.
 
-    >>> round(expected_share((0.3, 0.3)), 2)
+    >>> round(prior_mean((0.3, 0.3)), 2)
     0.37
     """
     weight = np.exp(-0.5 * ((_GRID - prior[0]) / prior[1]) ** 2)
@@ -158,7 +158,7 @@ class Widths:
         number(f"{name}.dof", self.dof, 1.0, 1e12, "[]")
         flag(f"{name}.log", self.log)
 
-    def at(self, horizon: int) -> Array:
+    def scale_by_step(self, horizon: int) -> Array:
         """Return the deviation of each step, (horizon,)."""
         lead = np.log(np.arange(1, horizon + 1))
         known = np.log(self.steps.astype(float))

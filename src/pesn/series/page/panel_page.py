@@ -117,7 +117,7 @@ def records(
     reasons = zip(failures[key].tolist(), failures["reason"].tolist(), strict=True)
     lost = [SeriesRecord(str(name), failed=str(reason)) for name, reason in reasons][: max(MOST_SERIES // 10, 1)]
     ids = pd.Index(forecast[key].unique())[: MOST_SERIES - len(lost)]
-    errors, inside = _judged(past, ids, key, target, ends)
+    errors, inside = _score_past(past, ids, key, target, ends)
     observed = _values_by_id(history.sort_values(time, kind="stable"), ids, key, [target])
     ahead = _values_by_id(forecast, ids, key, [MODEL, *ends])
     made = []
@@ -176,7 +176,9 @@ def _values_by_id(frame: pd.DataFrame, ids: pd.Index, key: str, columns: list[st
     return np.split(values, np.searchsorted(codes[order], np.arange(len(ids) + 1)))[1:-1] if len(ids) else []
 
 
-def _judged(frame: pd.DataFrame | None, ids: pd.Index, key: str, target: str, ends: list[str]) -> tuple[list[float], list[float]]:
+def _score_past(
+    frame: pd.DataFrame | None, ids: pd.Index, key: str, target: str, ends: list[str]
+) -> tuple[list[float], list[float]]:
     """Return the mean absolute error of past forecasts, and the share inside their interval, an id each; NaN where none is."""
     nothing = [math.nan] * len(ids)
     if frame is None or not len(ids):

@@ -58,7 +58,7 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
         One drawing.
     """
     median, std = ahead.margins[column].median, ahead.margins[column].std
-    rows, horizon = shown_rows(fitted, len(ahead)), len(ahead)
+    rows, horizon = history_length(fitted, len(ahead)), len(ahead)
     seen = fitted.column(column)[-rows:]
     bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
     view = View((0.5 - rows, horizon + 0.5), limits([seen, median], [edge for pair in bounds for edge in pair]))
@@ -103,7 +103,7 @@ def components(fitted: FittedSeries, horizon: int, x: Array | None = None, colum
     parts = model.components(horizon, x)
     if not set(parts) & {"season", "inputs"}:
         return Markup("")
-    rows = shown_rows(fitted, horizon)
+    rows = history_length(fitted, horizon)
     time = np.arange(1.0 - rows, horizon + 1.0)
     made = []
     for kind, values in parts.items():
@@ -144,7 +144,7 @@ def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[floa
         A list of drawings; empty where there is none.
     """
     horizon = judged.horizon
-    past = [_Past.read(fitted, judged, int(k), column, levels) for k in _chosen(judged, column)]
+    past = [_Past.read(fitted, judged, int(k), column, levels) for k in _select_origins(judged, column)]
     if not past:
         return Markup("")
     edges = [edge for one in past for pair in one.bounds for edge in pair]
@@ -203,7 +203,7 @@ class _Past(NamedTuple):
 
 def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
     """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
-    k, chosen = len(_scored(judged, column)), len(_chosen(judged, column))
+    k, chosen = len(_scorable_origins(judged, column)), len(_select_origins(judged, column))
     if k == 0:
         return "No past forecast of this column can be scored: none has a number both before and after its origin"
     left = "" if k == len(judged.origins) else f" of {len(judged.origins)} that can be scored"
@@ -212,7 +212,7 @@ def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
 
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
     """The same as :func:`forecast` in a line of text: no axes, one band."""
-    rows, horizon, margins = shown_rows(fitted, len(ahead)), len(ahead), ahead.margins[column]
+    rows, horizon, margins = history_length(fitted, len(ahead)), len(ahead), ahead.margins[column]
     rows = min(rows, 4 * horizon + 24)
     seen, median, bounds = fitted.column(column)[-rows:], margins.median, margins.interval(level)
     view = View((0.5 - rows, horizon + 0.5), limits([seen, median], bounds))
@@ -231,7 +231,7 @@ def legend(levels: Sequence[float], missed: bool = False) -> Markup:
     return Markup(f'<ul class="legend">{"".join(entries)}</ul>')
 
 
-def shown_rows(fitted: FittedSeries, horizon: int) -> int:
+def history_length(fitted: FittedSeries, horizon: int) -> int:
     """How many rows pictures show before the forecast: enough for its seasons, few enough to see the forecast on a phone."""
     season = 2 * max(fitted.seasons, default=0) + horizon
     return min(fitted.rows, max(60, 5 * horizon, min(season, 8 * horizon)))
@@ -277,14 +277,14 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
     return [(1.0 - rows + (value - values[0]) / step, text) for value, text in zip(at, drawing.texts(at), strict=True)]
 
 
-def _chosen(judged: SeriesBacktest, column: int) -> AnyArray:
+def _select_origins(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins that are shown, evenly spread."""
-    scored = _scored(judged, column)
+    scored = _scorable_origins(judged, column)
     count = min(len(scored), _PANELS)
     return scored[np.unique(np.linspace(0, len(scored) - 1, count).round().astype(int))]
 
 
-def _scored(judged: SeriesBacktest, column: int) -> AnyArray:
+def _scorable_origins(judged: SeriesBacktest, column: int) -> AnyArray:
     """Positions of the origins with a forecast of the column, and with something observed after them."""
     forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
     return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))

@@ -5,13 +5,13 @@ Nothing here is done series by series, but for messages: ten thousand of them ta
 >>> import pandas as pd
 >>> months = pd.to_datetime(["2024-01-01", "2024-02-01", "2024-04-01", "2024-01-01", "2024-02-01"])
 >>> frame = pd.DataFrame({"unique_id": list("bbbaa"), "ds": months, "y": [1.0, 2.0, 4.0, 10.0, 20.0]})
->>> panel = panel_of(frame, Columns())
+>>> panel = build_panel(frame, Columns())
 >>> panel.ids.tolist(), panel.time.step, panel.rows(1)[0].tolist()
 (['a', 'b'], 'MS', [1.0, 2.0, nan, 4.0])
 
 >>> import pandas as pd
 >>> dates = pd.DatetimeIndex(["2024-01-01", "2024-02-01", "2024-04-01"])
->>> rule = step_of(dates)
+>>> rule = find_rule(dates)
 >>> rule.step, rule.positions(dates, 10).tolist()
 ('MS', [0, 1, 3])
 """
@@ -33,7 +33,7 @@ from pesn._support.types import Array
 from pesn.forecasting.alignment import find_calendar_digits
 from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_steps, one_step, shown, time_index
 from pesn.series.table.dates import check_freq, merge_duplicates
-from pesn.series.table.numerals import quoted
+from pesn.series.table.numerals import quote
 from pesn.series.table.reading import Columns
 
 Places = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ _TELLING = 4  # rows of a series from which on its weekday can be told
 _ASKED = 1_000  # series that are asked for their own step, where all dates together keep none
 
 
-def as_labels(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
+def parse_dates(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
     """Return a column of dates, periods or numbers as an index; texts are read, in ISO's form.
 
     ``ids`` are those of the rows: a ValueError names the first one whose row has no date.
@@ -53,7 +53,7 @@ def as_labels(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(
-            f"{name} must be known in every row, got none in a row of series {shown_id(ids[int(np.argmax(missing))])}"
+            f"{name} must be known in every row, got none in a row of series {format_id(ids[int(np.argmax(missing))])}"
         )
     labels = pd.Index(column)
     if kind_of(labels) not in (None, "durations"):
@@ -72,13 +72,13 @@ def as_labels(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{name} must be dates, periods, numbers, or texts such as 2024-01-31, got {quoted(labels[row])} "
-            f"in series {shown_id(ids[row])}"
+            f"{name} must be dates, periods, numbers, or texts such as 2024-01-31, got {quote(labels[row])} "
+            f"in series {format_id(ids[row])}"
         )
     return pd.DatetimeIndex(dates[texts.get_indexer(labels)])
 
 
-def step_of(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
+def find_rule(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
     """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one.
 
     Numbers that are dates in digits, such as 202012, are a ValueError unless ``freq`` says that they count.
@@ -142,12 +142,12 @@ def move_days(dates: pd.Index, days: Places) -> pd.Index:
     return moved.tz_localize(dates.tz, nonexistent="shift_forward", ambiguous=np.ones(len(moved), bool))
 
 
-def farthest(dates: pd.Index) -> int:
+def max_grid_steps(dates: pd.Index) -> int:
     """The most steps that a grid of so many different dates may have."""
     return max(most_steps(len(dates)), _FAR)
 
 
-def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
+def describe_other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
     """In words, the step that a series' own dates keep, where it is another one than the rule's."""
     own = time_index(dates)
     if own is None or own.step == rule.step or (rule.step == "W" and re.fullmatch("W-.*", str(own.step))):
@@ -155,9 +155,9 @@ def other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
     return one_step(own.step)
 
 
-def shown_id(name: object) -> str:
+def format_id(name: object) -> str:
     """An id for a message."""
-    return quoted(name) if isinstance(name, str) else str(name)
+    return quote(name) if isinstance(name, str) else str(name)
 
 
 class LaterRows(NamedTuple):
@@ -226,7 +226,7 @@ class Panel:
         return self.y[place], self.x[place]
 
     @property
-    def steps_known_ahead(self) -> int:
+    def known_steps(self) -> int:
         """Number of steps after the last number of any series for which the frame itself has inputs."""
         later, last = self.later, self.first + self.lengths - 1
         known = ~np.isnan(later.x).all(axis=1) if later.x.shape[1] else np.zeros(len(later.x), bool)
@@ -269,7 +269,7 @@ def is_long(frame: object, columns: Columns) -> bool:
     return True
 
 
-def panel_of(
+def build_panel(
     frame: pd.DataFrame,
     columns: Columns,
     freq: str | float | None = None,
@@ -300,21 +300,21 @@ def panel_of(
     frame = _check_frame(frame, columns)
     codes, ids = _series(frame, columns)
     names = tuple(str(one) for one in frame.columns if one not in columns)
-    dates = as_labels(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
-    values = np.column_stack([numbers_of(frame, name, columns) for name in (columns.target, *names)])
+    dates = parse_dates(frame[columns.time], f"column {columns.time!r}", ids.take(codes))
+    values = np.column_stack([numeric_column(frame, name, columns) for name in (columns.target, *names)])
     codes, dates, values, merged = _merge(codes, dates, values, duplicates)
     if time is None and freq is not None:
-        time = step_of(dates.unique().sort_values(), freq)
+        time = find_rule(dates.unique().sort_values(), freq)
     days = days_to_sunday(codes, dates, time)
     on_step = move_days(dates, days[codes])
     which, different = pd.factorize(on_step, sort=True)
-    time = time or step_of(different) or _step_of_series(codes, ids, on_step, f"column {columns.time!r}")
+    time = time or find_rule(different) or _step_of_series(codes, ids, on_step, f"column {columns.time!r}")
     if days.any() and time.step == "W-SUN":
         time = time._replace(step="W")
-    place = time.positions(different, farthest(different))[which]
+    place = time.positions(different, max_grid_steps(different))[which]
     order = np.lexsort((place, codes))
     rows = _Rows(codes[order], place[order], dates[order], values[order, 0], values[order, 1:])
-    return _lay_out(rows, Panel(ids, values[:0, 0], values[:0, 1:], codes[:0], codes[:0], time, columns, names, days, merged))
+    return _arrange(rows, Panel(ids, values[:0, 0], values[:0, 1:], codes[:0], codes[:0], time, columns, names, days, merged))
 
 
 def _check_frame(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -329,7 +329,7 @@ def _check_frame(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return frame
 
 
-def numbers_of(frame: pd.DataFrame, name: str, columns: Columns) -> Array:
+def numeric_column(frame: pd.DataFrame, name: str, columns: Columns) -> Array:
     """Return a column (n,) as numbers, NaN where they are missing; a ValueError names the first series with something else."""
     column = frame[name]
     role = "" if name == columns.target else " to be a known input"
@@ -340,10 +340,8 @@ def numbers_of(frame: pd.DataFrame, name: str, columns: Columns) -> Array:
         return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError):
         wrong = next(i for i, cell in enumerate(column) if not isinstance(cell, (int, float, np.number)))
-        series = shown_id(frame[columns.id].iloc[wrong])
-        raise ValueError(
-            f"column {name!r} must hold numbers{role}, got {quoted(column.iloc[wrong])} in series {series}"
-        ) from None
+        series = format_id(frame[columns.id].iloc[wrong])
+        raise ValueError(f"column {name!r} must hold numbers{role}, got {quote(column.iloc[wrong])} in series {series}") from None
 
 
 def steps_between(places: Places) -> int:
@@ -412,7 +410,7 @@ def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) ->
     longest = sorted(range(len(parts)), key=lambda i: -len(parts[i]))[:_ASKED]
     rules = {i: rule for i in longest if (rule := time_index(dates[parts[i]].unique().sort_values())) is not None}
     if not rules:
-        raise ValueError(f"{name} must keep a step, such as days or months, got none in {shown_id(ids[longest[0]])}: say freq")
+        raise ValueError(f"{name} must keep a step, such as days or months, got none in {format_id(ids[longest[0]])}: say freq")
     (first, rule), *others = rules.items()
     for one, other in others:
         if other.step != rule.step:
@@ -420,13 +418,13 @@ def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) ->
             if told[0] == told[1]:  # weeks from Sunday and from Monday on
                 told = [f"{word} ({step})" for word, step in zip(told, (rule.step, other.step), strict=True)]
             raise ValueError(
-                f"{name} must keep one step in all series, got {told[0]} in {shown_id(ids[first])} and {told[1]} in "
-                f"{shown_id(ids[one])}: forecast them apart, or say freq"
+                f"{name} must keep one step in all series, got {told[0]} in {format_id(ids[first])} and {told[1]} in "
+                f"{format_id(ids[one])}: forecast them apart, or say freq"
             )
     return rule.at(dates.min())
 
 
-def _lay_out(rows: _Rows, panel: Panel) -> Panel:
+def _arrange(rows: _Rows, panel: Panel) -> Panel:
     """Return the panel with its rows, without the series that fail."""
     codes, place = rows.codes, rows.place
     begin = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -500,7 +498,7 @@ def _other_steps(rows: _Rows, spans: _Spans, time: TimeIndex, failed: Container[
         doubtful |= (weekend == 0) & (length > 14)  # business days among days
     found = {}
     for i in (int(i) for i in np.flatnonzero(doubtful) if i not in failed):
-        other = other_step(rows.dates[begin[i] : begin[i] + count[i]], time)
+        other = describe_other_step(rows.dates[begin[i] : begin[i] + count[i]], time)
         if other is not None:
             found[i] = f"its step is {other}, and that of the others {one_step(time.step)}: forecast it apart"
         elif length[i] > most_steps(int(count[i])):
@@ -511,7 +509,7 @@ def _other_steps(rows: _Rows, spans: _Spans, time: TimeIndex, failed: Container[
 
 def _off_step(own: pd.Index, wrong: object, time: TimeIndex) -> str:
     """Say how the dates of a series do not keep the step of the others."""
-    other, step = other_step(own, time), one_step(time.step)
+    other, step = describe_other_step(own, time), one_step(time.step)
     if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
         return f"its step is {other}, and that of the others {step}: forecast it apart"
     return f"its date {shown(wrong)} does not lie on the others' step, {step}"

@@ -20,22 +20,22 @@ from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, one_step, shown
-from pesn.series.members.decomposition import periods_of, repeated_after
+from pesn.series.members.decomposition import calendar_periods, detect_period
 from pesn.series.model import Seasons, check_horizon, check_season, common_horizon
 from pesn.series.panel.frame import (
     LARGEST,
     MODEL,
     Panel,
     Places,
-    as_labels,
+    build_panel,
     check_names,
+    format_id,
     move_days,
-    numbers_of,
-    panel_of,
-    shown_id,
+    numeric_column,
+    parse_dates,
 )
 from pesn.series.panel.work import Blocks, Task, run
-from pesn.series.result import levels_of
+from pesn.series.result import check_levels
 from pesn.series.table.columns import find_time
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import Cells, DataError, counted
@@ -76,7 +76,7 @@ class Settings:
         """
         wanted = horizon if horizon is not None else self.horizon if self.horizon is not None else steps
         whole_number("horizon", wanted, 1)
-        levels = self.level if level is None else levels_of(level)
+        levels = self.level if level is None else check_levels(level)
         return Task(int(wanted), levels, self.seasons, self.horizon, windows, stride)
 
     def default_steps(self, time: TimeIndex, span: int, series: Iterable[Array] = ()) -> int:
@@ -95,8 +95,8 @@ class Settings:
         if given is not None:
             return common_horizon(span, [given])
         if time.kind in ("dates", "periods"):
-            return common_horizon(span, [periods_of(time.step)])
-        found = [repeated_after(y[slice(*observed_span(y))]) for y in series]
+            return common_horizon(span, [calendar_periods(time.step)])
+        found = [detect_period(y[slice(*observed_span(y))]) for y in series]
         return common_horizon(span, found or [()])
 
 
@@ -105,7 +105,7 @@ def check_parameters(forecaster: SeriesForecaster) -> None:
     if forecaster.horizon is not None:
         whole_number("horizon", forecaster.horizon, 1)
     check_season(forecaster.season)
-    levels_of(forecaster.level)
+    check_levels(forecaster.level)
     if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
         raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
     if forecaster.duplicates not in ("error", "mean", "last"):
@@ -114,16 +114,16 @@ def check_parameters(forecaster: SeriesForecaster) -> None:
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
         raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")
     flag("verbose", forecaster.verbose)
-    columns_of(forecaster)
+    long_columns(forecaster)
 
 
-def settings_of(forecaster: SeriesForecaster) -> Settings:
+def read_settings(forecaster: SeriesForecaster) -> Settings:
     """Return the settings of a :class:`pesn.SeriesForecaster`, by its parameters."""
-    level = levels_of(forecaster.level)
+    level = check_levels(forecaster.level)
     return Settings(forecaster.season, forecaster.horizon, level, forecaster.n_jobs, forecaster.verbose)
 
 
-def columns_of(forecaster: SeriesForecaster) -> Columns:
+def long_columns(forecaster: SeriesForecaster) -> Columns:
     """Return the names of its long frames' columns; a ValueError unless they are three."""
     names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
     if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
@@ -164,9 +164,9 @@ def fit(
         package = type(frame).__module__.partition(".")[0]
         remedy = "forecast_parquet reads what memory does not hold" if package.startswith("dask") else "to_pandas()"
         raise TypeError(f"y must be a long frame of pandas, got one of {package}: {remedy}")
-    panel = panel_of(_with_times(frame, columns), columns, freq, duplicates=duplicates)
+    panel = build_panel(_with_times(frame, columns), columns, freq, duplicates=duplicates)
     if not len(panel):
-        _raise_all_failed(panel.failures)
+        _refuse_all(panel.failures)
     failures = failures_frame(panel)
     if panel.merged[0]:
         warnings.warn(merge_note(panel.merged[0], duplicates, panel.merged[1]), stacklevel=3)
@@ -186,10 +186,10 @@ def later_notes(panel: Panel) -> list[str]:
     return [f"{counted(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
 
 
-def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
+def make_task(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
     """Return the forecasts that are asked of each series of a panel; see :meth:`Settings.task`."""
-    if horizon is None and settings.horizon is None and panel.steps_known_ahead:
-        settings = replace(settings, horizon=panel.steps_known_ahead)
+    if horizon is None and settings.horizon is None and panel.known_steps:
+        settings = replace(settings, horizon=panel.known_steps)
     asked = settings.horizon if horizon is None else horizon
     steps = asked or settings.default_steps(panel.time, panel.span, (panel.rows(i)[0] for i in range(len(panel))))
     return settings.task(steps, horizon, level, windows, stride)
@@ -197,21 +197,21 @@ def task_of(panel: Panel, settings: Settings, horizon: int | None, level: Level,
 
 def forecast(panel: Panel, settings: Settings, horizon: int | None, X: Any, level: Level) -> Outcome:
     """Forecast every series; X are the inputs of the steps ahead, a long frame."""
-    task = task_of(panel, settings, horizon, level)
+    task = make_task(panel, settings, horizon, level)
     longest = int(np.argmax(panel.lengths))
     try:  # before any work is done: where no series has rows enough, or pandas no dates
         check_horizon("horizon", task.steps, int(panel.lengths[longest]))
     except ValueError as error:
-        raise ValueError(f"{error}; the longest series is {shown_id(panel.ids[longest])}") from None
+        raise ValueError(f"{error}; the longest series is {format_id(panel.ids[longest])}") from None
     panel.labels(panel.first + panel.lengths + task.steps - 1, np.arange(len(panel)))
-    return _run(panel, task, inputs_ahead(panel, _with_times(X, panel.columns), task.steps), settings)
+    return _run(panel, task, future_inputs(panel, _with_times(X, panel.columns), task.steps), settings)
 
 
 def cross_validate(panel: Panel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Level) -> Outcome:
     """Forecast from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows as the validation set."""
     whole_number("n_windows", windows, 1)
     whole_number("step_size", stride, 1)
-    return _run(panel, task_of(panel, settings, horizon, level, windows, stride), None, settings)
+    return _run(panel, make_task(panel, settings, horizon, level, windows, stride), None, settings)
 
 
 def summary(panel: Panel, blocks: Blocks | None) -> str:
@@ -222,7 +222,7 @@ def summary(panel: Panel, blocks: Blocks | None) -> str:
     if blocks is None:
         lines.append("  fitted when a forecast is asked for: seasons and members are known after that")
     else:
-        seasons = Counter(season_in_words(periods) for periods in blocks.seasons.values())
+        seasons = Counter(describe_seasons(periods) for periods in blocks.seasons.values())
         lines += [f"  {count:,} series: season {text}" for text, count in seasons.most_common()]
         lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(blocks).items()]
     if failed:
@@ -230,10 +230,10 @@ def summary(panel: Panel, blocks: Blocks | None) -> str:
     return "\n".join(lines)
 
 
-def season_in_words(periods: Sequence[int]) -> str:
+def describe_seasons(periods: Sequence[int]) -> str:
     """Return seasonal periods in words.
 
-    >>> season_in_words(()), season_in_words((24, 168))
+    >>> describe_seasons(()), describe_seasons((24, 168))
     ('none', '24, 168 rows')
     """
     return f"{', '.join(map(str, periods))} rows" if periods else "none"
@@ -274,7 +274,7 @@ def failures_frame(panel: Panel, blocks: Blocks | None = None) -> pd.DataFrame:
     return pd.DataFrame({panel.columns.id: ids[order], "reason": pd.Series([*reasons.values()], dtype=str).to_numpy()[order]})
 
 
-def inputs_ahead(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | None:
+def future_inputs(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | None:
     """Return inputs (k, steps, u) of the rows after the last of each series, by ids and dates; NaN where they are not known.
 
     ``X`` is a frame of ids, dates and the inputs of ``fit``. It may have other rows too; a ValueError names what it lacks.
@@ -294,7 +294,7 @@ def inputs_ahead(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | No
         if name not in getattr(X, "columns", ()):
             raise ValueError(f"X must be a frame with columns {needed}, got none named {name!r}")
     series = panel.ids.get_indexer(X[columns.id])
-    dates = as_labels(X[time], f"column {time!r} of X", X[columns.id].array)
+    dates = parse_dates(X[time], f"column {time!r} of X", X[columns.id].array)
     dates = move_days(dates, np.where(series >= 0, panel.days[series], 0))
     which, different = pd.factorize(dates, sort=True)
     last = panel.first + panel.lengths - 1
@@ -305,12 +305,14 @@ def inputs_ahead(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | No
     cells, count = np.unique(at[0] * steps + at[1], return_counts=True)
     if (count > 1).any():
         twice = int(cells[np.argmax(count > 1)])
-        raise ValueError(f"X must have one row for each series and date, got two for {_at(panel, twice // steps, twice % steps)}")
+        raise ValueError(
+            f"X must have one row for each series and date, got two for {_describe_step(panel, twice // steps, twice % steps)}"
+        )
     for j, name in enumerate(panel.inputs):
-        values = numbers_of(X, name, columns)[used]
+        values = numeric_column(X, name, columns)[used]
         if (np.abs(values) > LARGEST).any():
             k = int(np.argmax(np.abs(values) > LARGEST))
-            where = _at(panel, int(at[0][k]), int(at[1][k]))
+            where = _describe_step(panel, int(at[0][k]), int(at[1][k]))
             raise ValueError(f"column {name!r} of X must be NaN or lie within ±{LARGEST:g}, got {values[k]:g} for {where}")
         ahead[*at, j] = values
     there = np.zeros((len(panel), steps), bool)
@@ -339,7 +341,7 @@ def _with_times(frame: Any, columns: Columns) -> Any:
 def _run(panel: Panel, task: Task, ahead: Array | None, settings: Settings) -> Outcome:
     blocks = run(panel, task, ahead, n_jobs=settings.n_jobs, verbose=settings.verbose)
     if not len(blocks.series):
-        _raise_all_failed(_reasons(panel, blocks))
+        _refuse_all(_reasons(panel, blocks))
     failures = failures_frame(panel, blocks)
     _warn(failures, panel, len(panel.failures))
     return Outcome(forecast_frame(panel, task, blocks), failures, replace(blocks, values=blocks.values[:0]))
@@ -350,11 +352,11 @@ def _reasons(panel: Panel, blocks: Blocks | None) -> dict[Any, str]:
     return {} if blocks is None else {panel.ids[number]: reason for number, reason in blocks.failures.items()}
 
 
-def _raise_all_failed(reasons: Mapping[Any, str]) -> None:
+def _refuse_all(reasons: Mapping[Any, str]) -> None:
     """Raise a ValueError that names the first of the series, all of which failed."""
     name, reason = next(iter(reasons.items()))
     others = f"; and {len(reasons) - 1:,} others fail too" if len(reasons) > 1 else ""
-    raise ValueError(f"series {shown_id(name)} fails: {reason}{others}")
+    raise ValueError(f"series {format_id(name)} fails: {reason}{others}")
 
 
 def _warn(failures: pd.DataFrame, panel: Panel, before: int) -> None:
@@ -364,7 +366,7 @@ def _warn(failures: pd.DataFrame, panel: Panel, before: int) -> None:
         total = len(panel) + len(panel.failures)
         warnings.warn(
             f"{len(failures):,} of {total:,} series failed and {'is' if len(failures) == 1 else 'are'} left out; the first is "
-            f"{shown_id(name)}: {reason}. See failures_",
+            f"{format_id(name)}: {reason}. See failures_",
             stacklevel=4,
         )
 
@@ -375,11 +377,11 @@ def _check_complete(panel: Panel, there: AnyArray, series: Places) -> None:
         return
     i = int(np.argmin(there.all(axis=1)))
     if not (series == i).any():
-        raise ValueError(f"X must have rows for every series, got none for {shown_id(panel.ids[i])}")
-    missing = _at(panel, i, int(np.argmin(there[i])))
+        raise ValueError(f"X must have rows for every series, got none for {format_id(panel.ids[i])}")
+    missing = _describe_step(panel, i, int(np.argmin(there[i])))
     raise ValueError(f"X must have a row for each of the {there.shape[1]} steps ahead, got none for {missing}")
 
 
-def _at(panel: Panel, i: int, step: int) -> str:
+def _describe_step(panel: Panel, i: int, step: int) -> str:
     place = np.array([panel.first[i] + panel.lengths[i] + step])
-    return f"{shown_id(panel.ids[i])} at {shown(panel.labels(place, np.array([i]))[0])}"
+    return f"{format_id(panel.ids[i])} at {shown(panel.labels(place, np.array([i]))[0])}"

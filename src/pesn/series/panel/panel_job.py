@@ -19,17 +19,17 @@ from pesn.series.panel.frame import Panel
 from pesn.series.panel.long_frame import (
     Settings,
     cross_validate,
+    describe_seasons,
     fit,
     forecast,
     later_notes,
+    make_task,
     mean_shares,
-    season_in_words,
-    task_of,
 )
 from pesn.series.panel.work import Blocks
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, counted
-from pesn.series.table.reading import LongTable, read_long, read_long_ahead
+from pesn.series.table.reading import LongTable, read_long, read_long_future
 from pesn.series.writing import SUMMARY, without_formula, write_files
 
 FILES = ("forecast.csv", "failures.csv", "backtest.csv", "index.html", SUMMARY)
@@ -55,7 +55,7 @@ class PanelOutcome:
     @property
     def seasons(self) -> Counter[str]:
         """Number of series with each season, in words."""
-        return Counter(season_in_words(periods) for periods in self.facts.seasons.values())
+        return Counter(describe_seasons(periods) for periods in self.facts.seasons.values())
 
 
 def run(request: Request) -> PanelOutcome:
@@ -64,7 +64,7 @@ def run(request: Request) -> PanelOutcome:
     table = read_long(request.file, str(request.id_col), time=request.time, target=target, inputs=request.inputs)
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
-    ahead = None if request.future is None else read_long_ahead(request.future, table)
+    ahead = None if request.future is None else read_long_future(request.future, table)
     settings = Settings(
         tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose
     )  # fmt: skip
@@ -75,7 +75,7 @@ def run(request: Request) -> PanelOutcome:
             found = forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.origins:
-                horizon = task_of(panel, settings, request.horizon, None).steps
+                horizon = make_task(panel, settings, request.horizon, None).steps
                 judged = cross_validate(panel, settings, horizon, request.origins, horizon, None).frame
         except ValueError as error:
             raise DataError(str(error)) from None
@@ -163,7 +163,7 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
         "title": f"Forecasts of {count:,} series",
         "records": records(
             outcome.table.frame, outcome.forecast, outcome.judged, outcome.failures, level, columns,
-            {ids[i]: (season_in_words(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
+            {ids[i]: (describe_seasons(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
         ),
         "total": count,
         "failed": len(outcome.failures),

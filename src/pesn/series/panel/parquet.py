@@ -26,8 +26,8 @@ from pesn._support.progress import nothing, shown
 from pesn._support.types import AnyArray, PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.panel.frame import as_labels, farthest, panel_of, shown_id, step_of, steps_between
-from pesn.series.panel.long_frame import Level, columns_of, failures_frame, forecast_frame, inputs_ahead, settings_of
+from pesn.series.panel.frame import build_panel, find_rule, format_id, max_grid_steps, parse_dates, steps_between
+from pesn.series.panel.long_frame import Level, failures_frame, forecast_frame, future_inputs, long_columns, read_settings
 from pesn.series.panel.work import Task, run
 from pesn.series.table.reading import Columns
 
@@ -108,7 +108,7 @@ def forecast_parquet(
         How many series there are.
     """
     forecaster = SeriesForecaster() if forecaster is None else forecaster
-    settings, columns = settings_of(forecaster), columns_of(forecaster)
+    settings, columns = read_settings(forecaster), long_columns(forecaster)
     whole_number("bucket_rows", bucket_rows, 1)
     paths, folder = [Path(source), *([] if X is None else [Path(X)])], Path(target)
     _common_schemas(paths, columns)  # refused before anything is written
@@ -161,7 +161,7 @@ def partition(
             keys = batch.select([name for name in columns if name in schema.names]).to_pandas()
             yield batch.append_column(_BUCKET, arrow.array(_hash(keys, columns, count)))
             if path == paths[0]:
-                labels = as_labels(keys[columns.time], f"column {columns.time!r}", keys[columns.id].array)
+                labels = parse_dates(keys[columns.time], f"column {columns.time!r}", keys[columns.id].array)
                 own = keys[columns.target].notna().groupby(labels).any()
                 dates = pd.concat([dates, own]).groupby(level=0).any() if len(dates) else own
             advance(batch.num_rows)
@@ -179,11 +179,11 @@ def partition(
         )
     if not len(dates):
         raise ValueError("y must have at least one row, got an empty frame")
-    rule = step_of(dates.index, freq)
+    rule = find_rule(dates.index, freq)
     if rule is None:
         raise ValueError(f"column {columns.time!r} must keep one step, such as days or months, in all series: say freq")
     observed = dates.index[dates.to_numpy()]
-    return Plan(count, rule, steps_between(rule.positions(observed, farthest(observed))))
+    return Plan(count, rule, steps_between(rule.positions(observed, max_grid_steps(observed))))
 
 
 def forecast_bucket(folder: Path, number: int, time: TimeIndex, task: Task, forecaster: SeriesForecaster) -> None:
@@ -192,9 +192,9 @@ def forecast_bucket(folder: Path, number: int, time: TimeIndex, task: Task, fore
     rows = _bucket(folder / _ROWS / "rows", number)
     if rows is None or part.exists():  # no id has this hash, or it is done
         return
-    columns = columns_of(forecaster)
-    panel = panel_of(rows, columns, time=time, duplicates=forecaster.duplicates)
-    ahead = inputs_ahead(panel, _bucket(folder / _ROWS / "ahead", number), task.steps) if len(panel) else None
+    columns = long_columns(forecaster)
+    panel = build_panel(rows, columns, time=time, duplicates=forecaster.duplicates)
+    ahead = future_inputs(panel, _bucket(folder / _ROWS / "ahead", number), task.steps) if len(panel) else None
     blocks = run(panel, task, ahead, n_jobs=forecaster.n_jobs)
     frame, failures = forecast_frame(panel, task, blocks), failures_frame(panel, blocks)
     if len(failures):
@@ -324,7 +324,7 @@ def _hash(keys: pd.DataFrame, columns: Columns, count: int) -> AnyArray:
     ids = keys[columns.id]
     if ids.isna().any():
         date = keys[columns.time][ids.isna().to_numpy()].iloc[0]
-        raise ValueError(f"column {columns.id!r} must be known in every row, got none beside {columns.time} {shown_id(date)}")
+        raise ValueError(f"column {columns.id!r} must be known in every row, got none beside {columns.time} {format_id(date)}")
     if getattr(ids.dtype, "kind", "O") == "f":
         ids = ids + 0.0  # -0.0 is 0.0, and has another hash
     return (pd.util.hash_pandas_object(ids, index=False).to_numpy() % np.uint64(count)).astype(np.int64)

@@ -4,9 +4,9 @@ A forecast has one origin, the end of the rows; cross-validation has several bef
 processes, and on the workers of a Dask cluster: inside ``joblib.parallel_config("dask")`` chunks are sent there.
 
 >>> import pandas as pd
->>> from pesn.series.panel.frame import Columns, panel_of
+>>> from pesn.series.panel.frame import Columns, build_panel
 >>> frame = pd.DataFrame({"unique_id": "a", "ds": np.arange(30), "y": np.arange(30.0)})
->>> found = run(panel_of(frame, Columns()), Task(steps=2, levels=(0.8,)))
+>>> found = run(build_panel(frame, Columns()), Task(steps=2, levels=(0.8,)))
 >>> found.origin.tolist(), found.values.shape                 # a row an origin: the median and two bounds of two steps
 ([30], (1, 2, 3))
 """
@@ -182,7 +182,7 @@ def _forecast_chunks(parts: list[list[Rows]], task: Task, n_jobs: int | None) ->
 def _forecast_series(rows: Rows, task: Task) -> SeriesResult:
     n, models = len(rows.y), list[UnivariateModel]()
 
-    def forecast_from(origins: Places) -> Margins:
+    def forecast_origins(origins: Places) -> Margins:
         margins = []
         for origin in origins:
             known = rows.x[origin : origin + task.steps] if task.windows else rows.ahead
@@ -196,7 +196,7 @@ def _forecast_series(rows: Rows, task: Task) -> SeriesResult:
     try:
         check_horizon("horizon", task.steps, n)
         origins = _origins(n, task)
-        found = evaluate(forecast_from, origins, task.steps, np.pad(rows.y, (0, task.steps), constant_values=np.nan))
+        found = evaluate(forecast_origins, origins, task.steps, np.pad(rows.y, (0, task.steps), constant_values=np.nan))
         values = np.moveaxis(found.forecasts.quantile(task.quantiles), 0, -1)
         if not np.isfinite(values).all():
             step = int(np.argmin(np.isfinite(values).all(axis=(0, 2)))) + 1

@@ -25,7 +25,7 @@ import pandas as pd
 
 from pesn._support.types import Array
 from pesn.series.table.dates import NAMES, to_times, whole_times, year_note
-from pesn.series.table.numerals import MISSING, Cells, DataError, is_boolean, is_numeric, quoted, to_numbers
+from pesn.series.table.numerals import MISSING, Cells, DataError, is_boolean, is_numeric, quote, to_numbers
 
 _DAYS = 5  # different numbers from which on 20241231 is no chance
 _FEW = 20  # rows below which 1, 2, 3 may be a series that grows
@@ -122,7 +122,7 @@ def assign_roles(
     found, left = list(dict.fromkeys(targets)), dict[str, str]()
     if not targets:
         free = [name for name in frame.columns if name not in {*taken, *apart}]
-        left = _left_out(cells, free, times, id_col)
+        left = _classify_columns(cells, free, times, id_col)
         found = [str(name) for name in free if name not in left]
         if not found:
             raise _nothing_to_forecast(frame, free, left)
@@ -285,20 +285,18 @@ def _not_a_time(cells: Cells, name: str, id_col: str | None, remedy: str) -> Dat
     column = cells.frame[name]
     place = bisect_left(range(1, len(column)), True, key=lambda n: fails(column[:n]))
     alone = place == 0 or fails(column[place : place + 1])
-    what = "which is not a time" if alone else f"which is not written as {quoted(column.iloc[0])} is"
+    what = "which is not a time" if alone else f"which is not written as {quote(column.iloc[0])} is"
     there = f" in line {cells.lines[place]}" if cells.lines else ""
-    series = "" if id_col is None else f", series {quoted(cells.frame[id_col].iloc[place])}"
+    series = "" if id_col is None else f", series {quote(cells.frame[id_col].iloc[place])}"
     if _is_missing(column.iloc[[place]]).all():
         return DataError(f"column {name!r} has no time{there}{series}; give each row one{remedy}")
-    return DataError(
-        f"column {name!r} has {quoted(column.iloc[place])}{there}{series}, {what}; write dates as 2020-12-31{remedy}"
-    )
+    return DataError(f"column {name!r} has {quote(column.iloc[place])}{there}{series}, {what}; write dates as 2020-12-31{remedy}")
 
 
 # ---------------------------------------------------------------- columns that are no targets
 
 
-def _left_out(cells: Cells, names: Sequence[str], times: pd.Index, id_col: str | None) -> dict[str, str]:
+def _classify_columns(cells: Cells, names: Sequence[str], times: pd.Index, id_col: str | None) -> dict[str, str]:
     """Return why columns are no targets unless they are named, by their names."""
     left = {name: kind for name in names if (kind := _kind(cells, name, times, id_col)) is not None}
     numeric = [name for name in names if name not in left]
@@ -422,7 +420,7 @@ def _say(left: dict[str, str]) -> list[str]:
 
 
 def _nothing_to_forecast(frame: pd.DataFrame, free: list[str], left: dict[str, str]) -> DataError:
-    shown = ", ".join(f"{name!r} with {quoted(frame[name].iloc[0])}" for name in free[:8]) + (", …" if free[8:] else "")
+    shown = ", ".join(f"{name!r} with {quote(frame[name].iloc[0])}" for name in free[:8]) + (", …" if free[8:] else "")
     asked = [name for name in free if left[name] not in ("text", "date")]
     ask = f"; --target {asked[0]} forecasts {asked[0]!r}, which is left out otherwise" if asked and str(asked[0]).strip() else ""
     return DataError(f"no column of numbers to forecast; there {'are' if shown else 'is'} {shown or 'nothing but the time'}{ask}")

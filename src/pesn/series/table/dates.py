@@ -5,7 +5,7 @@
 >>> rows, step = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
 >>> rows["x"].tolist(), step
 ([1.0, 2.0, nan, 4.0], 'MS')
->>> time_of(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
+>>> index_rule(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
 ['2020-05-01', '2020-06-01']
 """
 
@@ -23,7 +23,7 @@ import pandas as pd
 from pesn._support.types import Array
 from pesn.forecasting.alignment import index_of, is_default
 from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
-from pesn.series.table.numerals import MISSING, DataError, counted, has_months, quoted
+from pesn.series.table.numerals import MISSING, DataError, counted, has_months, quote
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
@@ -68,7 +68,7 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():
         if has_months(text):
-            return _parsed(text, "%m.%Y")
+            return _parse(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
     found = _from_calendar_parts(text)
     if found is None:
@@ -199,23 +199,23 @@ def regular(
     freq = check_freq(freq, index)
     time = time_index(index, freq)
     if freq is not None and (time is None or time.step != freq):
-        raise _other_step(index, freq, lines)
+        raise _step_error(index, freq, lines)
     if time is None:
         if len(index) == 1:
             return frame, None
-        raise _without_step(index, lines)
+        raise _irregular_error(index, lines)
     places = time.places(index)
     grid = time.at(index[0]).onwards(int(places[-1]) + 1)
     rows = frame.set_axis(places).reindex(range(len(grid))).set_axis(grid.rename(index.name))
     return rows, time.step if time.kind == "dates" else None
 
 
-def time_of(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
+def index_rule(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
     """The rule of a regular index: dates by ``freq``, numbers by their own step or, where there is but one, ``step``."""
     return time_index(index, freq) or TimeIndex("numbers", float(index[-1]), step, index.name)
 
 
-def place_ahead(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> tuple[Array, pd.Index]:
+def place_future(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> tuple[Array, pd.Index]:
     """Return the rows of ``values`` (n, u) after ``last`` by their labels, (horizon, u), and the labels that are missing."""
     places = last.positions(labels, horizon) - 1
     ahead = np.full((horizon, values.shape[1]), np.nan)
@@ -243,13 +243,13 @@ def _from_calendar_parts(text: pd.Series) -> pd.DatetimeIndex | None:
     if len(letters) > 1 or parts.isna().any(axis=None):
         return None
     if letters[0] == "W":
-        return _parsed(parts[0] + " " + parts[2].str.zfill(2) + " 1", "%G %V %u")
+        return _parse(parts[0] + " " + parts[2].str.zfill(2) + " 1", "%G %V %u")
     months = 3 if letters[0] == "Q" else 1
     return _from_parts(parts[0].astype(int), (parts[2].astype(int) - 1) * months + 1)
 
 
 def _from_iso(text: pd.Series) -> pd.DatetimeIndex | None:
-    return _parsed(text, "ISO8601") if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all() else None
+    return _parse(text, "ISO8601") if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all() else None
 
 
 def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
@@ -264,7 +264,7 @@ def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
         ways = steady if len(steady) == 1 else ways
     if len(ways) > 1:
         raise DataError(
-            f"column {name!r} has {quoted(text.iloc[0])}, of which day and month cannot be told apart; write dates as 2020-12-31"
+            f"column {name!r} has {quote(text.iloc[0])}, of which day and month cannot be told apart; write dates as 2020-12-31"
         )
     return ways[0] if ways else None
 
@@ -279,7 +279,7 @@ def _read_in_all_forms(text: pd.Series) -> Iterator[pd.DatetimeIndex]:
         if day_first and form.startswith("%m %d"):
             continue
         for clock in _CLOCKS if parts[1].iloc[0] else ("",):
-            way = _parsed(joined, form + clock)
+            way = _parse(joined, form + clock)
             if way is not None and "%y" in form:
                 way = _with_centuries(way)
             if way is not None:
@@ -326,7 +326,7 @@ def _from_digits(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | N
     low, high = numbers.min(), numbers.max()
     if 150_001 <= low <= high <= 220_012 and (_MONTHS.search(name) or (first and len(np.unique(numbers)) > 12)):
         return _from_parts(pd.Series(numbers // 100).astype(int), pd.Series(numbers % 100).astype(int))
-    return _parsed(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d") if 10_000_101 <= low <= high <= 29_991_231 else None
+    return _parse(pd.Series(numbers.astype(int).astype(str)), "%Y%m%d") if 10_000_101 <= low <= high <= 29_991_231 else None
 
 
 def _from_years(numbers: Array, name: str, first: bool) -> pd.DatetimeIndex | None:
@@ -366,7 +366,7 @@ def _from_parts(year: pd.Series, month: pd.Series | int, day: pd.Series | int = 
         return None
 
 
-def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex | None:
+def _parse(text: pd.Series, form: str) -> pd.DatetimeIndex | None:
     """Parse texts by one format; None if a cell is not written in it. Offsets that change, as in summer, are taken to UTC."""
     found = None
     for options in ({}, {"utc": True}) if form == "ISO8601" else ({},):
@@ -377,7 +377,7 @@ def _parsed(text: pd.Series, form: str) -> pd.DatetimeIndex | None:
     return None if found is None or found.dtype == object else pd.DatetimeIndex(found)
 
 
-def _other_step(index: pd.Index, freq: str | float, lines: Sequence[int] | None) -> DataError:
+def _step_error(index: pd.Index, freq: str | float, lines: Sequence[int] | None) -> DataError:
     if isinstance(freq, str):
         zone = None if index.tz is None else str(index.tz)
         rule = TimeIndex("dates", index[0].isoformat(), freq, None, zone, str(index.unit))
@@ -386,17 +386,17 @@ def _other_step(index: pd.Index, freq: str | float, lines: Sequence[int] | None)
     off = index[int(np.argmax(rule.positions(index, most_steps(len(index))) < 0))]
     text, number = (freq, 1.0) if isinstance(freq, str) else (None, freq)
     if steps_between(index[0], off, text, number) is not None:
-        return _far_away(index, lines, step_name(freq))
+        return _distant_row_error(index, lines, step_name(freq))
     step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
     return DataError(f"column {str(index.name)!r} must keep the {step}, got {shown(off)}")
 
 
-def _without_step(index: pd.Index, lines: Sequence[int] | None) -> DataError:
+def _irregular_error(index: pd.Index, lines: Sequence[int] | None) -> DataError:
     gaps = _gaps(index)
     usual = np.median(gaps)
     odd = int(np.argmax(np.abs(gaps - usual)))
     if gaps[odd] > MOST_MISSING * len(index) * usual:
-        return _far_away(index, lines, "")
+        return _distant_row_error(index, lines, "")
     there, after = ("" if lines is None else f" (line {lines[place]})" for place in (odd, odd + 1))
     return DataError(
         f"column {str(index.name)!r} has no regular step: from {shown(index[odd])}{there} to {shown(index[odd + 1])}{after} is "
@@ -409,7 +409,7 @@ def _gaps(index: pd.Index) -> Array:
     return np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy()).astype(np.float64)
 
 
-def _far_away(index: pd.Index, lines: Sequence[int] | None, step: str) -> DataError:
+def _distant_row_error(index: pd.Index, lines: Sequence[int] | None, step: str) -> DataError:
     """A row that is so far from the others that its time must be wrong: beyond the widest gap, on the side of the fewer rows."""
     gaps = _gaps(index)
     before = int(np.argmax(gaps))

@@ -48,10 +48,10 @@ class DataError(ValueError):
     """
 
 
-def quoted(cell: object) -> str:
+def quote(cell: object) -> str:
     """Return a cell for a message, cut where it is long.
 
-    >>> quoted("oops"), len(quoted("z" * 1000))
+    >>> quote("oops"), len(quote("z" * 1000))
     ("'oops'", 62)
     """
     text = str(cell)
@@ -293,7 +293,7 @@ def _decimal(given: dict[int, str], column: pd.Series, lines: Sequence[int], dec
     doubtful = decimal == "mixed" or any(map(_HUNDREDS.fullmatch, given.values()))  # 1.163 beside 950
     if either and (doubtful or "," in given[either[0]]):
         raise DataError(
-            f"column {column.name!r} has {quoted(given[either[0]])} in line {lines[either[0]]}, which may be a thousand or a "
+            f"column {column.name!r} has {quote(given[either[0]])} in line {lines[either[0]]}, which may be a thousand or a "
             "fraction; write thousands without a separator, or fractions with another number of digits"
         )
     return "."
@@ -307,7 +307,7 @@ def _check_units(given: dict[int, str], column: pd.Series, lines: Sequence[int])
     currencies = {sign: row for row, sign in reversed(signs.items()) if sign and sign != "%"}
     for rows, what in (([*percent[:1], *bare[:1]], "a percent sign in one"), ([*currencies.values()], "two currencies")):
         if len(rows) > 1:
-            one, other = (f"{quoted(column.iloc[row])} in line {lines[row]}" for row in sorted(rows)[:2])
+            one, other = (f"{quote(column.iloc[row])} in line {lines[row]}" for row in sorted(rows)[:2])
             raise DataError(f"column {column.name!r} has {one} and {other}, {what}; write all numbers in one unit")
 
 
@@ -318,4 +318,4 @@ def _check_finite(numbers: pd.Series, column: pd.Series, lines: Sequence[int]) -
 
 
 def _refuse(column: pd.Series, row: int, lines: Sequence[int], why: str) -> DataError:
-    return DataError(f"column {column.name!r} has {quoted(column.iloc[row])} in line {lines[row]}, {why}")
+    return DataError(f"column {column.name!r} has {quote(column.iloc[row])} in line {lines[row]}, {why}")

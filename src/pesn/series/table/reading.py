@@ -41,8 +41,8 @@ from pesn._support.files import contents
 from pesn._support.types import AnyArray, Array, PathLike
 from pesn.forecasting.time_index import kind_of, step_name
 from pesn.series.table.columns import assign_roles, find_time, list_names
-from pesn.series.table.dates import merge_duplicates, merge_note, place_ahead, regular, time_of
-from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quoted
+from pesn.series.table.dates import index_rule, merge_duplicates, merge_note, place_future, regular
+from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quote
 
 MOST_TARGETS = 20
 _GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
@@ -107,7 +107,7 @@ class Table:
 
     def describe(self, label: object) -> str:
         """A label of the index in words: a date without its midnight."""
-        return shown(label, self.freq)
+        return format_time(label, self.freq)
 
 
 @dataclass
@@ -190,7 +190,7 @@ def read(
     return _trim(table, bool(targets), learn, absent)
 
 
-def read_ahead(path: PathLike, table: Table, horizon: int | None) -> Array:
+def read_future(path: PathLike, table: Table, horizon: int | None) -> Array:
     """Read the inputs (horizon, u) of the rows after ``table`` from another file with the same columns; None takes all it has.
 
     Rows before them are passed over. A row that is missing, or a column, is a :class:`DataError`; an empty cell is not known.
@@ -214,14 +214,14 @@ def read_ahead(path: PathLike, table: Table, horizon: int | None) -> Array:
     frame, _ = _sort(_numbers(cells, table.inputs, times, " and ".join(apart)), cells, "error", [], [])
     if kind_of(frame.index) != kind_of(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
-    return _rows_after(path, frame, table, horizon)
+    return _future_rows(path, frame, table, horizon)
 
 
-def _rows_after(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int | None) -> Array:
+def _future_rows(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int | None) -> Array:
     """Return the rows of a frame after those of a table; a DataError names the first that is missing."""
     end = table.frame.index[-1]
     count = max(int((frame.index > end).sum()) if horizon is None else horizon, 1)
-    rows, missing = place_ahead(frame.to_numpy(np.float64), frame.index, time_of(table.frame.index, table.freq), count)
+    rows, missing = place_future(frame.to_numpy(np.float64), frame.index, index_rule(table.frame.index, table.freq), count)
     if len(missing):
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
@@ -275,7 +275,7 @@ def read_long(
     return LongTable(frame, columns, tuple(inputs), notes, cells.decimal)
 
 
-def read_long_ahead(path: PathLike, table: LongTable) -> pd.DataFrame:
+def read_long_future(path: PathLike, table: LongTable) -> pd.DataFrame:
     """Read the covariates of the steps ahead from another file with the same columns."""
     cells = read_cells(Path(path), 1, "--future")
     raw, own = cells.frame, table.columns.time
@@ -292,7 +292,7 @@ def read_long_ahead(path: PathLike, table: LongTable) -> pd.DataFrame:
     return _to_long(marked, table.columns, times, table.inputs)
 
 
-def shown(label: pd.Timestamp, freq: str | None) -> str:
+def format_time(label: pd.Timestamp, freq: str | None) -> str:
     """A time as short as its step allows: 2020, 2020-01, 2020-01-31, or with the clock."""
     if freq is None:
         return f"{label:g}" if isinstance(label, float) else str(label)
@@ -531,7 +531,7 @@ def _read_text(path: Path) -> Cells:
         raise DataError(f"{path} has columns without a name; give each one")
     stop = len(table) - _totals(table)
     if stop < len(table):
-        shown = ", ".join(map(quoted, table[stop:, 0]))
+        shown = ", ".join(map(quote, table[stop:, 0]))
         notes.append(f"{counted(len(table) - stop, 'row')} below the table left out: {shown}")
     frame = pd.DataFrame(table[:stop], columns=head, dtype=object)
     return Cells(frame, lines[:stop], separator == ",", None, notes)
@@ -545,7 +545,7 @@ def _header(table: AnyArray, notes: list[str]) -> tuple[list[str], int]:
         return [f"column {i}" if (table[:, i - 1] != "").any() else "" for i in range(1, len(head) + 1)], 0
     values = [name for name in head if _is_value(name)]
     if values:
-        notes.append(f"the first line is taken as names, although {quoted(values[0])} may be a value")
+        notes.append(f"the first line is taken as names, although {quote(values[0])} may be a value")
     return head, 1
 
 
@@ -582,7 +582,7 @@ def _empty_titles(table: AnyArray) -> int:
 
 
 def _say_titles(titles: Sequence[str]) -> str:
-    shown = ", ".join(quoted(_bare(title)) for title in titles[:3]) + (", …" if len(titles) > 3 else "")
+    shown = ", ".join(quote(_bare(title)) for title in titles[:3]) + (", …" if len(titles) > 3 else "")
     return f"{counted(len(titles), 'title line')} above the header left out: {shown}"
 
 
