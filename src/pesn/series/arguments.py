@@ -1,4 +1,4 @@
-"""What is given to :class:`pesn.SeriesForecaster` for one series of several columns: checked, by labels, as arrays."""
+"""Check the tables given to :class:`pesn.SeriesForecaster` and align their rows by label."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_one_level(y: TableLike, X: TableLike | None) -> None:
 
 
 def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
-    """y (n, d) and X (n, u) where their labels say, NaN where a step is missing, and the rule at the first row.
+    """Return y (n, d) and X (n, u) on the grid of their labels, NaN where a step is missing, and the rule at the first row.
 
     ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
     """
@@ -48,7 +48,7 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
 
 
 def _numbers(y: TableLike) -> Array:
-    """y (n, d); an error names the column of a frame that is not of numbers, and where such columns belong."""
+    """Return y (n, d); an error names the column of a frame that does not hold numbers, and where such columns belong."""
     try:
         return as_matrix("y", y)
     except TypeError:
@@ -65,7 +65,7 @@ def _numbers(y: TableLike) -> Array:
 
 
 def later_rows(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple[Array, Array]:
-    """y (m, d) and X (m, u) of the rows that follow those of the fit, NaN where a step is missing, columns in the fit's order."""
+    """Return y (m, d) and X (m, u) of the rows after those of the fit, NaN where missing, columns in the fit's order."""
     if X is not None and not fitted.inputs:
         raise ValueError("X must not be given: fit had none")
     n, given = fitted.rows, len(as_matrix("y", y))
@@ -106,7 +106,7 @@ def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
 
 
 def _order(argument: str, given: TableLike | None, expected: Sequence[str], values: Array) -> list[int]:
-    """Where each column of the fit stands among those of ``given``; without names they go by position."""
+    """Return the position of each column of the fit in ``given``; without names, columns are matched by position."""
     names = names_of(given) if len(expected) > 1 or argument == "X" else None
     if names is not None and sorted(names) != sorted(expected):
         raise ValueError(f"{argument} must have the columns {list(expected)} of fit, got {names}")
@@ -116,7 +116,7 @@ def _order(argument: str, given: TableLike | None, expected: Sequence[str], valu
 
 
 def column_names(values: TableLike | None, d: int, argument: str = "y") -> list[str]:
-    """Of d columns, which must differ; those without names are counted."""
+    """Return the names of d columns, which must differ; columns without names are numbered."""
     letter = argument.lower()
     names = names_of(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
     if len(set(names)) < len(names):
@@ -125,7 +125,7 @@ def column_names(values: TableLike | None, d: int, argument: str = "y") -> list[
 
 
 def check_steps(fitted: FittedSeries, horizon: int | None) -> int:
-    """How many rows ahead: as many as asked for, if that is not beyond reason."""
+    """Return the number of steps to forecast; an error where it is too large for the number of rows."""
     if horizon is None:
         return fitted.horizon
     check_horizon("horizon", horizon, fitted.rows)
@@ -154,7 +154,7 @@ def backtest_origins(fitted: FittedSeries, steps: int, origins: int | Sequence[i
 
 
 def last_label(fitted: FittedSeries) -> TimeIndex | None:
-    """The rule at the last row."""
+    """Return the rule of the labels at the last row."""
     time, n = fitted.time, fitted.rows
     return time if time is None or n == 1 else time.on(n - 1)
 

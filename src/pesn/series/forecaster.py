@@ -1,4 +1,4 @@
-"""The automatic forecaster of series: one column, several, or a long frame of many series.
+"""Automatic forecaster of series: one column, several, or a long frame of many series.
 
 >>> import numpy as np, pandas as pd
 >>> t = np.arange(96.0)
@@ -57,41 +57,47 @@ from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 
 @final
 class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
-    """Forecasts series by members that are weighed by rolling origins: smoothers, autoregression, reservoirs, learnt dynamics.
+    """Probabilistic forecaster of series: an ensemble of smoothers, autoregression, reservoirs and learned dynamics.
+
+    The components are weighted by their rolling-origin errors.
 
     Parameters
     ----------
-    horizon
-        Steps ahead that members are weighed by, and that :meth:`forecast` looks ahead; None: a season of up to 60 rows, or a
-        tenth of the rows, 24 at most, and a quarter of the rows at most. Rows are then those of the column for the weights, and
-        those from the first number of any column or series to the last of any for :meth:`forecast`.
-    season
-        Rows after which a series repeats itself, one number or several; ``"auto"``: those that the step of its dates suggests, or
-        that it is found to repeat itself after, where the rows show them; None or 1: none.
-    level
-        Probabilities of the intervals, where a call names no others: 0.95, or 95 for the same.
-    n_jobs
-        Processes that the series of a long frame are shared among; None: one, -1: as many as there are processors. The numbers
+    horizon : int, optional
+        Number of steps over which components are weighted, and default of :meth:`forecast`. None: a season of up to 60 steps, or
+        a tenth of the observations, at most 24, and at most a quarter of the observations. They are counted in each column for
+        the weights, and from the first observation of any column or series to the last of any for :meth:`forecast`.
+    season : "auto", int, sequence of int or None, default="auto"
+        Seasonal periods in steps. ``"auto"`` tests those that the step of the dates suggests, or the period found in the series;
+        None or 1 disables seasonality.
+    level : float or sequence of float, default=(0.8, 0.95)
+        Probabilities of the prediction intervals: 0.95, or 95 for the same.
+    n_jobs : int, optional
+        Number of processes that forecast the series of a long frame; None: one, -1: as many as there are processors. The numbers
         are the same for any.
-    id_col, time_col, target_col
-        Columns of a long frame: the name of each row's series, its date, its number.
+    id_col : str, default="unique_id"
+        Column of the ids of a long frame.
+    time_col : str, default="ds"
+        Column of the dates of a long frame.
+    target_col : str, default="y"
+        Column of the observations of a long frame.
     freq : str or float, default=None
         The step of the times, such as "MS", or a number where they are numbers; None: found. "W" is a week from any weekday, in a
         long frame each series' own.
     duplicates : {"error", "mean", "last"}, default="error"
         What becomes of rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
         or the last of them, with a warning that counts them.
-    verbose
-        Whether runs over many series say on standard error how far they are.
+    verbose : bool, default=False
+        Whether runs over many series show progress on standard error.
 
     Attributes
     ----------
-    fitted_
-        Of columns, what was learnt: a model a column, ``fitted_.models``, with its members, their weights and the seasons found.
-    panel_
-        Of a long frame, its series; they are fitted when they are forecast.
-    failures_
-        Of a long frame: the ids of series that failed, in the frame itself or in the last call, and the reason of each.
+    fitted_ : FittedSeries
+        Of columns: a model for each column, ``fitted_.models``, with its components, their weights and the seasons found.
+    panel_ : Panel
+        Of a long frame: its series, which are fitted when they are forecast.
+    failures_ : DataFrame
+        Of a long frame: ids of the series that failed, in the frame itself or in the last call, and the reason of each.
     notes_ : list of str
         Of a wide frame: columns that were left out and why, and other decisions, in the words of ``pesn forecast``.
     """
@@ -136,11 +142,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         target: str | Sequence[str] | None = None,
         inputs: str | Sequence[str] | None = None,
     ) -> Self:
-        """Learn from y (n,) or (n, d), each column by itself, and from known inputs X (n, u); or from a long frame.
+        """Fit to y (n,) or (n, d), a model for each column, with covariates X (n, u); or to a long frame.
 
         Parameters
         ----------
-        y
+        y : array-like of shape (n,) or (n, d), Series or DataFrame
             Rows are time; NaN is missing. Rows of a pandas object are taken by its index: dates, periods, durations, numbers of
             one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
             index 0, 1, 2, … is no time, and every other index is refused. Or a long frame: a row for each
@@ -148,9 +154,9 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
             number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
             warning.
-        X
-            What is known of each row beside y, also ahead: prices, holidays as columns of 0 and 1. Where it has an index, its
-            rows are taken by it. Not beside a long frame, which has them as columns.
+        X : array-like of shape (n, u), optional
+            Covariates that are known for future steps too: prices, holidays as columns of 0 and 1. Where it has an index, its
+            rows are matched by it. Not beside a long frame, which has them as columns.
         time : str, optional
             The column of y that has the times. Without it they are the index or, where the index counts rows, the column of
             dates, as in ``pesn forecast``.
@@ -214,17 +220,17 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def forecast(
         self, horizon: int | None = None, X: TableLike | None = None, level: Any = None
     ) -> SeriesForecast | pd.DataFrame:
-        """The next rows.
+        """Forecast the next steps.
 
         Parameters
         ----------
-        horizon
-            How many; None: ``horizon`` of the forecaster, or its default.
-        X
-            Inputs of these rows, (horizon, u), by their labels where both have any; NaN, or None, is not known: as uncertain as
-            they were. Of a long frame: a frame of ids, dates and inputs.
-        level
-            Of a long frame: probabilities of the intervals, 0.95 or 95. (A :class:`SeriesForecast` has all of them.)
+        horizon : int, optional
+            Number of steps; None: ``horizon`` of the forecaster, or its default.
+        X : array-like of shape (horizon, u), optional
+            Future covariates, by their labels where both have any. Missing ones (NaN, or None) are as uncertain as they were in
+            the past. Of a long frame: a frame of ids, dates and covariates.
+        level : float or sequence of float, optional
+            Of a long frame: probabilities of the prediction intervals, 0.95 or 95. (A :class:`SeriesForecast` has all of them.)
 
         Returns
         -------
@@ -242,24 +248,24 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return self.fitted_.forecast(steps, future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
     def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
-        """Forecasts of the past of each series of a long frame, each by a model fitted to the rows before it.
+        """Backtest each series of a long frame: forecasts from rolling origins, each by a model of the rows before it.
 
         Parameters
         ----------
-        horizon
-            Steps of each, as in :meth:`forecast`.
-        n_windows
-            Forecasts of each series; the last one has the last rows to come.
-        step_size
-            Rows between the origins of two of them.
-        level
-            Probabilities of the intervals.
+        horizon : int, optional
+            Number of steps of each forecast, as in :meth:`forecast`.
+        n_windows : int, default=1
+            Number of forecasts of each series; the last one ends with the last row.
+        step_size : int, default=1
+            Number of rows between two origins.
+        level : float or sequence of float, optional
+            Probabilities of the prediction intervals.
 
         Returns
         -------
         DataFrame
-            As :meth:`forecast`'s, with ``cutoff``, the last date that a forecast knew of, and ``target_col``, what came. A series
-            of few rows has fewer forecasts, and one without any is a failure.
+            As that of :meth:`forecast`, with ``cutoff``, the last date before the origin, and ``target_col``, the observations.
+            A series of few rows has fewer forecasts, and one without any is a failure.
         """
         check_is_fitted(self)
         if not hasattr(self, "panel_"):
@@ -270,56 +276,58 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         )
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
-        """Quantiles of the next rows.
+        """Forecast quantiles of the next steps.
 
         Parameters
         ----------
-        q
-            A number inside (0, 1), or several.
-        horizon, X
+        q : float or array-like of shape (k,)
+            Probabilities inside (0, 1).
+        horizon : int, optional
+            As in :meth:`forecast`.
+        X : array-like of shape (horizon, u), optional
             As in :meth:`forecast`.
 
         Returns
         -------
-        array
-            (horizon, d) of a number, (k, horizon, d) of k numbers.
+        array of shape (horizon, d) or (k, horizon, d)
+            Quantiles.
         """
         self._check_columns("quantile", "forecast(level=…) has quantiles as bounds")
         return self.forecast(horizon, X).quantile(q)
 
     def backtest(self, horizon: int | None = None, origins: int | Sequence[int] = 20) -> SeriesBacktest:
-        """Forecasts of the past, each by a model fitted to the rows before it, beside what came and beside naive rivals.
+        """Backtest: forecast from rolling origins, each by a model of the rows before it, beside naive baselines.
 
         Parameters
         ----------
-        horizon
-            Steps of each; None: as many as members were weighed by.
-        origins
-            How many forecasts, spread over the last quarter of the rows; or the first row of each.
+        horizon : int, optional
+            Number of steps of each forecast; None: the default horizon.
+        origins : int or sequence of int, default=20
+            Number of forecasts, spread over the last quarter of the rows; or the first row of each.
 
         Returns
         -------
         SeriesBacktest
-            With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of ``rivals``.
+            With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of its baselines, ``rivals``.
         """
         self._check_columns("backtest", "cross_validation does it for long frames")
         steps = check_steps(self.fitted_, horizon)
         return self.fitted_.backtest(steps, backtest_origins(self.fitted_, steps, origins))
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
-        """Minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error there.
+        """Return minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error.
 
         Parameters
         ----------
-        y
-            (m, d), the rows that came; where they have labels, these must go on from those of ``fit``.
-        X
-            Their inputs, (m, u).
+        y : array-like of shape (m, d)
+            Observations; where they have labels, these must continue those of ``fit``.
+        X : array-like of shape (m, u), optional
+            Their covariates.
 
         Returns
         -------
         float
-            0 for forecasts that are certain and right, else negative: the larger, the better.
+            At most 0; the larger, the better.
         """
         self._check_columns("score", "cross_validation gives forecasts and what came, to be scored by utilsforecast or by hand")
         names, inputs = self.fitted_.names, self.fitted_.inputs
@@ -328,12 +336,12 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return score_forecast(self.fitted_, *later_rows(self.fitted_, select_columns(y, names), select_columns(X, inputs)))
 
     def summary(self) -> str:
-        """Which members each column's forecast is made of, with their weights, and why; of a long frame, counts of its series."""
+        """Describe the components of each column's forecast, their weights and why; of a long frame, count its series."""
         check_is_fitted(self)
         return long_frame.summary(self.panel_, self._facts) if hasattr(self, "panel_") else self.fitted_.summary()
 
     def save(self, path: PathLike) -> None:
-        """Write it to a file that :func:`pesn.load` reads; no code is stored, and an old file is replaced whole."""
+        """Save to a file that :func:`pesn.load` reads; no code is stored, and an old file is replaced whole."""
         from pesn.persistence import save  # here, not above: it knows every estimator
 
         self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
@@ -342,7 +350,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
-        """What :meth:`save`, or ``pesn forecast --save``, wrote; a file from elsewhere or changed is a ValueError."""
+        """Load a file that :meth:`save`, or ``pesn forecast --save``, wrote; a ValueError for other or changed files."""
         from pesn.persistence import load
 
         found = load(path)
@@ -352,7 +360,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         return found
 
     def check_stored(self) -> None:
-        """Raise an error where a parameter or a field is damaged: asked of a forecaster that came from a file."""
+        """Raise an error where a parameter or a field of a loaded forecaster is damaged."""
         check_parameters(self)
         check_type("notes_", self.notes_, list, str)
         self.fitted_.check_stored()
@@ -365,6 +373,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"{method} is not for long frames: {instead}")
 
     def _store_outcome(self, found: long_frame.Outcome) -> Any:
-        """The frame of a run, whose failures and seasons are kept."""
+        """Return the frame of a run, and store its failures and seasons."""
         self.failures_, self._facts = found.failures, found.facts
         return found.frame

@@ -1,7 +1,7 @@
-"""Lines and bands as SVG that takes any width: the drawing stretches, its lines and its letters do not.
+"""Draw lines and bands as SVG that adapts to any width: the drawing stretches, its line widths and labels do not.
 
-Paths are drawn in a box of 1000 × 1000 that is stretched to the place it has; the numbers beside it are text of the page, so that
-they have the page's size on a phone too. Colours are those of the classes in ``drawing.css``, light or dark as the page is.
+Paths are drawn in a box of 1000 × 1000 that is stretched to the available space; tick labels are HTML text, legible on a phone
+too. Colors are those of the classes in ``drawing.css``, for light and dark pages.
 
 >>> view = View((0.0, 4.0), (0.0, 2.0))
 >>> view.line(np.arange(5.0), np.array([0.0, 1.0, np.nan, 2.0, 2.0]), "seen")
@@ -37,7 +37,7 @@ Dates = npt.NDArray[np.datetime64]
 
 
 def numbers(low: float, high: float, most: int) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten from low to high: as many as can be, ``most`` at the most."""
+    """Return multiples of 1, 2 or 5 times a power of ten from low to high: as many as possible, at most ``most``."""
     span = high - low
     if not (math.isfinite(span) and span > 0.0 and most > 0):
         return []
@@ -53,7 +53,7 @@ def numbers(low: float, high: float, most: int) -> list[float]:
 
 
 def texts(values: Sequence[float]) -> list[str]:
-    """Evenly spaced numbers with the decimals that tell them apart.
+    """Format evenly spaced numbers with as many decimals as distinguish them.
 
     >>> texts([0.0, 0.05, 0.1]), texts([-2e6, 0.0]), texts([1e8, 2e8])
     (['0.00', '0.05', '0.10'], ['−2,000,000', '0'], ['1×10⁸', '2×10⁸'])
@@ -88,27 +88,27 @@ def dates(labels: Dates, most: int) -> list[tuple[float, str]]:
 
 STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beginning of each drawing
 _SIDE = 1000.0
-_MOST = 1200  # points of a line: more are thinned to the smallest and the largest of each stretch
+_MOST = 1200  # points of a line: more are reduced to the minimum and maximum of each segment
 _PHONE = 24  # letters below a drawing, for which a phone is wide enough
 _BEYOND = 3.0  # a path that leaves the box is cut so many boxes away
 
 
 class View(NamedTuple):
-    """What of the data the box shows: from ``x[0]`` on its left to ``x[1]``, from ``y[0]`` at its foot to ``y[1]``."""
+    """Data limits of a figure: from ``x[0]`` on the left to ``x[1]``, from ``y[0]`` at the bottom to ``y[1]``."""
 
     x: tuple[float, float]
     y: tuple[float, float]
 
     def across(self, x: Array) -> Array:
-        """Where x stands in the box, 0 … 1 from the left."""
+        """Return the horizontal position of x in the box, 0 … 1 from the left."""
         return _fraction(x, *self.x)
 
     def height(self, y: Array) -> Array:
-        """Where y stands in the box, 0 … 1 from its foot; NaN stays NaN."""
+        """Return the vertical position of y in the box, 0 … 1 from the bottom; NaN stays NaN."""
         return _fraction(y, *self.y)
 
     def line(self, x: Array, y: Array, kind: str) -> str:
-        """A line through (x, y), each (n,), with a gap where y is NaN and a dot where a value stands alone."""
+        """Return a line through (x, y), each (n,), with a gap where y is NaN and a dot where a value is isolated."""
         x, y = _thin(x, y)
         known = np.concatenate([[False], np.isfinite(y), [False]])
         starts, ends = np.flatnonzero(known[1:] & ~known[:-1]), np.flatnonzero(~known[1:] & known[:-1])
@@ -118,14 +118,14 @@ class View(NamedTuple):
         return (f'<path class="{kind}" d="{path}"/>' if path else "") + self.dots(x[alone], y[alone], f"{kind} alone")
 
     def dots(self, x: Array, y: Array, kind: str) -> str:
-        """A dot at each (x, y) that is known: the round end of a line without a length, which no stretching makes oval."""
+        """Return a dot at each finite (x, y): the round cap of a line of length 0, which stretching does not distort."""
         known = np.isfinite(y)
         across, down = self._box(x[known], y[known])
         path = "".join(f"M{_n(a)} {_n(b)}h0" for a, b in zip(across, down, strict=True))
         return f'<path class="{kind}" d="{path}"/>' if path else ""
 
     def band(self, x: Array, low: Array, high: Array, kind: str) -> str:
-        """What lies between low and high, each (n,), where both are known."""
+        """Return the area between low and high, each (n,), where both are known."""
         known = ~(np.isnan(low) | np.isnan(high))
         if not known.any():
             return ""
@@ -138,15 +138,15 @@ class View(NamedTuple):
         return f'<path class="{kind}" d="{path}Z"/>'
 
     def upright(self, x: float, kind: str) -> str:
-        """A line from the foot to the top."""
+        """Return a vertical line over the whole height."""
         return f'<path class="{kind}" d="M{_n(_SIDE * float(self.across(np.array(x))))} 0V1000"/>'
 
     def level(self, y: float, kind: str) -> str:
-        """A line from the left to the right."""
+        """Return a horizontal line over the whole width."""
         return f'<path class="{kind}" d="M0 {_n(_SIDE * (1.0 - float(self.height(np.array(y)))))}H1000"/>'
 
     def areas(self, x: Array, said: Sequence[str]) -> str:
-        """Places to point at, as wide as a step, each with a text that browsers show there."""
+        """Return rectangles, as wide as a step, with tooltips."""
         edges = _SIDE * self.across(np.concatenate([x - 0.5, x[-1:] + 0.5]))
         return "".join(
             f'<rect class="area" x="{_n(a)}" y="0" width="{_n(b - a)}" height="1000"><title>{escape(text)}</title></rect>'
@@ -158,7 +158,7 @@ class View(NamedTuple):
 
 
 def limits(shown: Iterable[Array], wider: Iterable[Array] = (), most: float = 1.0) -> tuple[float, float]:
-    """Ends of an axis that holds all numbers of ``shown``, and those of ``wider`` as far as ``most`` times their span beyond.
+    """Return the limits of an axis that holds ``shown``, and ``wider`` up to ``most`` times the span of ``shown`` beyond it.
 
     >>> limits([np.array([1.0, 3.0])], [np.array([-1e9, 3.5])])
     (-1.18, 3.68)
@@ -183,22 +183,22 @@ def limits(shown: Iterable[Array], wider: Iterable[Array] = (), most: float = 1.
 def plot(
     view: View, shapes: Iterable[str], *, label: str, marks: Sequence[tuple[float, str]], size: str = "", most: int = 5
 ) -> Markup:
-    """A drawing with numbers beside it and texts below it.
+    """Return a figure with tick labels.
 
     Parameters
     ----------
-    view
-        What the drawing shows.
-    shapes
-        What is in it, from back to front.
-    label
-        What it shows, in words.
-    marks
-        Texts below it, and where on x they stand.
-    size
-        "tall", "small", or none: see drawing.css.
-    most
-        Lines across it at round numbers, at most.
+    view : View
+        Data limits.
+    shapes : iterable of str
+        SVG elements, from back to front.
+    label : str
+        Description for screen readers.
+    marks : sequence of (float, str)
+        Positions and texts of the tick labels of x.
+    size : {"", "tall", "small"}, default=""
+        Class in drawing.css.
+    most : int, default=5
+        Largest number of ticks of y.
     """
     rounds = numbers(*view.y, most)
     names = texts(rounds)
@@ -217,7 +217,7 @@ def plot(
 
 
 def _below(place: float, text: str, spare: bool) -> str:
-    """A text below its place, moved inwards at the ends; a ``spare`` one is left out on a phone."""
+    """Return a tick label of x, moved inwards at the ends; a ``spare`` one is hidden on narrow screens."""
     kind = "x" + (" first" if place < 6.0 else " last" if place > 94.0 else "") + (" spare" if spare else "")
     return f'<span class="{kind}" style="left:{_n(place)}%">{escape(text)}</span>'
 
@@ -229,7 +229,7 @@ def _fraction(values: Array, low: float, high: float) -> Array:
 
 
 def _thin(x: Array, y: Array) -> tuple[Array, Array]:
-    """Of many points the lowest and the highest of each stretch, in their order: the picture is the same."""
+    """Reduce many points to the minimum and the maximum of each segment, in their order: the figure is the same."""
     each = -(-len(y) // (_MOST // 2))
     if len(y) <= _MOST:
         return x, y
@@ -254,7 +254,7 @@ def _path(across: Array, down: Array) -> str:
 
 
 def _n(value: float) -> str:
-    """A number with one decimal, and none where it is 0.
+    """Format a number with one decimal, and none where it is 0.
 
     >>> _n(3.04), _n(2.96), _n(-0.04)
     ('3', '3', '0')

@@ -1,4 +1,4 @@
-"""Tables for people: numbers to three digits, the better of two marked.
+"""Format tables for reports: numbers to three digits, the best value of a row marked.
 
 >>> [number(x) for x in (0.12, 4.213e-5, 123456.0, 80_000, -0.0, float("nan"))]
 ['0.120', '4.21×10⁻⁵', '123,000', '80,000', '0', '–']
@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 
 def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]]) -> Table:
-    """A table of ``columns`` (names) and ``rows`` (of as many values).
+    """Build a table of ``columns`` (names) and ``rows`` (of as many values).
 
     A column "better", or "better …", names in each row the column that is better there, or none (""); it becomes marks, unless
     one of its words is no column's name. What was published is shown as it was printed.
@@ -89,7 +89,7 @@ def _find_marks(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
 
 
 def _labels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Names and groups: neighbours that are published and obtained of one thing are a group.
+    """Return names and groups: neighboring columns "published" and "obtained" of one quantity are a group.
 
     >>> _labels(["length", "P published", "P obtained", "MC, published", "obtained"])
     [('length', ''), ('published', 'P'), ('obtained', 'P'), ('MC, published', ''), ('obtained', '')]
@@ -119,12 +119,12 @@ def number(value: float | Integral, digits: int = 3) -> str:
 
 
 def powers(text: str) -> str:
-    """Text with its numbers like 4.2e-5 as people write them: 4.2×10⁻⁵, which no line breaks in two."""
+    """Replace numbers such as 4.2e-5 in a text by 4.2×10⁻⁵."""
     return _POWER.sub(lambda m: f"{m[1]}×10{(m[2].strip('+') + m[3]).translate(_RAISED)}", text)
 
 
 def _texts(values: Sequence[object], printed: bool) -> list[str]:
-    """The values of a column as text; where all its numbers are whole they are shown as such, 50.0 as 50.
+    """Format the values of a column; where all its numbers are whole they are shown as such, 50.0 as 50.
 
     ``printed``: with all the digits that they have.
     """
@@ -146,12 +146,12 @@ def _text(value: object, whole: bool, printed: bool) -> str:
 
 
 def _name(column: object) -> str:
-    """A column's name; of several levels, joined."""
+    """Return the name of a column; several levels are joined."""
     return " ".join(str(part) for part in column if str(part)) if isinstance(column, list | tuple) else str(column)
 
 
 def _numeric(values: Sequence[object]) -> bool:
-    """Whether all are numbers, also such as text with the digits that were printed."""
+    """Return whether all values are numbers, or texts of numbers."""
     known = [value for value in values if value is not None]
     return bool(known) and all(_is_number(value) or (isinstance(value, str) and _NUMERAL.fullmatch(value)) for value in known)
 

@@ -9,8 +9,8 @@ The effect of a covariate is a factor where the series is positive, and is added
 >>> find_seasons(10.0 + 3.0 * np.sin(2 * np.pi * t / 12) + 0.1 * np.cos(7.0 * t), (12,), log=False)
 (12,)
 
->>> calendar_periods("MS"), calendar_periods("QE-DEC"), calendar_periods("h"), calendar_periods("D"), calendar_periods("30min"), calendar_periods("YS-JAN")
-((12,), (4,), (24, 168), (7, 365), (48, 336), ())
+>>> [calendar_periods(step) for step in ("MS", "QE-DEC", "h", "D", "30min", "YS-JAN")]
+[(12,), (4,), (24, 168), (7, 365), (48, 336), ()]
 >>> t = np.arange(120.0)
 >>> detect_period(np.sin(2 * np.pi * t / 17) + 0.05 * t)
 (17,)
