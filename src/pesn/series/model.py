@@ -1,6 +1,6 @@
-"""A fitted series: one model a column, the labels that its rows go on with, and what it says of itself.
+"""Fitted table of series: a model for each column, labels of future rows, backtests and a summary.
 
-`pesn forecast` and :class:`pesn.SeriesForecaster` are shells over this module.
+`pesn forecast` and :class:`pesn.SeriesForecaster` use this module.
 
 >>> t = np.arange(120.0)
 >>> y = (10.0 + 0.1 * t + np.sin(2 * np.pi * t / 12))[:, None]
@@ -36,31 +36,35 @@ from pesn.series.table.reading import format_time
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 
 Seasons = Literal["auto"] | int | Sequence[int] | None  # None or 1: none
-_SHOWN = 200  # rows before the forecast that pictures show
-_NAMED = 3  # columns that begin or end at other rows than the table, each of which has a sentence
-_MOST_AHEAD, _LEAST_AHEAD = 10, 100  # steps ahead: times the rows there are; and what is always allowed
+_SHOWN = 200  # rows before the forecast that figures show
+_NAMED = 3  # columns that begin or end at other rows than the table and are described one by one
+_MOST_AHEAD, _LEAST_AHEAD = 10, 100  # largest horizon: times the number of rows; and always allowed
 
 
 @dataclass(frozen=True, eq=False)
 class FittedSeries:
-    """What was learnt from d columns.
+    """Fitted models of d columns.
 
     Parameters
     ----------
-    models
-        A column each.
-    names, inputs
-        Of the columns, and of the known inputs.
-    time
-        The rule of the rows' labels, at the first one; None where they have none.
-    periods
-        Periods of seasons that were looked for; ``tested``: whether they had to prove themselves.
-    joint
-        The learnt dynamics of all columns, in the place of the models' forecasts, where it was found to be better.
+    models : tuple of UnivariateModel
+        Model of each column.
+    names : tuple of str
+        Names of the columns.
+    inputs : tuple of str, default=()
+        Names of the covariates.
+    time : TimeIndex, optional
+        Rule of the labels, at the first row; None where there are none.
+    periods : tuple of int, default=()
+        Candidate seasonal periods.
+    tested : bool, default=True
+        Whether seasons were tested for significance.
+    joint : Joint, optional
+        Learned dynamics of all columns, used instead of the models where its backtest is better.
     steps : int, optional
         Default horizon; None: that of the first model.
     later : array of shape (m, u), optional
-        Inputs of m rows that were given after the last row with a number.
+        Covariates of m rows that were given after the last observation.
     """
 
     models: tuple[UnivariateModel, ...]
@@ -74,7 +78,7 @@ class FittedSeries:
     later: Array | None = None
 
     def check_stored(self) -> None:
-        """Raise a ValueError, which names the field, unless forecasts can be made of it: asked of a series from a file."""
+        """Raise a ValueError, which names the field, unless a loaded record can be used for forecasts."""
         check_type("models", self.models, tuple, UnivariateModel)
         if not self.models:
             raise ValueError("models must have a model for each column, got none")
@@ -149,7 +153,7 @@ class FittedSeries:
         return min(self.models, key=lambda one: one.start).inputs
 
     def labels(self, horizon: int) -> Any:
-        """Of the n rows and of ``horizon`` more, a pandas index; None where there are none, or pandas has no such dates."""
+        """Return the labels of the n rows and of ``horizon`` more, a pandas index; None where there are none."""
         return None if self.time is None else _labels(self.time, self.rows + horizon)
 
     def label(self, row: int, horizon: int = 0) -> str:
@@ -198,10 +202,10 @@ class FittedSeries:
         return np.array([one.lower for one in self.models])
 
     def backtest(self, horizon: int, origins: Places | Sequence[int], advance: Advance = nothing) -> SeriesBacktest:
-        """Forecast from ``origins``, rows of y, each by models that are fitted to the rows before it alone; beside baselines.
+        """Backtest: forecast from ``origins``, rows of y, each by models of the rows before it; beside naive baselines.
 
-        A column without a number before an origin has no forecast from there: its margins are NaN, and it is not scored. Learned
-        dynamics, which take seconds to find, are those of the rows before the earliest origin.
+        A column without an observation before an origin has no forecast from there: NaN, and no score. Learned dynamics, which
+        take seconds to fit, are those of the rows before the earliest origin.
         """
         y, places = self.y, np.asarray(origins, np.intp)
 
@@ -230,9 +234,9 @@ class FittedSeries:
         return tuple(m for m in candidates(model.y, _frequency(self.time)) if m in self.periods)
 
     def with_rows(self, y: Array, x: Array | None = None, time: TimeIndex | None = None, first: int = 0) -> FittedSeries:
-        """The same members, weights and widths on other rows y (n, d), with inputs x (n, u): nothing is learnt anew.
+        """Return the same models on other rows y (n, d), with covariates x (n, u), without fitting.
 
-        ``first`` is the place of their first row, counted from the first row of the fit: seasons go on from there.
+        ``first`` is the position of their first row, counted from the first row of the fit, for the phase of the seasons.
         """
         models = tuple(one.with_rows(y[:, i], x, first=first) for i, one in enumerate(self.models))
         return replace(self, models=models, time=time, later=None)
@@ -241,7 +245,7 @@ class FittedSeries:
         """Return sentences on columns that begin or end at other rows than the table, and on dynamics of all columns."""
         notes = [*self._span_notes()]
         if self.joint is not None:
-            notes.append("the columns are forecast together, by one learned dynamics model: each by itself has other forecasts")
+            notes.append("the columns are forecast together, by one learned dynamics model: each alone has other forecasts")
         return notes
 
     def _span_notes(self) -> Iterator[str]:
@@ -261,7 +265,7 @@ class FittedSeries:
                 yield f"{counted(len(others), 'other column')} {what[:-1] if len(others) == 1 else what}"
 
     def summary(self) -> str:
-        """Which members each column's forecast is made of, and why."""
+        """Describe the components of each column's forecast, and why they were selected."""
         columns = [_describe_column(name, one) for name, one in zip(self.names, self.models, strict=True)]
         notes = "\n".join(self.notes())
         return "\n\n".join([*columns, notes] if notes else columns)
@@ -294,15 +298,17 @@ def fit_columns(
     y : array of shape (n, d)
         NaN where missing, at least one number in each column.
     x : array of shape (n, u), optional
-        Known inputs of the same rows.
-    names, inputs : sequence of str
-        Names of the columns of y and x.
+        Covariates of the same rows.
+    names : sequence of str
+        Names of the columns of y.
+    inputs : sequence of str, default=()
+        Names of the columns of x.
     time : TimeIndex, optional
         Rule of the labels, at the first row.
     seasons : "auto", int, sequence of int or None, default="auto"
         Seasonal periods in steps; "auto" searches for them in each column.
     horizon : int, optional
-        Number of steps that members are weighed over; None: :func:`default_horizon` of each column's own rows.
+        Number of steps that components are weighted over; None: :func:`default_horizon` of each column's own rows.
     advance : callable, optional
         Called with the number of further columns that are done.
 
@@ -317,8 +323,8 @@ def fit_columns(
     steps = horizon or common_horizon(max(stops) - min(starts), each)
     models = []
     for i, (start, stop) in enumerate(spans):
-        weighed = horizon or default_horizon(stop - start, each[i])
-        models.append(univariate.fit(y[:, i], x, horizon=weighed, seasons=each[i], test_seasons=tested))
+        steps_ahead = horizon or default_horizon(stop - start, each[i])
+        models.append(univariate.fit(y[:, i], x, horizon=steps_ahead, seasons=each[i], test_seasons=tested))
         advance(1)
     joint = None if inputs else learn_joint(y, models, steps)
     if joint is not None:
@@ -328,26 +334,26 @@ def fit_columns(
 
 
 def _describe_joint(model: UnivariateModel, found: Joint) -> UnivariateModel:
-    """Return a column's model that says that its forecast is that of all columns."""
+    """Return a column's model with a description of the joint dynamics."""
     change = describe_change(found.ratio - 1.0)
-    note = f"dynamics of all columns: CRPS of past forecasts {change} than the columns' own, in the geometric mean"
+    note = f"dynamics of all columns: backtest CRPS {change} than the columns' own, in the geometric mean"
     return replace(model, members=(Member("dynamics", found.detail, 1.0, 1.0),), shares={"dynamics": 1.0}, notes=(note,))
 
 
 def check_horizon(name: str, horizon: object, n: int) -> None:
-    """Refuse what is no number of steps ahead, or more than ten times the n rows there are."""
+    """Raise an error unless ``horizon`` is a number of steps, at most ten times the n rows."""
     whole_number(name, horizon, 1)
     if int(horizon) > max_steps(n):  # type: ignore[call-overload]
         raise ValueError(f"{name} must be at most {max_steps(n):,}, as there are {n:,} rows, got {horizon}")
 
 
 def max_steps(n: int) -> int:
-    """Steps beyond which no forecast from n rows makes sense."""
+    """Return the largest horizon allowed for n rows."""
     return max(_MOST_AHEAD * n, _LEAST_AHEAD)
 
 
 def default_horizon(n: int, periods: Sequence[int]) -> int:
-    """Steps ahead where nobody says how many: a season of up to 60 rows, or a tenth of n rows, 24 at most."""
+    """Return the default horizon: a season of up to 60 rows, or a tenth of n rows, at most 24; at most a quarter of n rows."""
     season = next((m for m in periods if 2 <= m <= 60 and 2 * m <= n), None)
     steps = min(24, max(1, n // 10)) if season is None else season
     return min(steps, max(1, n // 4))
@@ -401,7 +407,7 @@ def _frequency(time: TimeIndex | None) -> str | None:
 def _describe_column(name: str, model: UnivariateModel) -> str:
     seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
     numbers = int((~np.isnan(model.y)).sum())
-    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighed over {counted(model.horizon, 'step')}"]
+    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighted over {counted(model.horizon, 'step')}"]
     lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
     lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
     if len(model.members) > 6:

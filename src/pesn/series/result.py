@@ -11,7 +11,7 @@ step
 >>> ahead = Margins(np.log([100.0, 100.0]), np.array([0.1, 0.2]), 8.0, log=True)
 >>> ahead.median.round(6).tolist(), bool((ahead.quantile(1e-6) > 0.0).all())     # positive data keep positive bounds
 ([100.0, 100.0], True)
->>> ahead.mean.round(1).tolist()                                                 # more to lose above than below
+>>> ahead.mean.round(1).tolist()                                                 # skewed to the right
 [100.6, 102.6]
 >>> ahead.quantile([0.1, 0.9]).tolist() == [end.tolist() for end in ahead.interval(0.8)]
 True
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
-_SMALLEST = 1e-200  # probability that has a quantile of its own: of still smaller ones special functions are not sure
+_SMALLEST = 1e-200  # smallest probability of a quantile: below it, special functions are not accurate
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _MEAN_LEVELS, _MEAN_WEIGHTS = 0.5 + 0.499 * _NODES, 0.5 * _WEIGHTS  # of the mean: quadrature over 0.001 to 0.999
-LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles that a CRPS is the mean pinball loss of, twice
+LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles whose mean pinball loss, times two, is the CRPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Margins:
     Parameters
     ----------
     location : array
-        Medians, in the units of y, or of its logarithm: (horizon,) of a column, (horizon, d) of several.
+        Medians, in the units of y, or of its logarithm: (horizon,) for a column, (horizon, d) for several.
     scale : array
         In the same shape and units, above 0.
     dof : float or array
@@ -71,7 +71,7 @@ class Margins:
     log : bool or array, default=False
         Whether location and scale are those of log y.
     lower : float or array, default=-inf
-        No number lies below it: 0 of data that are never negative.
+        Lower bound of all numbers: 0 for data that are never negative.
     """
 
     location: Array
@@ -157,7 +157,7 @@ class Margins:
 
     @property
     def std(self) -> Array:
-        """Half the width of the central interval of 68.27 %: a deviation that exists for any degrees of freedom."""
+        """Standard deviation: half the width of the central 68.27 % interval, which exists for any degrees of freedom."""
         lower, upper = self.interval(0.6826894921370859)
         return np.asarray(0.5 * upper - 0.5 * lower)
 
@@ -167,7 +167,7 @@ class Margins:
         return np.square(self.std)
 
     def sample(self, n: int, rng: Rng = None) -> Array:
-        """Draw each number by itself.
+        """Draw samples, each number independently.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Margins:
         return self._transform(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Array:
-        """Return the continuous ranked probability score of what came, NaN where nothing did, by :func:`pinball_score`."""
+        """Return the continuous ranked probability score of observations, NaN where missing, by :func:`pinball_score`."""
         return pinball_score(np.asarray(y, float), self.quantile(LEVELS), LEVELS)
 
 
@@ -229,15 +229,23 @@ def pinball_score(y: Array, quantiles: Array, levels: Array) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeriesForecast(Margins):
-    """Forecasts of d columns over ``horizon`` rows: for each number a distribution of its own, which need not be symmetric.
+    """Forecast of d columns over ``horizon`` steps: a distribution for each number, which need not be symmetric.
 
     ``mean``, ``median``, ``std``, ``var``, ``quantile``, ``interval``, ``sample`` and ``crps`` are those of each number,
     (horizon, d). The point forecast is the median; draws of ``sample`` have no correlation between steps or columns.
 
     Parameters
     ----------
-    location, scale, dof, log, lower
-        Distributions, (horizon, d); see :class:`Margins`.
+    location : array of shape (horizon, d)
+        Medians, see :class:`Margins`.
+    scale : array of shape (horizon, d)
+        Scales, see :class:`Margins`.
+    dof : float or array
+        Degrees of freedom, see :class:`Margins`.
+    log : bool or array, default=False
+        Whether distributions are those of log y, see :class:`Margins`.
+    lower : float or array, default=-inf
+        Lower bounds, see :class:`Margins`.
     names : tuple of str
         Names of the columns.
     labels : pandas.Index, optional
@@ -285,23 +293,23 @@ class SeriesForecast(Margins):
         level: float | Sequence[float] = (0.8, 0.95),
         truth: npt.ArrayLike | None = None,
     ) -> list[Axes]:
-        """A panel a column, with a band for each level: see :func:`pesn.plotting.plot_forecast`.
+        """Plot a panel for each column, with a prediction interval for each level: see :func:`pesn.plotting.plot_forecast`.
 
         Parameters
         ----------
-        ax
+        ax : Axes or sequence of Axes, optional
             As many axes as there are panels; None makes a new figure, ``axes[0].figure``, which pyplot does not know.
-        columns
-            Names or positions; None is all.
-        level
-            Probabilities of the bands, 0.95 or 95.
-        truth
-            What was observed, (horizon, d), one column may come flat; NaN is a missing value.
+        columns : int, str or sequence of these, optional
+            Names or positions; None plots all.
+        level : float or sequence of float, default=(0.8, 0.95)
+            Probabilities of the prediction intervals, 0.95 or 95.
+        truth : array-like of shape (horizon, d), optional
+            Observations, NaN where missing; one column may be (horizon,).
 
         Returns
         -------
         list of Axes
-            A panel a column.
+            A panel for each column.
         """
         from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
 
@@ -310,26 +318,26 @@ class SeriesForecast(Margins):
 
 # ---------------------------------------------------------------- backtests
 
-_LAST = 0.25  # share of the rows that origins are spread over
+_LAST = 0.25  # fraction of the rows that origins are spread over
 _LEAST = 8  # rows before the first origin
 
 
 def first_origin(n: int, horizon: int) -> int:
-    """Return the first row of past forecasts; n where there are not enough rows to judge by."""
+    """Return the first forecast origin of a backtest; n where there are not enough rows."""
     first = max(min(round((1.0 - _LAST) * n), n - horizon), _LEAST, n // 2)
     return first if first <= n - horizon else n
 
 
 def choose_origins(n: int, horizon: int, count: int) -> Places:
-    """Return ``count`` forecast origins, spread over the last part of n rows; fewer or none where there are not enough."""
+    """Return ``count`` forecast origins, evenly spaced over the last part of n rows; fewer where rows are few."""
     return rolling_origins(first_origin(n, horizon), n - horizon, count)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeriesBacktest(Backtest):
-    """Forecasts of d columns from several origins, each by a model of the rows before it, and what came.
+    """Forecasts of d columns from several origins, each by a model of the rows before it, and the observations.
 
-    Numbers without a forecast are NaN: those of a column without a number before the origin.
+    Forecasts of a column without an observation before the origin are NaN.
 
     Parameters
     ----------
@@ -376,11 +384,11 @@ class SeriesBacktest(Backtest):
 
     @property
     def methods(self) -> dict[str, SeriesBacktest]:
-        """This one as "pesn", and its rivals, by name."""
+        """This backtest as "pesn", and the baselines, by name."""
         return {"pesn": self, **self.rivals}
 
     def titles(self, column: int | None = None) -> dict[str, str]:
-        """Return the name of each method for people: a seasonal-naive baseline with the period it uses, "seasonal-naive (12)".
+        """Return the title of each method: a seasonal-naive baseline with its period, "seasonal-naive (12)".
 
         Parameters
         ----------
@@ -409,7 +417,7 @@ class SeriesBacktest(Backtest):
 def backtest_naive(
     y: Array, places: Places, horizon: int, periods: Sequence[int | None] | None = None, names: Sequence[str] | None = None
 ) -> SeriesBacktest:
-    """Backtest naive forecasts: the last number, or those of the last season, with the errors this had before each origin.
+    """Backtest naive forecasts: the last observation, or those of the last season, with standard deviations of past errors.
 
     Parameters
     ----------
@@ -420,7 +428,7 @@ def backtest_naive(
     horizon : int
         Number of steps.
     periods : sequence of int or None, optional
-        Seasonal period of each column, None where there is no forecast; without it, the last number is carried forward.
+        Seasonal period of each column, None where there is no forecast; without it, the last observation is repeated.
     names : tuple of str, optional
         Names of the columns.
     """
@@ -470,7 +478,7 @@ def best_season(y: Array, periods: Sequence[int], horizon: int) -> int | None:
     tried = [m for m, lag in farthest.items() if lag + m <= len(rows)]
     if not tried:
         return min(farthest, default=None)
-    begin = max(farthest[m] for m in tried)  # the same rows judge all candidates
+    begin = max(farthest[m] for m in tried)  # the same rows for all candidates
 
     def error(period: int) -> float:
         lags, count = np.unique(_lags(period, horizon), return_counts=True)

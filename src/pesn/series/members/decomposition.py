@@ -1,4 +1,4 @@
-"""Seasons, outliers and effects of covariates: what is taken off a series before smoothers see it.
+"""Seasonal components, outliers and covariate effects, which are removed from a series before smoothing.
 
 Seasons: the trend is taken out by a centered moving average over one season; what is left has a mean for each phase. The season
 is kept where these means vary more than chance would have it (F), the smallest period first, the next on what the first leaves.
@@ -39,17 +39,17 @@ from pesn._support.types import AnyArray, Array
 
 _BY_STEP = {"M": (12,), "Q": (4,), "W": (52,), "B": (5,), "D": (7, 365), "h": (24, 168)}
 _CLEAR = 0.3  # autocorrelation that a season must have
-_PEAK = 0.2  # and how far it must stand above those at shorter lags
-_REPEATED = 5  # times that it must fit into the rows
+_PEAK = 0.2  # height above the autocorrelations at shorter lags
+_REPEATED = 5  # cycles that the rows must hold
 
 
 def candidates(y: Array, freq: str | None) -> tuple[int, ...]:
-    """Of rows y (n,), NaN where missing, with the step ``freq`` of pandas, or None where they are counted."""
+    """Return candidate seasonal periods of y (n,), NaN where missing, with the step ``freq`` of pandas, None without dates."""
     return detect_period(y) if freq is None else calendar_periods(freq)
 
 
 def calendar_periods(freq: str) -> tuple[int, ...]:
-    """Periods in rows, the smallest first, of a step as pandas or :mod:`pesn.forecasting.time_index` name it."""
+    """Return the seasonal periods in rows, the smallest first, that a step of the calendar suggests."""
     count, unit = re.fullmatch(r"(\d*)(.+)", freq).groups()  # type: ignore[union-attr]
     each, unit = int(count or 1), unit.split("-")[0]
     if unit in ("min", "s"):
@@ -62,7 +62,7 @@ def calendar_periods(freq: str) -> tuple[int, ...]:
 
 
 def detect_period(y: Array) -> tuple[int, ...]:
-    """The lag that a series, without its slow course, is like itself after, as a tuple of one; of none where there is none."""
+    """Return the period of the largest autocorrelation of the detrended series, a tuple of one; empty where there is none."""
     n = len(y)
     seen = ~np.isnan(y)
     if n < 3 * _REPEATED or seen.sum() < 0.5 * n:
@@ -78,7 +78,7 @@ def detect_period(y: Array) -> tuple[int, ...]:
 
 
 def _autocorrelations(y: Array, most: int) -> Array:
-    """Of lags 0 … most, of y (n,) without a parabola through it."""
+    """Return the autocorrelations at lags 0 … most of y (n,) without a quadratic trend."""
     t = np.linspace(-1.0, 1.0, len(y))
     scale = float(np.max(np.abs(y))) or 1.0
     rest = y / scale
@@ -89,7 +89,7 @@ def _autocorrelations(y: Array, most: int) -> Array:
 
 
 def _clear(lags: Array, k: int) -> bool:
-    """A lag at which the series is like itself again, having been less so in between."""
+    """Return whether the autocorrelation has a clear peak at lag k, above those at shorter lags."""
     around = lags[max(k - 1, 0) : k + 2].max()
     return bool(around >= _CLEAR and around - lags[max(k // 4, 1) : k].min() >= _PEAK)
 
@@ -99,8 +99,8 @@ def _clear(lags: Array, k: int) -> bool:
 
 F_KEPT = 3.0
 HARMONICS = 4
-CYCLES = 2.5  # a season needs as many
-HALF_FROM = 20  # cycles from which starting factors are those of the first half: the other half then judges how they are moved
+CYCLES = 2.5  # that a season needs
+HALF_FROM = 20  # cycles from which starting factors are estimated from the first half only
 
 
 def positions(periods: Sequence[int], rows: int, phase: int = 0) -> AnyArray:
@@ -113,12 +113,12 @@ def positions(periods: Sequence[int], rows: int, phase: int = 0) -> AnyArray:
 
 
 def seasonal_component(first: Array, periods: Sequence[int], rows: int, phase: int = 0) -> Array:
-    """Return what starting factors (Σm,) add to each of ``rows`` rows."""
+    """Return the sum of the starting factors (Σm,) of all seasons for each of ``rows`` rows."""
     return np.asarray(first[positions(periods, rows, phase)].sum(axis=0))
 
 
 def moving_average(values: Array, period: int) -> Array:
-    """Centred over ``period`` rows, both ends counted half where it is even; NaN where half a window or more is missing."""
+    """Return the centered moving average over ``period`` rows; NaN where half a window or more is missing."""
     weights = np.ones(period + 1 - period % 2)
     if period % 2 == 0:
         weights[[0, -1]] = 0.5
@@ -132,7 +132,7 @@ def moving_average(values: Array, period: int) -> Array:
 
 
 def _detrend(values: Array, period: int) -> Array:
-    """Less the moving average, or a straight line where too few cycles would be left of it."""
+    """Subtract the moving average, or a straight line where there are too few cycles."""
     seen = np.flatnonzero(~np.isnan(values))
     if len(seen) >= CYCLES * period:
         return values - moving_average(values, period)
@@ -141,7 +141,7 @@ def _detrend(values: Array, period: int) -> Array:
 
 
 def _phase_means(rest: Array, period: int) -> tuple[Array, float, int]:
-    """Of each phase, the F value, and the rows behind it."""
+    """Return the mean of each phase, the F value, and the number of observations."""
     seen = np.flatnonzero(~np.isnan(rest))
     phase = seen % period
     count = np.bincount(phase, minlength=period)
@@ -155,18 +155,18 @@ def _phase_means(rest: Array, period: int) -> tuple[Array, float, int]:
 
 
 def _harmonics(period: int, smaller: Sequence[int]) -> int:
-    """Four; as many for each cycle of a smaller season that the period holds a few times, as a week holds days."""
+    """Return the number of harmonics: 4, times the number of cycles of a smaller season in the period."""
     inside = max((m for m in smaller if period % m == 0), default=period)
     return HARMONICS * (period // inside if period <= 10 * inside else 1)
 
 
 def _shape(rest: Array, period: int, smaller: Sequence[int] = ()) -> tuple[Array, float]:
-    """Factors of one season, of mean zero, shrunk by 1 − 1/F; and F."""
+    """Return the factors of one season, of mean zero, shrunk by 1 − 1/F; and F."""
     means, strength, n = _phase_means(rest, period)
     if strength <= 1.0:
         return np.zeros(period), strength
     means = means - means.mean()
-    if period > 24 and n < 5 * period:  # few rows a phase: harmonics are steadier
+    if period > 24 and n < 5 * period:  # with few rows for each phase, harmonics have less variance
         spectrum = np.fft.rfft(means)
         spectrum[_harmonics(period, smaller) + 1 :] = 0.0
         means = np.fft.irfft(spectrum, period)
@@ -174,7 +174,7 @@ def _shape(rest: Array, period: int, smaller: Sequence[int] = ()) -> tuple[Array
 
 
 def find_seasons(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = True) -> tuple[int, ...]:
-    """Return the seasonal periods of ``values`` (n,), NaN where missing; ``tested=False`` takes all that can be told."""
+    """Return the seasonal periods of ``values`` (n,), NaN where missing; ``tested=False`` keeps all that can be estimated."""
     rest = np.log(values) if log else values
     seen = int(np.sum(~np.isnan(rest)))
     periods: list[int] = []
@@ -189,7 +189,7 @@ def find_seasons(values: Array, candidates: Sequence[int], *, log: bool, tested:
 
 
 def factors(values: Array, periods: Sequence[int]) -> Array:
-    """Starting factors (Σm,), to be added to a level, one season after the other; from the first half where it is long."""
+    """Return the additive starting factors (Σm,), one season after the other; from the first half of long series."""
     out = []
     rest = values
     for k, period in enumerate(periods):
@@ -206,12 +206,12 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
 # ---------------------------------------------------------------- outliers
 
 
-FAR = 80.0  # times what nine rows in ten stay within
+FAR = 80.0  # times the 90th percentile of deviations
 FAR_OF_LOG = 15.0  # the same of logarithms, where the numbers themselves are far
-SHARE = 0.02  # of the rows, at most: what is more frequent belongs to the series
-BESIDE = 5.0  # times the change from row to row beside it: the ends of a smooth slope are off their neighbours' median too
+SHARE = 0.02  # largest fraction of rows that are outliers: more frequent ones belong to the series
+BESIDE = 5.0  # times the changes of neighboring rows: the ends of a smooth slope deviate from the local median too
 NEWS = 100.0  # times the level
-LONG = 30  # rows from which the last one is judged too: a step of the level looks the same
+LONG = 30  # rows from which the last one is tested too: a level shift looks the same
 
 
 def remove_outliers(values: Array, *, log: bool, season: Array | None = None) -> Array:
@@ -242,7 +242,7 @@ def remove_outliers(values: Array, *, log: bool, season: Array | None = None) ->
     if n < LONG:
         outliers[-1] = False
     if usual == 0.0:
-        # rows that never moved: the first change, at the end, is news and no outlier, unless it is out of all proportion
+        # of a constant series, the first change at the end is no outlier, unless it is extreme
         level, largest = (np.exp(part) if log else np.abs(part) for part in (middle[-1], row[-2:]))
         outliers[-2:] &= (largest > NEWS * level) & (level > 0.0)
     if not outliers.any() or outliers.sum() > most:
@@ -262,7 +262,7 @@ def _local_median(row: Array) -> Array:
 
 
 def _usual(off: Array) -> float:
-    """Return what nine rows in ten stay within."""
+    """Return the 90th percentile."""
     k = int(0.9 * (len(off) - 1))
     return float(np.partition(off, k)[k])
 
@@ -272,46 +272,46 @@ def _usual(off: Array) -> float:
 
 RIDGES = np.geomspace(1e-4, 1e2, 9)
 _FARTHEST = 200.0  # of a logarithm
-WALKS = 0.9  # correlation of neighbouring rows from which an unknown input goes on from its last number
+WALKS = 0.9  # autocorrelation above which an unknown covariate is forecast by its last value
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """``slopes`` (u,) on the scale of logarithms where ``log``; ``usual`` (u,) is where an input has no effect."""
+    """Linear effects of covariates: ``slopes`` (u,), of logarithms if ``log``; ``usual`` (u,), their values without effect."""
 
     slopes: Array
     usual: Array
     log: bool
 
     def check(self, name: str, n_inputs: int) -> None:
-        """Raise a ValueError unless there are finite effects of ``n_inputs`` inputs."""
+        """Raise a ValueError unless there are finite effects of ``n_inputs`` covariates."""
         check_array(f"{name}.slopes", self.slopes, (n_inputs,))
         check_array(f"{name}.usual", self.usual, (n_inputs,))
         flag(f"{name}.log", self.log)
 
     @property
     def any(self) -> bool:
-        """Whether an input was kept."""
+        """Whether a covariate was selected."""
         return bool(np.any(self.slopes != 0.0))
 
     def effect(self, x: Array) -> Array:
-        """(n,) on the scale of the regression, of x (n, u); a missing input has none."""
+        """Return the effect (n,) of covariates x (n, u) on the scale of the regression, 0 where missing."""
         return np.asarray(np.nan_to_num(x - self.usual, nan=0.0) @ self.slopes)
 
     def remove(self, values: Array, x: Array) -> Array:
-        """``values`` (n,) as they would be without."""
+        """Return ``values`` (n,) without the effects."""
         return values * np.exp(-self._factor(x)) if self.log else values - self.effect(x)
 
     def add(self, values: Array, x: Array) -> Array:
-        """``values`` (n,) with them."""
+        """Return ``values`` (n,) with the effects."""
         return values * np.exp(self._factor(x)) if self.log else values + self.effect(x)
 
     def _factor(self, x: Array) -> Array:
-        """Its logarithm (n,), of which exp is a number also where inputs are far from those that were seen."""
+        """Return the logarithm of the factor (n,), limited so that exp is finite for extreme covariates."""
         return np.clip(self.effect(x), -_FARTHEST, _FARTHEST)
 
     def fill_unknown(self, past: Array, ahead: Array) -> tuple[Array, Array]:
-        """Inputs ahead (h, u) without gaps, and the variance (h,) that the gaps bring: as uncertain as the input was."""
+        """Fill missing future covariates (h, u); return them and the variance (h,) that this adds to the forecast."""
         filled, variance = ahead.copy(), np.zeros(len(ahead))
         lead = np.arange(1.0, len(ahead) + 1.0)
         for k, slope in enumerate(self.slopes):
@@ -330,12 +330,12 @@ class Effects:
 
 
 def no_effects(u: int) -> Effects:
-    """Return no effect of any of ``u`` inputs."""
+    """Return zero effects of ``u`` covariates."""
     return Effects(np.zeros(u), np.zeros(u), False)
 
 
 def learn_effects(values: Array, x: Array, season: Array, *, log: bool) -> Effects:
-    """Ridge regression of changes, its penalty by leave-one-out errors; ``season`` (n,) is taken off first.
+    """Fit a ridge regression of changes, its penalty selected by leave-one-out errors; ``season`` (n,) is removed first.
 
     ``values`` (n,) and x (n, u), NaN where missing; rows beside a gap are left out.
     """

@@ -1,7 +1,6 @@
-"""Learned dynamics: a forecasting network designed for one series, or for all columns of a table that act on each other.
+"""Learned dynamics: a forecasting network for one series, or for all columns of a table that are one dynamical system.
 
-The state of a machine, a circuit or an attractor is such a table; sales and temperatures are not. A linear and quadratic
-regression tells in no time whether a search for a network is worth its seconds.
+A linear and quadratic regression decides quickly whether the search for a network, which takes seconds, is worthwhile.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _describe_network(model: ForecastModel) -> str:
 
 
 ROWS = 300
-GAIN = 0.9  # of the autoregression's error, for it to be tried
+GAIN = 0.9  # error of reservoirs relative to autoregression, below which dynamics are tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,7 @@ def learn(values: Array, origins: AnyArray, horizon: int) -> tuple[Dynamics, Arr
 
 
 def _range(rows: Array) -> tuple[float, float]:
-    """Return half a range beyond what was seen."""
+    """Return the range of the observations, extended by half its width on both sides."""
     low, high = float(rows.min()), float(rows.max())
     return low - 0.5 * (high - low), high + 0.5 * (high - low)
 
@@ -116,8 +115,8 @@ def _range(rows: Array) -> tuple[float, float]:
 
 
 COLUMNS = 10
-PROMISING = 0.7  # one-step error with the other columns, of that without
-BETTER = 0.9  # CRPS of past forecasts, of the columns' own
+PROMISING = 0.7  # one-step error with the other columns, relative to that without
+BETTER = 0.9  # backtest CRPS relative to that of the columns' own models
 _LAGS, _ORIGINS, _CONTEXT = 3, 12, 500
 
 
@@ -145,7 +144,7 @@ class Joint:
 
 
 def learn_joint(y: Array, models: Sequence[UnivariateModel], horizon: int) -> Joint | None:
-    """Learn the dynamics of y (n, d); None where the models of its columns are as good, or nothing speaks for a search."""
+    """Learn the dynamics of y (n, d); None where the models of its columns are as good, or a search is not promising."""
     cut = round(0.75 * len(y))
     origins = rolling_origins(cut, len(y) - horizon, _ORIGINS)
     early = _fit_past(y, cut) if len(origins) and _promising(y) else None
@@ -188,7 +187,7 @@ def _margins(mean: Array, std: Array, lower: Array) -> Margins:
 
 
 def _promising(y: Array) -> bool:
-    """Return whether changes of columns follow much better from all of them, and their products, than from each alone."""
+    """Return whether changes are predicted much better from all columns and their products than from each column alone."""
     size = np.std(y, axis=0)
     if not (2 <= y.shape[1] <= COLUMNS and len(y) >= ROWS and (size > 0.0).all()):  # NaN where a number is missing
         return False

@@ -19,7 +19,7 @@ MOST_MEMBERS = 100
 MASS = 0.98
 SHARPNESS = 7.0
 HALF = 30.0
-_GRID = np.linspace(0.0, 1.0, 21)  # shares that are tried
+_GRID = np.linspace(0.0, 1.0, 21)  # weights that are evaluated
 
 
 class Trial(NamedTuple):
@@ -32,7 +32,7 @@ class Trial(NamedTuple):
     leads : array of shape (J,)
         Steps ahead, increasing.
     truth : array of shape (O, J)
-        What came, NaN where nothing did.
+        Observations, NaN where missing.
     n : int
         Number of observations that weights are based on.
     """
@@ -48,7 +48,7 @@ class Trial(NamedTuple):
         return np.asarray(np.sum(~np.isnan(self.truth), axis=0))
 
     def with_values(self, values: Array) -> Trial:
-        """Return the same origins and leads with what came in ``values`` (n,)."""
+        """Return the same origins and leads with the observations of ``values`` (n,)."""
         at = self.origins[:, None] + self.leads
         return self._replace(truth=np.where(at < len(values), values[np.minimum(at, len(values) - 1)], np.nan))
 
@@ -92,13 +92,13 @@ def scores(errors: Array, found: Trial, reference: Array | None = None) -> Array
 
 
 def sharpness(n: int) -> float:
-    """Return the power of a score in a weight: next to nothing for a few rows, growing with the logarithm of their number."""
+    """Return the exponent of a score in a weight: small for few rows, growing with the logarithm of their number."""
     return SHARPNESS * max(np.log2(max(n, 5) / 4.0), 0.3) * n / (n + HALF)
 
 
 def stack(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
     """Select members, the largest weight first, and return their weights: prior · (score / best)^(−`sharpness`)."""
-    # a perfect member has the error 0: what is a billionth of the median member's counts as the same
+    # the score of a perfect component is 0: scores below 1e-9 count as equal
     relative = np.log(np.maximum(score, 1e-9)) - np.log(max(score.min(), 1e-9))
     weight = np.log(prior) - sharpness(n) * relative
     weight = np.exp(weight - weight.max())
@@ -135,12 +135,12 @@ def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float
 
 SHRINK = 8.0  # independent errors that the power law counts for
 POWER = 0.5  # of a random walk
-_WIDEST = 1e9  # in units of the series' scale, or of a logarithm: far beyond what errors can be
+_WIDEST = 1e9  # in units of the series' scale, or of a logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Widths:
-    """Deviation of the error ``steps[i]`` rows ahead, of the logarithm where ``log``; beyond the last it grows with ``power``."""
+    """Standard deviations of errors ``steps[i]`` steps ahead, of logarithms if ``log``; beyond the last they grow as a power law."""
 
     steps: AnyArray
     deviations: Array
@@ -159,7 +159,7 @@ class Widths:
         flag(f"{name}.log", self.log)
 
     def scale_by_step(self, horizon: int) -> Array:
-        """Return the deviation of each step, (horizon,)."""
+        """Return the standard deviation of each step, (horizon,)."""
         lead = np.log(np.arange(1, horizon + 1))
         known = np.log(self.steps.astype(float))
         inside = np.interp(lead, known, np.log(self.deviations))
@@ -167,20 +167,20 @@ class Widths:
 
 
 def learn(forecasts: Array, found: Trial, used: float, *, positive: bool, least: float) -> Widths:
-    """Learn the widths from ``forecasts`` (O, J) and what came.
+    """Estimate the standard deviations by lead from ``forecasts`` (O, J) and observations.
 
     Parameters
     ----------
     forecasts : array of shape (O, J)
         Forecasts from the origins.
     found : Trial
-        Origins, leads, and what came.
+        Origins, leads and observations.
     used : float
         Degrees of freedom of the ensemble.
     positive : bool
         Whether logarithms may be taken.
     least : float
-        Least deviation, in the units of the forecasts.
+        Lower bound of the standard deviation, in the units of the forecasts.
     """
     errors, log = _errors(forecasts, found.truth, positive=positive, least=least)
     usable = found.counts > 0
