@@ -1,4 +1,4 @@
-"""The whole job: read a table, learn, judge, forecast.
+"""Job of ``pesn forecast`` for a table: read, fit, forecast, backtest.
 
 >>> import pathlib, tempfile, numpy as np
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -27,12 +27,12 @@ from pesn.series.table.dates import index_rule, steps_between
 from pesn.series.table.numerals import DataError, counted
 from pesn.series.table.reading import Table, read, read_future
 
-_FEW = 8  # rows below which there is little to weigh members by
+_FEW = 8  # observations below which components cannot be weighted
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, as the command line has it; None and () are left to be found.
+    """Options of the command line; None and () are chosen automatically.
 
     With ``id_col``, the column of ids, the table has many series (:mod:`pesn.series.panel.panel_job`), which ``n_jobs`` processes
     forecast.
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def origins(self) -> int:
-        """Number of past forecasts: 20, of each of many series none, unless it is given."""
+        """Number of forecast origins of the backtest: by default 20, or 0 with many series."""
         return (20 if self.id_col is None else 0) if self.backtest is None else self.backtest
 
     @property
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """All that came out; ``notes`` say what was done to the rows, ``ahead`` (horizon, u) are the inputs of the steps ahead."""
+    """Results of a job; ``notes`` say what was done to the rows, ``ahead`` (horizon, u) are the future covariates."""
 
     request: Request
     table: Table
@@ -79,7 +79,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        """Write the model with all that a later call needs."""
+        """Save the fitted model for ``--model``."""
         from pesn.series.forecaster import SeriesForecaster
 
         model = SeriesForecaster(self.forecast.horizon, list(self.request.season) or "auto", self.levels)
@@ -88,12 +88,12 @@ class Outcome:
 
 
 def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None] = lambda line: None) -> Outcome:
-    """Do all that is asked for, in memory; what cannot be done is a :class:`DataError`, a wrong call another ValueError.
+    """Run a job; unusable data raise a :class:`DataError`, a wrong call another ValueError.
 
     Parameters
     ----------
     request : Request
-        What is asked for.
+        Options.
     steps : Steps, optional
         Shows progress.
     warn : callable, optional
@@ -137,7 +137,7 @@ def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None
 
 
 def _from_model(request: Request, model: Path, warn: Callable[[str], None]) -> Outcome:
-    """Forecast from the rows of a file by a saved model; nothing is learnt."""
+    """Forecast from the rows of a file by a saved model, without fitting."""
     owned = {"--target": request.targets, "--inputs": request.inputs, "--season": request.season, "--freq": request.freq}
     for option, given in owned.items():
         if given:
@@ -188,11 +188,11 @@ def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> T
 def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array | None) -> Outcome:
     seen = (~np.isnan(table.y)).sum(axis=0)
     few = [f"{name!r} has {counted(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
-    notes = [*table.notes, *(f"{one}: too few to learn from, its intervals are wide" for one in few), *fitted.notes()]
+    notes = [*table.notes, *(f"{one}: too few to fit, its prediction intervals are wide" for one in few), *fitted.notes()]
     horizon = request.horizon or fitted.horizon if ahead is None else len(ahead)
     known = np.full((horizon, len(table.inputs)), np.nan) if ahead is None else ahead
     if table.inputs and np.isnan(known).all():
-        notes.append("inputs are not known ahead (no --future): as uncertain as they were")
+        notes.append("future covariates are not known (no --future): as uncertain as in the past")
     return Outcome(request, table, fitted, fitted.forecast(horizon, known), list(request.sorted_levels), known, notes=notes)
 
 
@@ -213,7 +213,7 @@ def _load_model(path: Path) -> tuple[FittedSeries, TimeIndex, tuple[float, ...]]
 
 
 def _future_inputs(request: Request, table: Table) -> Array | None:
-    """Inputs (horizon, u) of the rows to come, NaN where they are not known; None where a file says nothing of them."""
+    """Return future covariates (horizon, u), NaN where they are not known; None where no file has any."""
     if request.future is not None:
         return read_future(request.future, table, request.horizon)
     if table.future is None:

@@ -1,4 +1,4 @@
-"""What came out, in words and numbers: lines for a terminal, a record for programs, tables for a page."""
+"""Summaries of a job: lines for the terminal, a record for summary.json, the frame of forecast.csv."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def frame(outcome: Outcome) -> pd.DataFrame:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """The summary, 25 lines at most."""
+    """Return the summary for the terminal, at most 25 lines."""
     table, back, said = outcome.table, outcome.backtest, sentences(outcome)
     blocks = {"data": [said["data"]], "target": [_list(table.targets) + _season(outcome)]}
     if table.inputs:
@@ -53,7 +53,7 @@ def lines(outcome: Outcome) -> list[str]:
         shares = ", ".join(f"{100 * back.coverage(level):.0f} % in that of {percent(level)} %" for level in outcome.levels)
         scores = _scores_of_methods(back) if len(table.targets) == 1 else _scores_of_targets(back, table.targets)
         baselines = _better_baselines(back, table.targets)
-        blocks["backtest"] = [said["backtest"], *scores, f"inside pesn's intervals: {shares}", *baselines]
+        blocks["backtest"] = [said["backtest"], *scores, f"inside pesn's prediction intervals: {shares}", *baselines]
     blocks["forecast"] = [said["forecast"], *(_steps(outcome) if len(table.targets) == 1 else [])]
     return [f"{'' if i else key:10}{text}" for key, texts in blocks.items() for i, text in enumerate(texts)]
 
@@ -74,7 +74,7 @@ def _steps(outcome: Outcome) -> list[str]:
 
 
 def sentences(outcome: Outcome) -> dict[str, str]:
-    """Data, model, backtest and forecast, a sentence each."""
+    """Return a sentence on each of data, model, backtest and forecast."""
     table, forecast = outcome.table, outcome.forecast
     index, step = table.frame.index, step_name(table.freq)
     each = f", one {'every' if step[:1].isdigit() else 'each'} {step}" if table.time is not None and table.freq else ""
@@ -89,14 +89,14 @@ def sentences(outcome: Outcome) -> dict[str, str]:
         back = outcome.backtest
         first, last = (table.describe(index[place - 1]) for place in (back.origins[0], back.origins[-1]))
         said["backtest"] = (
-            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, begun after {first} … {last}, each by "
-            "a model of the rows before it"
+            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, from {first} … {last}, each by a model "
+            "of the rows before it"
         )
     return said
 
 
 def record(outcome: Outcome, command: str, seconds: float) -> dict[str, object]:
-    """All of it for programs."""
+    """Return the record of summary.json."""
     from importlib.metadata import version
 
     table, back = outcome.table, outcome.backtest
@@ -183,7 +183,7 @@ def _better_baselines(back: SeriesBacktest, targets: list[str]) -> list[str]:
 
 
 def _model(outcome: Outcome) -> str:
-    """Return kinds of members with their shares, the mean over the targets."""
+    """Return the types of components with their weights, the mean over the targets."""
     models = outcome.fitted.models
     kinds: dict[str, float] = defaultdict(float)
     for member in (member for model in models for member in model.members):
@@ -193,7 +193,7 @@ def _model(outcome: Outcome) -> str:
 
 
 def _members(model: UnivariateModel) -> dict[str, object]:
-    """Return a column's model for programs."""
+    """Return the record of a column's model."""
     members = [asdict(one) for one in model.members]
     return {"seasons": list(model.seasons), "shares": dict(model.shares), "members": members, "notes": list(model.notes)}
 

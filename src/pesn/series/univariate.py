@@ -1,4 +1,4 @@
-"""The automatic forecaster of one column: an ensemble of smoothers, autoregression and reservoirs, weighted by rolling origins.
+"""Automatic forecaster of one column: an ensemble of smoothers, autoregression and reservoirs, weighted by backtests.
 
 >>> import numpy as np
 >>> t = np.arange(60)
@@ -26,26 +26,30 @@ from pesn.series.members.smoothing import Grid, Path, Rows
 from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NORMAL, Margins
 
-FEWEST = 8  # observed rows for rolling origins
-POSITIVE = 1e-100  # of the largest number: what is smaller counts as zero
-EXPONENTIAL = 0.25  # of the others' error, for trends of the logarithm to be taken: they are as often far too steep
-WORSE = 0.5  # of the error without: shares that win at short leads alone, and lose far more at long ones, are not taken
-INPUTS_GAIN = 0.99  # of the error without, for inputs to be kept
+FEWEST = 8  # observations for rolling origins
+POSITIVE = 1e-100  # relative to the largest observation: smaller ones count as zero
+EXPONENTIAL = 0.25  # error relative to the others', for trends of the logarithm to be used: many are far too steep
+WORSE = 0.5  # relative increase of the error from which loops that are better at short leads alone are rejected
+INPUTS_GAIN = 0.99  # error relative to that without, for covariates to be used
 _DETAILS = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units"}
 _MOST = 1e308
-_MOST_EMPTY = 1_000_000  # rows without a number, at either end
+_MOST_EMPTY = 1_000_000  # missing rows at either end
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One line of the summary.
+    """Component of the ensemble, for the summary.
 
     Attributes
     ----------
-    kind : "SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir" or "dynamics".
-    detail : its parameters, in words.
-    weight : share of the forecast; all add up to 1.
-    score : rolling-origin error over the best member's.
+    kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics"}
+        Type of model.
+    detail : str
+        Its parameters, in words.
+    weight : float
+        Weight in the forecast; all add up to 1.
+    score : float
+        Rolling-origin error relative to the best component's.
     """
 
     kind: str
@@ -61,8 +65,8 @@ class Member:
         number(f"{name}.score", self.score, 0.0, np.inf, "[]")
 
 
-class _Course(NamedTuple):
-    """``level``, ``season`` and ``inputs`` (n + horizon,), and the forecast (horizon,), all in units of the series' scale."""
+class _Decomposition(NamedTuple):
+    """Decomposition: ``level``, ``season`` and ``inputs`` (n + horizon,), and the forecast (horizon,), in units of the scale."""
 
     level: Array
     season: Array
@@ -72,18 +76,44 @@ class _Course(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UnivariateModel:
-    """What was chosen for a series, and the rows that forecasts go on from; numbers, strings, tuples, arrays and records of them.
+    """Fitted ensemble of one series, and the rows that forecasts start from.
 
     Attributes
     ----------
-    y : (n,), from the first observed number to the last, NaN where missing. x : (n, u), inputs.
-    horizon : the leads that weights and widths were judged by.
-    seasons : periods in rows, the smallest first.
-    members : the largest weights first. shares : of each part in the forecast, which add up to 1. notes : why, a sentence each.
-    scale : of the numbers inside. positive : all rows were above 0. lower : no forecast lies below.
-    stack, weight : the smoothers. first : (3, Σm), starting factors of the seasons.
-    loops : autoregression and reservoirs, None where there are none. effects : of the inputs. widths : of the intervals.
-    phase : rows before row 0, for the seasons.
+    y : array of shape (n,)
+        Rows from the first observation to the last, NaN where missing.
+    x : array of shape (n, u)
+        Covariates.
+    horizon : int
+        Number of steps over which weights and interval widths were estimated.
+    seasons : tuple of int
+        Seasonal periods in rows, the smallest first.
+    members : tuple of Member
+        Components, the largest weight first.
+    shares : mapping of str to float
+        Weight of each part in the forecast; they add up to 1.
+    notes : tuple of str
+        Decisions, a sentence each.
+    scale : float
+        Scale of the series.
+    positive : bool
+        Whether all observations are positive.
+    lower : float
+        Lower bound of forecasts.
+    stack : Grid
+        Smoothers.
+    weight : array of shape (K,)
+        Weights of the smoothers.
+    first : array of shape (3, Σm)
+        Starting factors of the seasons.
+    loops : Loops or None
+        Autoregression and reservoirs.
+    effects : Effects
+        Effects of covariates.
+    widths : Widths
+        Standard deviations by lead.
+    phase : int, default=0
+        Number of rows before row 0, for the seasons.
     start : int, default=0
         Number of rows before y[0], which have no number.
     pending : array of shape (k, u), optional
@@ -216,10 +246,10 @@ class UnivariateModel:
     def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending rows, then ``horizon`` more."""
         ahead, variance = self._future_inputs(horizon, x)
-        location = self._course(ahead).forecast
+        location = self._decompose(ahead).forecast
         scale = self.widths.scale_by_step(len(ahead))
         log, lower = self.widths.log, self.lower
-        if log and not location.min() > 0.0:  # other rows than those of the fit
+        if log and not location.min() > 0.0:  # on other rows than those of the fit
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
         if log:
             if not self.effects.log:
@@ -229,15 +259,15 @@ class UnivariateModel:
             variance = variance * location**2
         with np.errstate(over="ignore"):
             location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
-        # quantiles far out have to be numbers too
+        # extreme quantiles must be finite too
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def forecast_past(self, origins: Sequence[int], horizon: int, seasons: Sequence[int], tested: bool) -> list[Margins]:
         """Forecast from each origin (row number of the first row ahead), by a model that is fitted to the rows before it alone.
 
-        Where dynamics were tried, all are by the model of the rows before the earliest origin, which goes on over those that
-        came: a search takes seconds. An origin with no number before it has no forecast: its margins are NaN. ``seasons`` and
-        ``tested`` are those of `fit`.
+        Where dynamics are used, all are by the model of the rows before the earliest origin, applied to later rows: a search
+        takes seconds. The forecast of an origin with no observation before it is NaN. ``seasons`` and ``tested`` are those of
+        `fit`.
         """
         y, x = self.column, self.inputs
 
@@ -262,7 +292,7 @@ class UnivariateModel:
         The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
         none was kept.
         """
-        found = self._course(self._future_inputs(horizon, x)[0])
+        found = self._decompose(self._future_inputs(horizon, x)[0])
         parts = {"level": found.level * self.scale}
         if self.seasons:
             parts["season"] = found.season * self.scale
@@ -283,7 +313,7 @@ class UnivariateModel:
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _future_inputs(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Return inputs of pending rows and of steps ahead without gaps, and the variance of gaps on the scale of the effects."""
+        """Return covariates of pending rows and of future steps without gaps, and the variance of gaps on the scale of effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
@@ -292,14 +322,14 @@ class UnivariateModel:
             raise ValueError(f"x must be ({horizon}, {u}), got {given.shape}")
         return self.effects.fill_unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
 
-    def _course(self, ahead: Array) -> _Course:
+    def _decompose(self, ahead: Array) -> _Decomposition:
         """Decompose the rows and the forecast, with inputs ``ahead`` (horizon, u), into level, season and inputs."""
         values, n, horizon = self.y / self.scale, len(self.y), len(ahead)
-        if self.positive and not np.nanmin(values) > 0.0:  # rows that no logarithm can be taken of: the naive forecast
+        if self.positive and not np.nanmin(values) > 0.0:  # without logarithms: the naive forecast
             rows = smoothing.prepare(values, (), horizon, positive=False)
             path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
             level = np.concatenate([path.level, path.plain])
-            return _Course(level, 0.0 * level, 0.0 * level, path.forecast)
+            return _Decomposition(level, 0.0 * level, 0.0 * level, path.forecast)
         base = self.effects.remove(values, self.x)
         first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
         season = decomposition.seasonal_component(first, self.seasons, n, self.phase)
@@ -309,7 +339,7 @@ class UnivariateModel:
         whole, plain = (path.forecast, path.plain) if self.loops is None else self.loops.mix(path, base, horizon)
         level, seasonal = np.concatenate([path.level, plain]), np.concatenate([path.fitted, whole])
         total = self.effects.add(seasonal, np.concatenate([self.x, ahead]))
-        return _Course(level, seasonal - level, total - seasonal, total[n:])
+        return _Decomposition(level, seasonal - level, total - seasonal, total[n:])
 
 
 def observed_span(y: Array) -> tuple[int, int]:
@@ -345,7 +375,7 @@ def _check_rows(y: Array, x: Array | None) -> tuple[Array, Array]:
 
 
 class _Settings(NamedTuple):
-    """What is asked for, and whether the series is positive; see `fit`."""
+    """Arguments of `fit`, and whether the series is positive."""
 
     horizon: int
     candidates: Sequence[int]
@@ -384,19 +414,24 @@ def fit(
     test_seasons: bool = True,
     parts: Sequence[str] = ("AR", "reservoir", "dynamics"),
 ) -> UnivariateModel:
-    """Choose seasons, weights and widths for one series.
+    """Fit the ensemble to one series: select seasons, weights and interval widths.
 
-    The model is that of the rows from the first number to the last: rows without a number at either end change nothing but the
-    row that forecasts begin at.
+    Missing rows at either end change nothing but the row at which forecasts begin.
 
     Parameters
     ----------
-    y : (n,), NaN where missing; at least one number.
-    x : (n, u), known inputs of the same rows, NaN where missing.
-    horizon : how far ahead weights and widths are judged.
-    seasons : candidate periods in rows, such as (12,) or (24, 168).
-    test_seasons : False takes them all, as far as the rows can tell.
-    parts : what may stand beside the smoothers; each needs those before it.
+    y : array of shape (n,)
+        Series, NaN where missing; at least one observation.
+    x : array of shape (n, u), optional
+        Covariates of the same rows, NaN where missing.
+    horizon : int
+        Number of steps over which weights and interval widths are estimated.
+    seasons : sequence of int, default=()
+        Candidate seasonal periods in rows, such as (12,) or (24, 168).
+    test_seasons : bool, default=True
+        Whether seasons are tested for significance; False keeps all that can be estimated.
+    parts : sequence of str, default=("AR", "reservoir", "dynamics")
+        Components allowed beside the smoothers; each needs those before it.
     """
     y, x = _check_rows(y, x)
     if horizon < 1:
@@ -407,7 +442,7 @@ def fit(
     scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))
     settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts)
     chosen = (_choose if np.sum(~np.isnan(y)) >= FEWEST else _choose_naive)(y / scale, x, settings)
-    # no forecast lies below a tenth of the least number of positive data, or below 0 of data that are never negative
+    # lower bound: a tenth of the smallest observation of positive data, 0 of data that are never negative
     lower = 0.1 * least if settings.positive else 0.0 if least >= 0.0 else -np.inf
     return replace(chosen, y=y, scale=scale, lower=lower, start=start, pending=pending)
 
@@ -417,12 +452,12 @@ def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateMod
     seen, positive = values[~np.isnan(values)], settings.positive
     changes = np.diff(seen)
     usual = float(np.mean(np.abs(seen))) or 1.0
-    # as if two more changes of a fifth of the level had been seen
+    # prior: two more changes of a fifth of the level
     spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
     return UnivariateModel(
         values, x, settings.horizon, (),
         members=(Member("naive", "the last number", 1.0, 1.0),), shares={"statistical": 1.0},
-        notes=(f"below {FEWEST} numbers the last one goes on",), scale=1.0, positive=positive, lower=-np.inf,
+        notes=(f"with fewer than {FEWEST} observations, the naive forecast is used",), scale=1.0, positive=positive, lower=-np.inf,
         stack=smoothing.NAIVE, weight=np.ones(1), first=np.zeros((3, 0)), loops=None,
         effects=decomposition.no_effects(x.shape[1]),
         widths=Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive),
@@ -441,14 +476,14 @@ def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
     rows, season = settings.prepare(base, periods)
     clean = decomposition.remove_outliers(base, log=positive, season=season)
     if clean is not base:
-        notes += (f"spikes: {int(np.sum(clean != base) - np.sum(np.isnan(base)))} rows put back to their neighbours",)
+        notes += (f"outliers: {int(np.sum(clean != base) - np.sum(np.isnan(base)))} replaced by the local median",)
         rows, _ = settings.prepare(clean, periods)
     trial = trial.with_values(clean)
     stack = _choose_stack(rows, trial, seasonal=bool(periods), positive=positive)
     path = smoothing.path(rows, stack.members, stack.weight, trial)
     found, why = _choose_loops(path, clean, trial, periods[0] if periods else 0, settings)
     begin, ahead = (0, path.ahead) if found is None else (found.begin, found.ahead)
-    # a width below which no interval goes: a millionth of the usual number, as no series is exact for ever
+    # lower bound of the standard deviation: a millionth of the mean level
     least = 1e-6 * float(np.nanmean(np.abs(clean))) or 1e-6
     used = _degrees_of_freedom(stack, periods)
     return UnivariateModel(
@@ -468,7 +503,7 @@ def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
 
 
 def _choose_stack(rows: Rows, trial: Trial, *, seasonal: bool, positive: bool) -> _Stack:
-    """Weight the smoothers by their errors."""
+    """Select and weight the smoothers by their errors."""
     members = everyone = smoothing.grid(seasonal, positive)
     errors = smoothing.rolling_errors(rows, everyone, trial)
     score = weights.scores(errors, trial)
@@ -491,9 +526,9 @@ def _choose_effects(
     season = settings.prepare(values, periods)[1]
     early = decomposition.learn_effects(values[: half + 1], x[: half + 1], season[: half + 1], log=settings.positive)
     if not early.any:
-        return nothing, (f"inputs: not used, no effect was found in the first {half} rows",)
+        return nothing, (f"covariates: not used, no effect was found in the first {half} rows",)
     if len(later.origins) < 3:
-        return nothing, (f"inputs: not used, {len(later.origins)} rolling origins are too few to judge them by",)
+        return nothing, (f"covariates: not used, {len(later.origins)} rolling origins are too few to evaluate them",)
 
     def error(effects: Effects) -> float:
         rows, _ = settings.prepare(effects.remove(values, x), periods)
@@ -506,19 +541,19 @@ def _choose_effects(
     ratio = error(early) / max(error(nothing), 1e-300)
     change = f"rolling-origin error {describe_change(ratio - 1.0)} with them"
     if ratio > INPUTS_GAIN:
-        return nothing, (f"inputs: not used, {change}",)
-    return decomposition.learn_effects(values, x, season, log=settings.positive), (f"inputs: kept, {change}",)
+        return nothing, (f"covariates: not used, {change}",)
+    return decomposition.learn_effects(values, x, season, log=settings.positive), (f"covariates: used, {change}",)
 
 
 def _choose_loops(
     path: Path, values: Array, trial: Trial, season: int, settings: _Settings
 ) -> tuple[Learned | None, tuple[str, ...]]:
-    """Learn the components beside the smoothers; None where they are not taken. The texts say why."""
+    """Fit autoregression, reservoirs and dynamics; None where they are not used. The texts say why."""
     parts, n = settings.parts, trial.n
     if "AR" not in parts:
         return None, ()
     if n < closed_loops.FEWER:
-        return None, (f"AR and reservoir: not tried below {closed_loops.FEWER} numbers",)
+        return None, (f"AR and reservoir: not tried with fewer than {closed_loops.FEWER} observations",)
     many = n >= closed_loops.ROWS
     found = closed_loops.learn(
         path, values, trial, season, log=settings.positive, reservoirs=many and "reservoir" in parts
@@ -526,16 +561,16 @@ def _choose_loops(
     change, name = _change(found.ahead, path.ahead, trial), " and ".join(found.alone)
     error = f"rolling-origin error {describe_change(change)}"
     if not many and change > closed_loops.FAR_BETTER - 1.0:
-        bar = f"below {closed_loops.ROWS} numbers it has to be {100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} % lower"
-        return None, (f"AR: not taken, {error} with it; {bar}",)
+        bar = f"with fewer than {closed_loops.ROWS} observations it has to be {100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} % lower"
+        return None, (f"AR: not used, {error} with it; {bar}",)
     nonlinear = n >= dynamics.ROWS and found.gain <= dynamics.GAIN
     if "dynamics" in parts and not nonlinear and change > WORSE:
-        return None, (f"{name}: not taken, {error} with it",)
+        return None, (f"{name}: not used, {error} with it",)
     notes = (f"{name}: {_describe_weight(found.loops, name)}; {error} than without",)
     if "dynamics" not in parts:
         return found, notes
     if not nonlinear:
-        reason = f" below {dynamics.ROWS} numbers" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
+        reason = f" with fewer than {dynamics.ROWS} observations" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
         return found, (*notes, f"dynamics: not tried{reason}")
     whole = closed_loops.learn_dynamics(found, path, values, trial)
     if whole is None:

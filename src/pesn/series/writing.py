@@ -1,4 +1,4 @@
-"""The folder that a forecast is written to: all of its files, or none."""
+"""Write the files of a forecast to a folder: all of them, or none."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], t
 
 
 def without_formula(name: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: an apostrophe before what begins one, also after a separator.
+    """Escape a text that a spreadsheet would take for a formula by an apostrophe, also after a separator.
 
     Different texts stay different, and without the apostrophe they are what they were.
 
@@ -99,7 +99,7 @@ def _is_ours(place: Path) -> bool:
 
 
 def _content(outcome: Outcome, record: dict[str, object]) -> dict[str, object]:
-    """Return what the page shows."""
+    """Return the content of the report."""
     targets = ", ".join(outcome.table.targets)
     return {
         "title": f"Forecast of {targets}" if len(targets) < 80 else f"Forecast of {len(outcome.table.targets)} columns",

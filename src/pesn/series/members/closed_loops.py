@@ -1,4 +1,4 @@
-"""Autoregression and small reservoirs in closed loop, which stand beside the smoothers."""
+"""Autoregression and small reservoirs in closed loop: components of the ensemble beside the smoothers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LAGS = 5
 PACE = 0.2  # of the moving average
 FADE = 0.95  # of the mean change, a step
 FOLDS = 4
-CLIP = 4.0  # deviations of a change
+CLIP = 4.0  # largest change, in standard deviations
 RIDGES = np.geomspace(1e-4, 1e3, 15)
 UNIT_PENALTY = 10.0  # of units over lags
 
 SEEDS = (0, 1, 2)
 SIZE = 50
-HEARD = 5  # units that each hears
+HEARD = 5  # inputs of each unit from other units
 RADIUS = 1.1
 LEAKS = (0.4, 1.0)
 
@@ -36,7 +36,7 @@ LEAKS = (0.4, 1.0)
 
 
 class Units(NamedTuple):
-    """A small reservoir: ``inputs`` (N, 3) of bias, change and gap; ``columns``, ``weights`` (N, k) of units heard; ``leak``."""
+    """A small reservoir: ``inputs`` (N, 3) of bias, change and gap; ``columns``, ``weights`` (N, k) of other units; ``leak``."""
 
     inputs: Array
     columns: AnyArray
@@ -45,7 +45,7 @@ class Units(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """A series ``values`` (n,) in units of its changes' deviation, clipped changes, moving average, bounds, unit of the gaps."""
+    """A series ``values`` (n,) in standard deviations of its changes, clipped changes, moving average, bounds, unit of gaps."""
 
     values: Array
     changes: Array
@@ -89,7 +89,7 @@ def _drive(rows: Changes, units: Units, states: Array) -> None:
 def _forecast_origins(
     rows: Changes, units: Units, states: Array, origins: AnyArray, block: AnyArray, readouts: Array, out: Array
 ) -> None:
-    """Run closed loops from all origins: ``out`` (O, H), the series itself at each lead, in units of the changes' deviation.
+    """Run closed loops from all origins: ``out`` (O, H), the series at each lead, in standard deviations of its changes.
 
     ``block`` (O,) is which of ``readouts`` (B, p + 1) holds for an origin: 1, features, and the drift that fades.
     """
@@ -241,8 +241,8 @@ def _run_loops(
 
 
 ROWS = 100
-FEWER = 50  # rows from which an autoregression alone is tried, to be kept where it is far better
-FAR_BETTER = 0.85  # of the error without
+FEWER = 50  # observations from which an autoregression alone is tried, and used where it is far better
+FAR_BETTER = 0.85  # error relative to that without
 AR_PRIOR = (0.3, 0.3)
 RESERVOIR_PRIOR = (0.3, 0.3)
 DYNAMICS_PRIOR = (0.3, 0.4)
@@ -252,7 +252,7 @@ DYNAMICS_PRIOR = (0.3, 0.4)
 class Loops:
     """Readouts of the autoregression (p,) and of the reservoirs (seeds, p + N), with their shares of the forecast.
 
-    ``unit`` is that of changes and gaps, ``season`` the period of the seasonal lag, ``log`` whether logarithms were learnt from.
+    ``unit`` is that of changes and gaps, ``season`` the period of the seasonal lag, ``log`` whether logarithms were used.
     """
 
     unit: tuple[float, float]
@@ -325,7 +325,7 @@ def _check_pair(name: str, pair: tuple[float, float], low: float, high: float) -
 
 
 class _View(NamedTuple):
-    """How closed loops see a series: without the season that smoothers knew before each row, as logarithms if ``log``."""
+    """Transform of a series for closed loops: without the season of the smoothers, as logarithms if ``log``."""
 
     path: Path
     log: bool
@@ -356,9 +356,9 @@ class _View(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What was learned: forecasts (O, J) of the origins by all parts, and by each part alone.
+    """Fitted loops and forecasts (O, J) of the origins by all parts, and by each part alone.
 
-    ``gain`` is the error with reservoirs relative to that without; ``begin`` the first origin that all parts are judged by.
+    ``gain`` is the error with reservoirs relative to that without; ``begin`` the first origin at which all parts are evaluated.
     """
 
     loops: Loops
@@ -369,7 +369,7 @@ class Learned(NamedTuple):
 
 
 def learn(path: Path, values: Array, trial: Trial, season: int, *, log: bool, reservoirs: bool = True) -> Learned:
-    """Learn readouts and their shares; ``log`` needs a level above zero all along."""
+    """Fit readouts and their weights; ``log`` requires a positive level."""
     log = log and bool(path.level.min() > 0.0 and path.fitted.min() > 0.0 and path.ahead_plain.min() > 0.0)
     view = _View(path, log)
     rows = prepare(view.transform(values), season)
@@ -394,7 +394,7 @@ def learn(path: Path, values: Array, trial: Trial, season: int, *, log: bool, re
 
 
 def learn_dynamics(found: Learned, path: Path, values: Array, trial: Trial) -> Learned | None:
-    """Add learned dynamics, judged by the later half of the origins; None where no design was found."""
+    """Add learned dynamics, weighted by the later half of the origins; None where no design was found."""
     view = _View(path, found.loops.log)
     learned = dynamics.learn(_interpolate(view.adjust(values)), trial.origins, int(trial.leads[-1]))
     if learned is None:

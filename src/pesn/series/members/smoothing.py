@@ -1,14 +1,14 @@
 """A grid of exponential smoothers: simple, theta, damped trend and Holt, with seasons that add or multiply.
 
-No member is fitted. Each is run over the rows with fixed parameters, which costs less than one search for the best parameters;
-rolling origins then say how much each is worth (`pesn.series.members.weights`).
+The smoothers are run with fixed parameters, which costs less than one search for the best parameters; they are weighted by
+their rolling-origin errors (`pesn.series.members.weights`).
 
-A member keeps a level l, a slope b and a factor s for each phase of each season. Row y_t moves them by
+A smoother has a level l, a slope b and a factor s for each phase of each season. Observation y_t updates them by
 
     v = y_t less its season (additive) or over it (multiplicative),   e = v − (l + φ b)
     l ← l + φ b + α e,   b ← φ b + α r e,   s ← s + γ (v − l) or s · (1 + γ (v / l − 1)), with the new level
 
-A missing row moves the level by its slope and teaches nothing. The forecast j rows ahead is l + (φ + … + φʲ) b with its season;
+A missing row moves the level by its slope. The forecast j rows ahead is l + (φ + … + φʲ) b with its season;
 theta members have a share r of the least-squares slope of the rows so far in the place of b (Hyndman and Billah, 2003).
 """
 
@@ -28,7 +28,7 @@ from pesn.series.members import decomposition
 from pesn.series.members.weights import Trial
 
 PLAIN, TREND, THETA = 0, 1, 2  # kinds of trend
-ADDITIVE, MULTIPLICATIVE, LOG = 0, 1, 2  # how season and trend meet; LOG: additive on the logarithms
+ADDITIVE, MULTIPLICATIVE, LOG = 0, 1, 2  # season; LOG: additive on the logarithms
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 GAMMAS = (0.0, 0.15, 0.4, 0.8)
@@ -37,7 +37,7 @@ TRENDS = {  # of each name: kind of trend, pairs β/α and φ (of theta, the sha
     "theta": (THETA, ((0.5, 1.0),), ALPHAS, 0.4),
     "damped": (TREND, tuple((r, phi) for r in (0.02, 0.08, 0.25) for phi in (0.8, 0.9, 0.95, 0.98)), ALPHAS, 0.4),
     "Holt": (TREND, ((0.0, 1.0), (0.02, 1.0), (0.1, 1.0)), ALPHAS, 0.4),
-    # with r = α = 1, φ times the last change goes on; where there is a season, its factors leave little of that
+    # with r = α = 1, the forecast repeats φ times the last change; not used with a season
     "momentum": (TREND, tuple((r, phi) for r in (0.5, 1.0) for phi in (0.3, 0.5, 0.7)), (0.8, 1.0), 0.25),
 }
 SLOPE = 0.8  # of the first rows' slope, to start from

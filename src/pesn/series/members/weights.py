@@ -140,7 +140,7 @@ _WIDEST = 1e9  # in units of the series' scale, or of a logarithm
 
 @dataclass(frozen=True, eq=False)
 class Widths:
-    """Standard deviations of errors ``steps[i]`` steps ahead, of logarithms if ``log``; beyond the last they grow as a power law."""
+    """Standard deviations of errors by lead ``steps``, of logarithms if ``log``; beyond the last they grow with ``power``."""
 
     steps: AnyArray
     deviations: Array
