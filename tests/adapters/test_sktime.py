@@ -79,7 +79,7 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
     y = sales(index=index)
     plain = SeriesForecaster(horizon=5).fit(y[:48]).forecast(5)
     fh, spacing = np.array(FH), 2 if index == "numbers" else 1
-    forecaster = PESNForecaster().fit(y[:48], fh=spacing * fh)  # the farthest step is what members are weighed by
+    forecaster = PESNForecaster().fit(y[:48], fh=spacing * fh)  # the farthest step is what components are weighted over
     found = forecaster.predict()
     np.testing.assert_array_equal(found, plain.median[fh - 1, 0])
     pd.testing.assert_index_equal(found.index, y.index[47 + fh], check_names=False, exact="equiv")
@@ -92,7 +92,7 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
     for level in (0.8, 0.95):
         np.testing.assert_array_equal(intervals["sales", level].to_numpy().T, [end[fh - 1, 0] for end in plain.interval(level)])
     np.testing.assert_allclose(forecaster.predict_var()["sales"], plain.var[fh - 1, 0], rtol=1e-14)
-    assert "weighed over 5 steps" in forecaster.forecaster_.summary()
+    assert "weighted over 5 steps" in forecaster.forecaster_.summary()
     if spacing == 2:
         with pytest.raises(ValueError, match=r"fh must be multiples of 2, as rows are numbered in steps of it, got \[1\]"):
             forecaster.predict(fh=1)

@@ -276,6 +276,6 @@ def test_a_picture_takes_flat_truth_and_levels_in_per_cent(fitted):
 
 
 def test_a_summary_says_what_was_not_tried_and_from_when_on():
-    assert "below 8 numbers the last one goes on" in pesn.SeriesForecaster().fit(SALES[:7]).summary()
+    assert "with fewer than 8 observations, the naive forecast is used" in pesn.SeriesForecaster().fit(SALES[:7]).summary()
     text = pesn.SeriesForecaster().fit(SALES[:20]).summary()
-    assert "AR and reservoir: not tried below" in text
+    assert "AR and reservoir: not tried with fewer than" in text

@@ -135,7 +135,7 @@ def test_inputs_that_never_change_early_are_not_called_too_few():
     rng = np.random.default_rng(5)
     u = np.where(np.arange(80) < 60, 0.0, rng.normal(size=80))
     model = univariate.fit(rng.normal(size=80), u[:, None], horizon=3)
-    assert "inputs: not used, no effect was found in the first 40 rows" in model.notes
+    assert "covariates: not used, no effect was found in the first 40 rows" in model.notes
 
 
 def test_what_is_said_of_panels(tmp_path):

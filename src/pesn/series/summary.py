@@ -89,8 +89,8 @@ def sentences(outcome: Outcome) -> dict[str, str]:
         back = outcome.backtest
         first, last = (table.describe(index[place - 1]) for place in (back.origins[0], back.origins[-1]))
         said["backtest"] = (
-            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, from {first} … {last}, each by a model "
-            "of the rows before it"
+            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, from {first} … {last}, each by a "
+            "model of the rows before it"
         )
     return said
 

@@ -313,7 +313,7 @@ class UnivariateModel:
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _future_inputs(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Return covariates of pending rows and of future steps without gaps, and the variance of gaps on the scale of effects."""
+        """Return covariates of pending rows and future steps without gaps, and the variance of the gaps on the scale of effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
@@ -457,8 +457,8 @@ def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateMod
     return UnivariateModel(
         values, x, settings.horizon, (),
         members=(Member("naive", "the last number", 1.0, 1.0),), shares={"statistical": 1.0},
-        notes=(f"with fewer than {FEWEST} observations, the naive forecast is used",), scale=1.0, positive=positive, lower=-np.inf,
-        stack=smoothing.NAIVE, weight=np.ones(1), first=np.zeros((3, 0)), loops=None,
+        notes=(f"with fewer than {FEWEST} observations, the naive forecast is used",), scale=1.0, positive=positive,
+        lower=-np.inf, stack=smoothing.NAIVE, weight=np.ones(1), first=np.zeros((3, 0)), loops=None,
         effects=decomposition.no_effects(x.shape[1]),
         widths=Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive),
     )  # fmt: skip
@@ -561,7 +561,8 @@ def _choose_loops(
     change, name = _change(found.ahead, path.ahead, trial), " and ".join(found.alone)
     error = f"rolling-origin error {describe_change(change)}"
     if not many and change > closed_loops.FAR_BETTER - 1.0:
-        bar = f"with fewer than {closed_loops.ROWS} observations it has to be {100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} % lower"
+        least = f"{100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} %"
+        bar = f"with fewer than {closed_loops.ROWS} observations it has to be {least} lower"
         return None, (f"AR: not used, {error} with it; {bar}",)
     nonlinear = n >= dynamics.ROWS and found.gain <= dynamics.GAIN
     if "dynamics" in parts and not nonlinear and change > WORSE:
@@ -570,7 +571,8 @@ def _choose_loops(
     if "dynamics" not in parts:
         return found, notes
     if not nonlinear:
-        reason = f" with fewer than {dynamics.ROWS} observations" if n < dynamics.ROWS else ", reservoirs are not far better than AR"
+        few = f" with fewer than {dynamics.ROWS} observations"
+        reason = few if n < dynamics.ROWS else ", reservoirs are not far better than AR"
         return found, (*notes, f"dynamics: not tried{reason}")
     whole = closed_loops.learn_dynamics(found, path, values, trial)
     if whole is None:

@@ -94,5 +94,5 @@ def test_reservoirs_pay_where_the_dynamics_is_nonlinear():
 def test_few_rows_are_left_to_the_smoothers():
     model = univariate.fit(100.0 + walk(40), horizon=4)
     assert model.shares == {"statistical": 1.0}
-    assert "not tried below 50 numbers" in model.notes[-1]
+    assert "not tried with fewer than 50 observations" in model.notes[-1]
     assert set(univariate.fit(100.0 + walk(200), horizon=4).shares) == {"statistical", "AR", "reservoir"}

@@ -74,7 +74,7 @@ def test_slopes_are_those_of_the_series():
 
 
 def test_an_input_that_matters_is_kept(model):
-    assert any(note.startswith("inputs: kept") for note in model.notes)
+    assert any(note.startswith("covariates: used") for note in model.notes)
     ahead = np.array([[0.0, 0.0], [1.0, 0.0]] * 3)
     mean = model.forecast(6, ahead).median
     np.testing.assert_allclose(mean[1::2] - mean[::2], 3.0, atol=0.6)
@@ -84,7 +84,7 @@ def test_an_input_that_matters_is_kept(model):
 
 def test_one_that_does_not_is_not():
     model = univariate.fit(*driven(slope=0.0), horizon=6)
-    assert any(note.startswith("inputs: not used") for note in model.notes)
+    assert any(note.startswith("covariates: not used") for note in model.notes)
     assert "inputs" not in model.components(6, np.ones((6, 2)))
     np.testing.assert_array_equal(model.forecast(6, np.ones((6, 2))).location, model.forecast(6).location)
 

@@ -1,6 +1,6 @@
-"""A long frame of many series, checked and laid out as arrays: all rows of a series one after the other, NaN for missing ones.
+"""Check a long frame of many series and arrange it as arrays: the rows of each series on a regular grid, NaN where missing.
 
-Nothing here is done series by series, but for messages: ten thousand of them take about a second.
+All operations are vectorized over series: ten thousand take about a second.
 
 >>> import pandas as pd
 >>> months = pd.to_datetime(["2024-01-01", "2024-02-01", "2024-04-01", "2024-01-01", "2024-02-01"])
@@ -40,9 +40,9 @@ Places = npt.NDArray[np.int64]
 MODEL = "pesn"  # the name of the column of forecasts
 LARGEST = 1e100  # a number in y or among inputs: squares and sums of them are still numbers
 _OURS = (MODEL, "cutoff")  # columns that frames of forecasts have beside those of the frame
-_FAR = 2_000_000  # steps that a grid of dates may always have, however few of them are there
-_TELLING = 4  # rows of a series from which on its weekday can be told
-_ASKED = 1_000  # series that are asked for their own step, where all dates together keep none
+_FAR = 2_000_000  # steps that a grid of dates may always have
+_TELLING = 4  # rows of a series from which its weekday is known
+_ASKED = 1_000  # series whose own step is determined, where all dates together have none
 
 
 def parse_dates(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
@@ -79,9 +79,9 @@ def parse_dates(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
 
 
 def find_rule(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | None:
-    """The rule at the first of increasing ``dates``: of step ``freq``, or of the one that they keep, if they keep one.
+    """Return the rule of increasing ``dates`` at the first one: of step ``freq``, or of their own; None where they have none.
 
-    Numbers that are dates in digits, such as 202012, are a ValueError unless ``freq`` says that they count.
+    Numbers that are dates in digits, such as 202012, are a ValueError unless ``freq`` is given.
     """
     if freq is None:
         form = find_calendar_digits(dates) if kind_of(dates) == "numbers" else None
@@ -133,7 +133,7 @@ def days_to_sunday(codes: Places, dates: pd.Index, rule: TimeIndex | None = None
 
 
 def move_days(dates: pd.Index, days: Places) -> pd.Index:
-    """Return each date so many days later, at the same time of the clock."""
+    """Return each date moved by a number of days, at the same local time."""
     if not np.any(days):
         return dates
     moved = dates.tz_localize(None) + pd.to_timedelta(days, unit="D").as_unit(dates.unit)
@@ -143,12 +143,12 @@ def move_days(dates: pd.Index, days: Places) -> pd.Index:
 
 
 def max_grid_steps(dates: pd.Index) -> int:
-    """The most steps that a grid of so many different dates may have."""
+    """Return the largest number of steps of a grid of these dates."""
     return max(most_steps(len(dates)), _FAR)
 
 
 def describe_other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
-    """In words, the step that a series' own dates keep, where it is another one than the rule's."""
+    """Describe the step of a series' own dates, where it differs from the rule's."""
     own = time_index(dates)
     if own is None or own.step == rule.step or (rule.step == "W" and re.fullmatch("W-.*", str(own.step))):
         return None
@@ -156,7 +156,7 @@ def describe_other_step(dates: pd.Index, rule: TimeIndex) -> str | None:
 
 
 def format_id(name: object) -> str:
-    """An id for a message."""
+    """Format an id for a message."""
     return quote(name) if isinstance(name, str) else str(name)
 
 
@@ -170,32 +170,36 @@ class LaterRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Many series of one step.
+    """Series with one common step.
 
     Parameters
     ----------
-    ids
-        (k,), a pandas index, sorted.
-    y, x
-        (N,) numbers and (N, u) inputs of all series, one after the other, NaN where a row is missing.
-    starts
-        (k + 1,), where each begins in y.
-    first
-        (k,), where on the rule ``time`` each series begins.
-    time
-        The rule of all dates, at place 0.
-    columns, inputs
-        Names, also of the known inputs.
-    failures
-        Reasons by id of the series that are left out.
+    ids : Index of length k
+        Ids of the series, sorted.
+    y : array of shape (N,)
+        Observations of all series, one after the other, NaN where missing.
+    x : array of shape (N, u)
+        Covariates.
+    starts : array of int, shape (k + 1,)
+        Position of the first row of each series in y.
+    first : array of int, shape (k,)
+        Position of the first row of each series on the grid of ``time``.
+    time : TimeIndex
+        Rule of all dates, at position 0.
+    columns : Columns
+        Names of the columns.
+    inputs : tuple of str
+        Names of the covariates.
+    failures : mapping
+        Reasons, by id, of the series that are left out.
     span : int
         Number of steps from the first number of any series to the last of any.
     later : LaterRows
         Rows of the frame after the last number of their series, which are left out.
-    days
-        (k,), days from each series' weekday to Sunday, where series are weekly on weekdays of their own; else zeros.
-    merged
-        Rows that were merged, as their series had their date before; and the first such date.
+    days : array of int, shape (k,)
+        Days from each series' weekday to Sunday, where weekly series have different weekdays; else zeros.
+    merged : tuple of (int, str)
+        Number of rows with the date of another row of their series, which were merged; and the first such date.
     """
 
     ids: pd.Index
@@ -217,11 +221,11 @@ class Panel:
 
     @property
     def lengths(self) -> Places:
-        """Rows of each series, (k,), with those that are missing."""
+        """Number of rows of each series, (k,), missing ones included."""
         return np.diff(self.starts)
 
     def rows(self, i: int) -> tuple[Array, Array]:
-        """y (n,) and x (n, u) of series i."""
+        """Return y (n,) and x (n, u) of series i."""
         place = slice(int(self.starts[i]), int(self.starts[i + 1]))
         return self.y[place], self.x[place]
 
@@ -242,14 +246,14 @@ class Panel:
 
 
 def check_names(columns: Columns) -> None:
-    """A ValueError where a column has a name that frames of forecasts have for one of their own."""
+    """Raise a ValueError where a column has the name of a column of forecasts."""
     taken = [name for name in columns if name in _OURS]
     if taken:
         raise ValueError(f"id_col, time_col and target_col must not be {taken[0]!r}, a column of forecasts: rename it")
 
 
 def is_long(frame: object, columns: Columns) -> bool:
-    """Whether it is a long frame, by its columns; a ValueError where it lacks one of them."""
+    """Return whether a frame is a long frame, by its columns; a ValueError where it lacks one of them."""
     names = getattr(frame, "columns", None)
     if names is None:
         return False
@@ -276,7 +280,7 @@ def build_panel(
     time: TimeIndex | None = None,
     duplicates: str = "error",
 ) -> Panel:
-    """Check a long frame and lay out its series.
+    """Check a long frame and arrange its series on a common grid.
 
     Parameters
     ----------
@@ -287,15 +291,15 @@ def build_panel(
     freq : str or float, optional
         The step of the dates; "W" is a week, of each series on its own weekday; None: found from all of them together.
     time : TimeIndex, optional
-        The rule of the dates, where a larger frame that this one is a part of has told it.
+        Rule of the dates of a larger frame that this one is a part of.
     duplicates : {"error", "mean", "last"}, default="error"
-        What becomes of rows of one series with the same date: the series is left out, or they are merged.
+        Rows of one series with the same date: the series is left out, or they are merged.
 
     Returns
     -------
     Panel
-        A series that cannot be forecast (two rows at one date, another step than the others, no number at all) is left out of it
-        and stands in its ``failures``; what concerns the frame is a ValueError.
+        Series that cannot be forecast (two rows at one date, another step than the others, no observation) are left out and
+        listed in ``failures``; errors of the whole frame are a ValueError.
     """
     frame = _check_frame(frame, columns)
     codes, ids = _series(frame, columns)
@@ -414,11 +418,11 @@ def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) ->
     (first, rule), *others = rules.items()
     for one, other in others:
         if other.step != rule.step:
-            told = [one_step(step) for step in (rule.step, other.step)]
-            if told[0] == told[1]:  # weeks from Sunday and from Monday on
-                told = [f"{word} ({step})" for word, step in zip(told, (rule.step, other.step), strict=True)]
+            words = [one_step(step) for step in (rule.step, other.step)]
+            if words[0] == words[1]:  # weeks from Sunday and from Monday on
+                words = [f"{word} ({step})" for word, step in zip(words, (rule.step, other.step), strict=True)]
             raise ValueError(
-                f"{name} must keep one step in all series, got {told[0]} in {format_id(ids[first])} and {told[1]} in "
+                f"{name} must keep one step in all series, got {words[0]} in {format_id(ids[first])} and {words[1]} in "
                 f"{format_id(ids[one])}: forecast them apart, or say freq"
             )
     return rule.at(dates.min())
