@@ -313,7 +313,7 @@ class UnivariateModel:
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
     def _future_inputs(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Return covariates of pending rows and future steps without gaps, and the variance of the gaps on the scale of effects."""
+        """Return covariates of pending rows and future steps without gaps, and the variance of the gaps as effects."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
