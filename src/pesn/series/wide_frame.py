@@ -1,4 +1,4 @@
-"""Decide what the columns of a wide frame of pandas are, as ``pesn forecast`` decides for the columns of a file.
+"""Decide the roles of the columns of a wide DataFrame, as ``pesn forecast`` does for a file.
 
 >>> import pandas as pd
 >>> days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d")
@@ -31,7 +31,7 @@ from pesn.series.table.reading import check_columns
 
 
 class FrameRows(NamedTuple):
-    """The targets and covariates of a frame, by their times, and what was decided or left out."""
+    """Targets and covariates of a frame, by their times, and notes on decisions."""
 
     y: pd.DataFrame
     X: pd.DataFrame
@@ -57,8 +57,10 @@ def read_frame(
         Covariates of the same rows; not beside ``inputs``.
     time : str, optional
         The column of times. Without it the index is the time, unless it counts rows and a column has dates.
-    target, inputs : sequence of str, default=()
-        Columns to forecast, and covariates.
+    target : sequence of str, default=()
+        Columns to forecast.
+    inputs : sequence of str, default=()
+        Covariates.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A forecast on a page of its own: picture, members, components, past forecasts; no network, no script, as browsers are told.
+"""Report of a forecast as one HTML page: figures, components, backtest; without network access or scripts.
 
 >>> import numpy as np
 >>> from pesn.series.model import fit_columns
@@ -46,12 +46,12 @@ from pesn.series.page import pictures
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.univariate import Member, UnivariateModel
 
-OPEN_COLUMNS = 3  # more columns are a list of lines, each of which can be opened
-_TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learnt dynamics"}
+OPEN_COLUMNS = 3  # more columns are folded
+_TITLES = {"statistical": "Statistical", "AR": "Autoregression", "reservoir": "Reservoir", "dynamics": "Learned dynamics"}
 
 
 class Kind(NamedTuple):
-    """Members of one kind: their share together, and what they are in words."""
+    """Components of one kind: their weight together, and a description."""
 
     name: str
     share: float
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A part of the forecast: its class in the style, title, share, and its kinds, the largest first."""
+    """A group of components: its CSS class, title, weight, and its kinds, the largest first."""
 
     key: str
     title: str
@@ -98,7 +98,7 @@ def environment() -> Environment:
 
 
 def groups(model: UnivariateModel) -> list[Group]:
-    """Group members by what they are: statistical, autoregression, reservoir, dynamics; those without a share are left out."""
+    """Group components as statistical, autoregression, reservoir and dynamics; those without a weight are left out."""
     found: dict[str, dict[str, list[Member]]] = {}
     for one in model.members:
         if one.weight > 0.0:
@@ -114,7 +114,7 @@ def groups(model: UnivariateModel) -> list[Group]:
 
 
 def group_shares(shares: Mapping[str, float]) -> list[Group]:
-    """Return the groups of shares, which add up to 1; none where there are none.
+    """Return the groups of components with weights that add up to 1; none where there are none.
 
     >>> [(one.title, one.share) for one in group_shares({"statistical": 3.0, "AR": 1.0})], group_shares({})
     ([('Statistical', 0.75), ('Autoregression', 0.25)], [])
@@ -141,7 +141,7 @@ def sections(
     Parameters
     ----------
     fitted : FittedSeries
-        What was learnt.
+        Fitted table.
     ahead : SeriesForecast
         Its forecast.
     levels : sequence of float
@@ -149,7 +149,7 @@ def sections(
     judged : SeriesBacktest, optional
         Past forecasts.
     x : array of shape (horizon, u), optional
-        The inputs ahead that the forecast was made with.
+        Future covariates of the forecast.
     """
     scores = None if judged is None else _scores(judged, sorted(levels))
     made = []
@@ -185,7 +185,7 @@ def _kind(name: str, members: Sequence[Member]) -> Kind:
 
 
 def _percent(share: float) -> str:
-    """Format a share in percent, with one decimal where it is small.
+    """Format a fraction in percent, with one decimal where it is small.
 
     >>> _percent(0.42), _percent(0.042), _percent(0.0002), _percent(0.0)
     ('42 %', '4.2 %', '<0.1 %', '0 %')
@@ -198,7 +198,7 @@ def _percent(share: float) -> str:
 
 
 def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table]:
-    """Return a table of pesn and its rivals for each column."""
+    """Return a table of the scores of pesn and the baselines for each column."""
     columns = ["by", "MAE", "CRPS", *(f"inside {percent(level)} %" for level in levels), "better"]
     scores = {
         name: np.column_stack([one.mae(), one.crps(), *(one.coverage_by_column(level) for level in levels)])

@@ -1,7 +1,7 @@
-"""The forecasts of many series on one page: a table that can be searched and sorted without a network.
+"""Report of many series: an HTML table that can be searched and sorted offline.
 
-All rows stand in the page. A small script, the only one that the browser is told to run, by its digest, shows 50 at a time and
-draws their pictures from a few letters each.
+All rows are in the page. A small script, the only one allowed by the content security policy, shows 50 at a time and draws their
+sparklines.
 
 >>> from pesn.series.page.panel_page import SeriesRecord
 >>> text = panel_page({"title": "Forecasts of 2 series", "said": {"data": "24 rows", "forecast": "1 step ahead"}, "notes": [],
@@ -42,32 +42,39 @@ from pesn.series.page.page import environment, group_shares
 from pesn.series.panel.frame import MODEL
 
 MOST_SERIES = 10_000  # on a page: the files have all
-_SEEN, _AHEAD = 72, 36  # points of a picture, at most
-_LEVELS = 64  # heights of a picture, letters from "?" on
+_SEEN, _AHEAD = 72, 36  # points of a sparkline, at most
+_LEVELS = 64  # heights of a sparkline, letters from "?" on
 
 
 class SeriesRecord(NamedTuple):
-    """A line of the table.
+    """A row of the table.
 
     Parameters
     ----------
-    id
-        The series' name.
-    rows, last
-        How many numbers were observed, and the last of them.
-    end, lower, upper
-        The forecast of the last step, and its interval.
-    spark
-        The picture as :func:`spark_code` writes it.
-    season
-        Periods in words; "" where it is not known.
-    shares
-        Of the members' groups in the forecast; empty where they are not known.
-    error, inside
-        Of past forecasts: the mean absolute error in units of the mean change from row to row, and the share inside the interval;
-        NaN where there are none.
-    failed
-        Why there is no forecast; "" where there is one.
+    id : str
+        Id of the series.
+    rows : int, default=0
+        Number of observations.
+    last : float, default=nan
+        Last observation.
+    end : float, default=nan
+        Median forecast of the last step.
+    lower : float, default=nan
+        Lower end of its prediction interval.
+    upper : float, default=nan
+        Upper end of its prediction interval.
+    spark : str, default=""
+        Sparkline, encoded by :func:`spark_code`.
+    season : str, default=""
+        Seasonal periods in words.
+    shares : mapping of str to float
+        Weights of the groups of components.
+    error : float, default=nan
+        Mean absolute error of past forecasts, in units of the mean change from row to row.
+    inside : float, default=nan
+        Coverage of the prediction interval in past forecasts.
+    failed : str, default=""
+        Reason of a failure.
     """
 
     id: str
@@ -93,7 +100,7 @@ def records(
     names: tuple[str, str, str] = ("unique_id", "ds", "y"),
     facts: Mapping[object, tuple[str, Mapping[str, float]]] = {},
 ) -> list[SeriesRecord]:
-    """Return the first series of long frames: those with a forecast, in its order, then those that failed, a tenth at most.
+    """Return a record of each series: those with a forecast, in its order, then those that failed, at most a tenth.
 
     Parameters
     ----------
@@ -108,7 +115,7 @@ def records(
     level : str
         The interval to show, in per cent: "80".
     names : tuple of str
-        Of the columns of id, time and target.
+        Columns of id, time and target.
     facts : mapping, optional
         Season in words and weights of the components, by id.
     """
@@ -147,7 +154,7 @@ def records(
 
 
 def spark_code(seen: Array, mean: Array, low: Array, high: Array) -> str:
-    """The last rows, then the forecast and its band, as letters: heights 0 … 63 from "?" on, blank where missing, "!" between.
+    """Encode the last rows, the forecast and its interval as letters: heights 0 … 63 from "?" on, blank where missing.
 
     >>> spark_code(np.array([0.0, np.nan, 1.0]), np.array([1.0]), np.array([0.0]), np.array([2.0]))
     'A _!_!A!|'
@@ -226,12 +233,12 @@ def panel_page(content: Mapping[str, object]) -> str:
 
 
 def script() -> Markup:
-    """The page's script."""
+    """Return the script of the page."""
     return Markup((resources.files("pesn.series.page") / "panel_page.js").read_text(encoding="utf-8"))
 
 
 def digest() -> str:
-    """The script's, as a Content-Security-Policy names it: no other one may run."""
+    """Return the digest of the script for the content security policy, which allows no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
 
 
@@ -244,7 +251,7 @@ def _columns(rows: Sequence[SeriesRecord], level: str, end: str) -> list[_Column
         _Column(f"{level} % from", "n"),
         _Column("to", "n"),
         _Column("season", "", any(one.season for one in rows)),
-        _Column("members", "m plain", any(one.shares for one in rows)),
+        _Column("components", "m plain", any(one.shares for one in rows)),
         _Column("error", "n", any(not math.isnan(one.error) for one in rows)),
         _Column(f"inside {level} %", "n", any(not math.isnan(one.inside) for one in rows)),
         _Column("rows", "n"),
@@ -252,7 +259,7 @@ def _columns(rows: Sequence[SeriesRecord], level: str, end: str) -> list[_Column
 
 
 def _row(one: SeriesRecord, columns: Sequence[_Column]) -> str:
-    """A row; ends that HTML does not need are left out, as there are many."""
+    """Return an HTML row; optional end tags are left out, as there are many rows."""
     if one.failed:
         left = sum(column.there for column in columns) - 1
         return f'<tr><th scope="row">{escape(one.id)}<td colspan="{left}" class="failed">no forecast: {escape(one.failed)}\n'
@@ -271,7 +278,7 @@ def _row(one: SeriesRecord, columns: Sequence[_Column]) -> str:
 
 
 def _value(value: float) -> str:
-    """A number with four digits.
+    """Format a number with four digits.
 
     >>> _value(1234.56), _value(0.012345), _value(-3.0), _value(2.5e12)
     ('1,235', '0.01235', '−3', '2.500×10¹²')

@@ -1,6 +1,4 @@
-"""Pictures of a fitted series for a page: the forecast, what it is made of, and past forecasts beside what came.
-
-All are texts of HTML with SVG inside, light and dark as the page is, and made without matplotlib.
+"""Figures of a report: the forecast, its components, and past forecasts beside the observations, as HTML with SVG.
 
 >>> from pesn.series.model import fit_columns
 >>> t = np.arange(60.0)
@@ -32,30 +30,30 @@ from pesn.series.table.numerals import counted
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
 _TITLES = {
-    "level": "Level: the rows without season and inputs",
-    "season": "Season: what it adds",
-    "inputs": "Inputs: what they add",
+    "level": "Level: without season and covariate effects",
+    "season": "Season",
+    "inputs": "Covariate effects",
 }
 
 
 def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float], column: int = 0) -> Markup:
-    """The last rows that were observed, then the forecast with a band for each level.
+    """Draw the last observations, then the forecast with a prediction interval for each level.
 
     Parameters
     ----------
-    fitted
-        Whose rows and labels are shown.
-    ahead
+    fitted : FittedSeries
+        Fitted table.
+    ahead : SeriesForecast
         Its forecast.
-    levels
-        Probabilities of the bands.
-    column
-        Which column.
+    levels : sequence of float
+        Probabilities of the prediction intervals.
+    column : int, default=0
+        Position of the column.
 
     Returns
     -------
     Markup
-        One drawing.
+        One figure.
     """
     median, std = ahead.margins[column].median, ahead.margins[column].std
     rows, horizon = history_length(fitted, len(ahead)), len(ahead)
@@ -81,23 +79,23 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
 
 
 def components(fitted: FittedSeries, horizon: int, x: Array | None = None, column: int = 0) -> Markup:
-    """Level, season and inputs of a column, a small drawing each, over the rows that :func:`forecast` shows and the steps ahead.
+    """Draw level, season and covariate effects of a column, a small figure each.
 
     Parameters
     ----------
-    fitted
-        What was learnt.
-    horizon
-        Steps ahead.
-    x
-        (horizon, u), their inputs; None where they are not known.
-    column
-        Which column.
+    fitted : FittedSeries
+        Fitted table.
+    horizon : int
+        Number of steps.
+    x : array of shape (horizon, u), optional
+        Future covariates.
+    column : int, default=0
+        Position of the column.
 
     Returns
     -------
     Markup
-        A list of drawings; empty where there is but a level that is the forecast itself.
+        A list of figures; empty where there is only a level.
     """
     model = fitted.models[column]
     parts = model.components(horizon, x)
@@ -124,24 +122,24 @@ def components(fitted: FittedSeries, horizon: int, x: Array | None = None, colum
 
 
 def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[float], column: int = 0) -> Markup:
-    """Past forecasts, a small drawing an origin, all on the same scale; a dot where what came lies outside the widest band.
+    """Draw past forecasts, a small figure for each origin, on the same scale; a dot marks an observation outside all intervals.
 
     Parameters
     ----------
-    fitted
-        Whose rows are shown before each origin, half as many as there are steps.
-    judged
-        The past forecasts and what came. Of more than twelve origins, twelve are shown, evenly spread; an origin is left out if
-        nothing of the column was forecast from there, or nothing observed.
-    levels
-        Probabilities of the bands.
-    column
-        Which column.
+    fitted : FittedSeries
+        Fitted table, whose rows are shown before each origin.
+    judged : SeriesBacktest
+        Past forecasts and observations. Of more than twelve origins, twelve are shown, evenly spaced; origins without a forecast
+        or an observation of the column are left out.
+    levels : sequence of float
+        Probabilities of the prediction intervals.
+    column : int, default=0
+        Position of the column.
 
     Returns
     -------
     Markup
-        A list of drawings; empty where there is none.
+        A list of figures; empty where there is none.
     """
     horizon = judged.horizon
     past = [_Past.read(fitted, judged, int(k), column, levels) for k in _select_origins(judged, column)]
@@ -161,7 +159,7 @@ def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[floa
 
 
 class _Past(NamedTuple):
-    """A past forecast: rows before it, its median, what came, bounds by level (the widest first), and from where it is."""
+    """A past forecast: rows before it, its median, observations, bounds by level (the widest first), and a title."""
 
     seen: Array
     median: Array
@@ -185,12 +183,12 @@ class _Past(NamedTuple):
 
     @property
     def missed(self) -> Array:
-        """What came outside the widest bounds, NaN where it did not."""
+        """Observations outside the widest interval, NaN elsewhere."""
         low, high = self.bounds[0]
         return np.where((self.truth < low) | (self.truth > high), self.truth, np.nan)
 
     def draw(self, view: View) -> list[str]:
-        """Return the shapes of its drawing."""
+        """Return the SVG elements."""
         steps = np.arange(1.0, len(self.median) + 1.0)
         shapes = [view.upright(0.5, "now"), *_fan(view, np.empty(0), steps, self.median, self.bounds)]
         rows = np.arange(1.0 - len(self.seen), len(self.median) + 1.0)
@@ -202,7 +200,7 @@ class _Past(NamedTuple):
 
 
 def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
-    """How many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
+    """Return how many past forecasts :func:`backtest` shows, of how many: the beginning of a sentence."""
     k, chosen = len(_scorable_origins(judged, column)), len(_select_origins(judged, column))
     if k == 0:
         return "No past forecast of this column can be scored: none has a number both before and after its origin"
@@ -211,7 +209,7 @@ def which_origins(judged: SeriesBacktest, column: int = 0) -> str:
 
 
 def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column: int = 0) -> Markup:
-    """The same as :func:`forecast` in a line of text: no axes, one band."""
+    """Draw the forecast as a sparkline: no axes, one prediction interval."""
     rows, horizon, margins = history_length(fitted, len(ahead)), len(ahead), ahead.margins[column]
     rows = min(rows, 4 * horizon + 24)
     seen, median, bounds = fitted.column(column)[-rows:], margins.median, margins.interval(level)
@@ -222,7 +220,7 @@ def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column:
 
 
 def legend(levels: Sequence[float], missed: bool = False) -> Markup:
-    """What the lines and bands are; ``missed``: also what a dot is, of past forecasts."""
+    """Return the legend; with ``missed``, also of observations outside the intervals."""
     entries = ['<li><i class="seen"></i>observed</li>', '<li><i class="mean"></i>forecast (median)</li>']
     for rank, level in enumerate(sorted(levels, reverse=True), 1):
         entries.append(f'<li><i class="band" style="opacity:{1.0 - 0.8**rank:.2f}"></i>{percent(level)} %</li>')
@@ -232,13 +230,13 @@ def legend(levels: Sequence[float], missed: bool = False) -> Markup:
 
 
 def history_length(fitted: FittedSeries, horizon: int) -> int:
-    """How many rows pictures show before the forecast: enough for its seasons, few enough to see the forecast on a phone."""
+    """Return the number of rows that figures show before the forecast: enough for its seasons, few enough for a phone."""
     season = 2 * max(fitted.seasons, default=0) + horizon
     return min(fitted.rows, max(60, 5 * horizon, min(season, 8 * horizon)))
 
 
 def decimals(values: Array, deviation: Array | float) -> list[str]:
-    """Numbers with as many decimals as the smallest deviation has two digits.
+    """Format numbers with as many decimals as the smallest standard deviation has two digits.
 
     >>> decimals(np.array([371.8421, -0.04]), np.array([0.43, 1.2])), decimals(np.array([3e12]), np.array([1e11]))
     (['371.84', '−0.04'], ['3×10¹²'])
@@ -254,7 +252,7 @@ def decimals(values: Array, deviation: Array | float) -> list[str]:
 
 
 def _fan(view: View, last: Array, steps: Array, median: Array, bounds: Sequence[tuple[Array, Array]]) -> list[str]:
-    """Bands and the point forecast; they set out from the ``last`` row (1,) where it is known."""
+    """Return intervals and point forecast, connected to the ``last`` row (1,) where it is known."""
     first = last[np.isfinite(last)]
     x = np.concatenate([np.zeros(len(first)), steps])
     shapes = [view.band(x, np.concatenate([first, low]), np.concatenate([first, high]), "band") for low, high in bounds]
@@ -262,7 +260,7 @@ def _fan(view: View, last: Array, steps: Array, median: Array, bounds: Sequence[
 
 
 def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tuple[float, str]]:
-    """Texts below a drawing of the last rows and of the steps ahead, at x = 1 − rows … horizon."""
+    """Return tick labels of x = 1 − rows … horizon: the last rows and the steps ahead."""
     labels = fitted.labels(horizon)
     if labels is None or fitted.time is None:
         at = [x for x in drawing.numbers(1.0 - rows, float(horizon), most) if x == round(x)]
@@ -278,13 +276,13 @@ def _marks(fitted: FittedSeries, rows: int, horizon: int, most: int) -> list[tup
 
 
 def _select_origins(judged: SeriesBacktest, column: int) -> AnyArray:
-    """Positions of the origins that are shown, evenly spread."""
+    """Return the positions of the origins that are shown, evenly spaced."""
     scored = _scorable_origins(judged, column)
     count = min(len(scored), _PANELS)
     return scored[np.unique(np.linspace(0, len(scored) - 1, count).round().astype(int))]
 
 
 def _scorable_origins(judged: SeriesBacktest, column: int) -> AnyArray:
-    """Positions of the origins with a forecast of the column, and with something observed after them."""
+    """Return the positions of the origins with a forecast and an observation of the column."""
     forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
     return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))

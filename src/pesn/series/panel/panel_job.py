@@ -1,4 +1,4 @@
-"""The whole job for many series: read a long table, forecast every series, judge, say what came out, write it."""
+"""Job of ``pesn forecast --id`` for many series: read a long table, forecast, backtest, summarize, write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = ("forecast.csv", "failures.csv", "backtest.csv", "index.html", SUMMARY)
 
 @dataclass
 class PanelOutcome:
-    """All that came out: frames of forecasts, of past ones where they were asked for, and of failures."""
+    """Results: frames of forecasts, of the backtest where there is one, and of failures."""
 
     request: Request
     table: LongTable
@@ -49,7 +49,7 @@ class PanelOutcome:
 
     @property
     def horizon(self) -> int:
-        """Steps ahead."""
+        """Number of steps."""
         return len(self.forecast) // max(self.forecast[self.table.columns.id].nunique(), 1)
 
     @property
@@ -59,7 +59,7 @@ class PanelOutcome:
 
 
 def run(request: Request) -> PanelOutcome:
-    """Do all that is asked for; what cannot be done is a :class:`DataError`, a wrong call another ValueError."""
+    """Run a job; unusable data raise a :class:`DataError`, a wrong call another ValueError."""
     target = next(iter(request.targets), None)
     table = read_long(request.file, str(request.id_col), time=request.time, target=target, inputs=request.inputs)
     if request.future is not None and not request.inputs:
@@ -69,7 +69,7 @@ def run(request: Request) -> PanelOutcome:
         tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose
     )  # fmt: skip
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of failures, which are told below
+        warnings.simplefilter("ignore", UserWarning)  # of failures, which are reported below
         try:
             panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
             found = forecast(panel, settings, request.horizon, ahead, None)
@@ -128,7 +128,7 @@ def lines(outcome: PanelOutcome) -> list[str]:
 
 
 def record(outcome: PanelOutcome, command: str, seconds: float) -> dict[str, object]:
-    """Return all of it for programs."""
+    """Return the record of summary.json."""
     return {
         "pesn": version("pesn"),
         "command": command,
@@ -185,7 +185,7 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
 
 
 def _without_formulas(frame: pd.DataFrame, id_col: str) -> pd.DataFrame:
-    """Return a frame with ids and names that no spreadsheet takes for formulas."""
+    """Escape ids and names that a spreadsheet would take for formulas."""
     ids = frame[id_col]
     safe = ids.map({one: without_formula(one) if isinstance(one, str) else one for one in ids.unique()})
     return frame.assign(**{id_col: safe}).rename(columns=without_formula)

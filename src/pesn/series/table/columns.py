@@ -51,7 +51,7 @@ _REASONS = {
 
 @dataclass(frozen=True, eq=False)
 class ColumnRoles:
-    """What the columns of a table are.
+    """Roles of the columns of a table.
 
     Parameters
     ----------
@@ -61,8 +61,10 @@ class ColumnRoles:
         The columns that hold it.
     times : Index or None
         The time of each row, dates or numbers.
-    targets, inputs : list of str
-        Columns to forecast, and covariates.
+    targets : list of str
+        Columns to forecast.
+    inputs : list of str
+        Covariates.
     left_out : dict of str to str
         Other columns by name: "text", "boolean", "date", "counter", "unnamed", "id", "calendar" or "static".
     notes : list of str
@@ -87,7 +89,7 @@ def assign_roles(
     inputs: Sequence[str] = (),
     times: pd.Index | None = None,
 ) -> ColumnRoles:
-    """Decide what each column of a table is.
+    """Decide the role of each column of a table.
 
     Parameters
     ----------
@@ -297,7 +299,7 @@ def _not_a_time(cells: Cells, name: str, id_col: str | None, remedy: str) -> Dat
 
 
 def _classify_columns(cells: Cells, names: Sequence[str], times: pd.Index, id_col: str | None) -> dict[str, str]:
-    """Return why columns are no targets unless they are named, by their names."""
+    """Return the columns that are no targets unless named, and why."""
     left = {name: kind for name in names if (kind := _kind(cells, name, times, id_col)) is not None}
     numeric = [name for name in names if name not in left]
     counters = [name for name in numeric if _is_row_number(cells.frame[name], cells.decimal)]

@@ -28,13 +28,13 @@ from pesn.series.table.numerals import MISSING, DataError, counted, has_months, 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
 )
-LONGEST = 64  # characters of a time: what is longer is none
+LONGEST = 64  # largest length of a time
 _DATES = (
     "%d %m %Y", "%m %d %Y", "%Y %m %d", "%m %Y", "%Y %m", "%d %m %y", "%m %d %y", "%d %b %Y", "%b %d %Y", "%b %Y", "%Y %b",
     "%d %b %y", "%b %y", "%d %B %Y", "%B %d %Y", "%B %Y", "%Y %B", "%d %B %y", "%B %y",
 )  # fmt: skip
 _CLOCKS = (" %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as spreadsheets have it
+_FIRST_YEAR = 1930  # of the hundred years in which the latest of two-digit years lies, as in spreadsheets
 _YEARS = re.compile(r"(?i)year|date|time|^ds$|^t$|^$|period|jahr|^index$|decimal|unnamed: \d+")  # numbers that may be years
 _MONTHS = re.compile(r"(?i)month|monat|yyyymm|year|date|time|^ds$|period|jahr")  # numbers that may be months such as 202012
 _YEAR = re.compile(r"(?i)year|date|jahr|^ds$|period")  # whole numbers that are years, in whatever order
@@ -85,7 +85,7 @@ def year_note(column: pd.Series, times: pd.Index) -> list[str]:
 
 
 def whole_times(frame: pd.DataFrame) -> tuple[list[str], pd.DatetimeIndex] | None:
-    """Names of the columns year and month or quarter (and day) with their times, where a table keeps them apart."""
+    """Return the columns year and month or quarter (and day) with their times, where a table has such columns."""
     by_name = {str(name).strip().lower(): name for name in frame.columns}
     kept = next((parts for parts in _PARTS if {*parts} <= {*by_name}), ())
     if not kept:
@@ -126,13 +126,13 @@ def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplic
     Parameters
     ----------
     name : str
-        Of the argument, for messages.
+        Name of the argument, for messages.
     values : object
-        What was given; anything without an index of times is returned as it is.
+        The argument; anything without an index of times is returned unchanged.
     freq : str or float, optional
         The step.
     duplicates : {"error", "mean", "last"}
-        What becomes of rows with the same label.
+        Rows with the same label: refused or merged.
     """
     labels = index_of(values, name)
     if labels is None or kind_of(labels) is None or is_default(labels):
@@ -211,7 +211,7 @@ def regular(
 
 
 def index_rule(index: pd.Index, freq: str | None, step: float = 1.0) -> TimeIndex:
-    """The rule of a regular index: dates by ``freq``, numbers by their own step or, where there is but one, ``step``."""
+    """Return the rule of a regular index: dates by ``freq``, numbers by their own step or, where there is only one, ``step``."""
     return time_index(index, freq) or TimeIndex("numbers", float(index[-1]), step, index.name)
 
 
@@ -224,7 +224,7 @@ def place_future(values: Array, labels: pd.Index, last: TimeIndex, horizon: int)
 
 
 def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, step: float) -> int | None:
-    """Steps from one label to another, negative if it is earlier; None where it is not on the grid."""
+    """Return the number of steps from one label to another, negative if it is earlier; None where it is not on the grid."""
     if freq is None:
         steps = (later - first) / step
         return round(steps) if abs(steps - round(steps)) < 1e-6 else None
@@ -410,7 +410,7 @@ def _gaps(index: pd.Index) -> Array:
 
 
 def _distant_row_error(index: pd.Index, lines: Sequence[int] | None, step: str) -> DataError:
-    """A row that is so far from the others that its time must be wrong: beyond the widest gap, on the side of the fewer rows."""
+    """Return the error for a row that is too far from the others: beyond the widest gap, on the side of fewer rows."""
     gaps = _gaps(index)
     before = int(np.argmax(gaps))
     late = 2 * (before + 1) >= len(index)

@@ -45,10 +45,10 @@ from pesn.series.table.dates import index_rule, merge_duplicates, merge_note, pl
 from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quote
 
 MOST_TARGETS = 20
-_GIVEN = "\0given"  # column that tells rows of the file from those that are missing in it
+_GIVEN = "\0given"  # column that marks rows of the file
 _PARQUET = (".parquet", ".pq")
 _MOST_BYTES = 10**9  # of a .csv file: its cells take ten times as much memory
-_LONGEST = 200  # characters of a column's name: what is longer is no name
+_LONGEST = 200  # largest length of a column name
 _MOST_TITLES = 10
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b")
 _SEPARATORS = (";", "\t", "|", ",")
@@ -56,7 +56,7 @@ _TOTAL = r"(?i)(grand[ -]?)?(total|sum|average|mean)s?:?|(source|note)s?\b.*"  #
 
 
 class Columns(NamedTuple):
-    """The names of a long frame's columns: of the series' names, of dates, of numbers."""
+    """Names of the columns of a long frame: ids, dates, observations."""
 
     id: str = "unique_id"
     time: str = "ds"
@@ -69,20 +69,24 @@ class Table:
 
     Parameters
     ----------
-    frame
-        Targets, then inputs, float, NaN where missing; its index is dates, numbers, or the number of the row.
-    targets, inputs
-        Names of the columns.
-    time
-        The name of the time's column; None where rows are counted.
-    freq
-        The step of dates, as pandas names it; None for numbers.
-    future
-        Rows after the last one whose targets are known, where the inputs of some are: theirs is known ahead.
-    notes
-        What was done, in words; ``warnings`` what should be looked at.
-    decimal
-        The decimal mark of the file, None where nothing shows it.
+    frame : DataFrame
+        Targets, then covariates, NaN where missing; its index is dates, numbers, or the number of the row.
+    targets : list of str
+        Names of the targets.
+    inputs : list of str
+        Names of the covariates.
+    time : str or None
+        Name of the column of times; None where rows are counted.
+    freq : str or None
+        Step of the dates, as pandas names it; None for numbers.
+    future : DataFrame, optional
+        Future covariates: those of rows after the last observation.
+    notes : list of str
+        Decisions, in words.
+    warnings : list of str
+        Notes that need attention.
+    decimal : str, optional
+        Decimal mark of the file, None where no number shows it.
     """
 
     frame: pd.DataFrame
@@ -97,16 +101,16 @@ class Table:
 
     @property
     def y(self) -> Array:
-        """The targets (n, d)."""
+        """Targets (n, d)."""
         return self.frame[self.targets].to_numpy(np.float64)
 
     @property
     def x(self) -> Array:
-        """The inputs (n, u), each row's own."""
+        """Covariates (n, u)."""
         return self.frame[self.inputs].to_numpy(np.float64)
 
     def describe(self, label: object) -> str:
-        """A label of the index in words: a date without its midnight."""
+        """Format a label of the index, as short as its step allows."""
         return format_time(label, self.freq)
 
 
@@ -153,12 +157,14 @@ def read(
         The file.
     time : str, optional
         The column of times; found without it.
-    targets, inputs : sequence of str, default=()
-        Columns to forecast, and covariates; see :func:`pesn.series.table.columns.assign_roles`.
+    targets : sequence of str, default=()
+        Columns to forecast; see :func:`pesn.series.table.columns.assign_roles`.
+    inputs : sequence of str, default=()
+        Covariates.
     freq : str or float, optional
         The step that times must keep; found without it.
     duplicates : {"error", "mean", "last"}, default="error"
-        What becomes of rows with the same time.
+        Rows with the same time: refused or merged.
     learn : bool, default=True
         Whether a model is fitted: without it one row is enough, and columns may be constant.
 
@@ -191,9 +197,9 @@ def read(
 
 
 def read_future(path: PathLike, table: Table, horizon: int | None) -> Array:
-    """Read the inputs (horizon, u) of the rows after ``table`` from another file with the same columns; None takes all it has.
+    """Read future covariates (horizon, u) of ``table`` from another file with the same columns; None reads all it has.
 
-    Rows before them are passed over. A row that is missing, or a column, is a :class:`DataError`; an empty cell is not known.
+    Earlier rows are ignored. A missing row or column is a :class:`DataError`; an empty cell is a missing value.
     """
     cells = read_cells(Path(path), 1, "--future")
     raw = cells.frame
@@ -293,7 +299,7 @@ def read_long_future(path: PathLike, table: LongTable) -> pd.DataFrame:
 
 
 def format_time(label: pd.Timestamp, freq: str | None) -> str:
-    """A time as short as its step allows: 2020, 2020-01, 2020-01-31, or with the clock."""
+    """Format a time as short as its step allows: 2020, 2020-01, 2020-01-31, or with hours and minutes."""
     if freq is None:
         return f"{label:g}" if isinstance(label, float) else str(label)
     if freq.startswith(("YS-JAN", "YE-DEC")):
@@ -388,7 +394,7 @@ def _id_hint(frame: pd.DataFrame, times: pd.Index) -> str:
 
 
 def _useless(values: pd.Series, learn: bool) -> str:
-    """Why nothing can be learnt from a column, or forecast from it; nothing where something can."""
+    """Return why a column cannot be used; an empty text where it can."""
     if values.isna().all():
         return "has no numbers at all"
     where = "wherever it has a number" if values.isna().any() else "in every row"
@@ -396,9 +402,9 @@ def _useless(values: pd.Series, learn: bool) -> str:
 
 
 def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_]) -> Table:
-    """Leave out columns that tell nothing, unless they were asked for by name, and rows at either end without any target.
+    """Drop unusable columns, unless they were named, and rows at either end without any target.
 
-    Rows at the end may know their inputs: these are known ahead. ``absent`` (n,) are the rows that the file does not have.
+    Covariates of rows at the end are future covariates. ``absent`` (n,) are the rows that the file does not have.
     """
     _drop_useless(table, named, learn)
     seen = np.flatnonzero(~np.isnan(table.y).all(axis=1))
@@ -413,7 +419,7 @@ def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_])
 
 
 def _drop_useless(table: Table, named: bool, learn: bool) -> None:
-    """Leave out columns that tell nothing, with a warning; a DataError where they were asked for, or none is left."""
+    """Drop unusable columns, with a warning; a DataError where they were named, or none is left."""
     useless = {name: why for name in (*table.targets, *table.inputs) if (why := _useless(table.frame[name], learn))}
     left = [name for name in table.targets if name not in useless]
     if len(left) < len(table.targets) and (named or not left):
@@ -426,7 +432,7 @@ def _drop_useless(table: Table, named: bool, learn: bool) -> None:
 
 
 def _split_end(table: Table, stop: int, whose: str) -> None:
-    """Take rows after the last number for known ahead, where their inputs are; a warning says so."""
+    """Keep the covariates of rows after the last observation as future covariates, with a warning."""
     end = table.frame.iloc[stop:]
     if not len(end):
         return
@@ -601,7 +607,7 @@ def _totals(table: AnyArray) -> int:
 
 
 def _check_names_distinct(head: list[str], path: Path) -> None:
-    """A DataError for names that are none, or not a column's own."""
+    """Raise a DataError for names that are too long or not unique."""
     for place, name in enumerate(head, 1):
         if len(name) > _LONGEST:
             raise DataError(
@@ -614,7 +620,7 @@ def _check_names_distinct(head: list[str], path: Path) -> None:
 
 
 def _what_it_is(path: Path) -> str:
-    """Something that is not a file, in words."""
+    """Describe a path that is not a file."""
     try:
         mode = path.stat().st_mode
     except OSError:
