@@ -1,4 +1,4 @@
-"""Claim: judging changes nothing: a forecast is the same however many past forecasts it is judged by."""
+"""Claim: the forecast does not depend on the number of forecast origins of the backtest."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ def shift(rng, t):
 
 
 @pytest.mark.parametrize("make", [year, shift])
-def test_judging_changes_nothing(tmp_path, make):
+def test_a_backtest_does_not_change_the_forecast(tmp_path, make):
     frame = pd.DataFrame(make(np.random.default_rng(0), np.arange(80.0)))
     frame.to_csv(tmp_path / "a.csv", index=False)
     first, other = (run(Request(tmp_path / "a.csv", horizon=4, backtest=count)) for count in (6, 0))

@@ -1,4 +1,4 @@
-"""Claim: odd input is taken for what it says, or refused by a message that names the argument; nothing is guessed in silence."""
+"""Claim: odd input is used as given, or refused by a message that names the argument."""
 
 import numpy as np
 import pandas as pd
@@ -43,13 +43,13 @@ SMOOTH = {
 
 @pytest.mark.parametrize("rows", [90, 150, 250, 400])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_no_row_of_a_smooth_series_is_a_spike(name, rows):
+def test_no_row_of_a_smooth_series_is_an_outlier(name, rows):
     values = SMOOTH[name](np.arange(float(rows)))
     assert decomposition.remove_outliers(values, log=name == "exponential") is values
 
 
 @pytest.mark.parametrize("name", ["ramp", "fall", "below zero", "exponential"])
-def test_a_smooth_series_goes_on(name):
+def test_a_smooth_trend_is_continued(name):
     values = SMOOTH[name](np.arange(306.0))
     found = pesn.SeriesForecaster(horizon=6).fit(values[:300]).forecast(6).median[:, 0]
     np.testing.assert_allclose(found, values[300:], rtol=1e-3)
@@ -57,13 +57,13 @@ def test_a_smooth_series_goes_on(name):
 
 @pytest.mark.parametrize("rows", [100, 120])
 @pytest.mark.parametrize("curve", [lambda t: 1000.0 / (1.0 + np.exp(-(t - 60.0) / 10.0)), lambda t: 1.0 - np.exp(-t / 20.0)])
-def test_growth_that_comes_to_its_end_stays_there(rows, curve):
+def test_saturated_growth_stays_constant(rows, curve):
     values = curve(np.arange(float(rows)))
     np.testing.assert_allclose(pesn.SeriesForecaster(horizon=24).fit(values).forecast(24).median, values[-1], rtol=0.06)
 
 
 @pytest.mark.parametrize("place", [100, 299])
-def test_a_spike_upon_a_ramp_is_still_one(place):
+def test_an_outlier_on_a_ramp_is_removed(place):
     ramp = np.arange(1.0, 301.0)
     values = ramp.copy()
     values[place] = 1e6
@@ -72,7 +72,7 @@ def test_a_spike_upon_a_ramp_is_still_one(place):
 
 @pytest.mark.parametrize("place", [0, 50, 99])
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.2])
-def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
+def test_one_extreme_outlier_changes_forecasts_little(noise, place):
     values = 10.0 * np.exp(noise * np.random.default_rng(place).normal(size=100))
     rows = values.copy()
     rows[place] = 1e6
@@ -83,7 +83,7 @@ def test_one_wrong_number_a_million_times_the_others_is_no_news(noise, place):
 
 @pytest.mark.parametrize("rows", [20, 40, 300])
 @pytest.mark.parametrize(("before", "after"), [(2.0, 2.5), (0.0, 3.0), (-5.0, -4.0)])
-def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
+def test_the_first_change_of_a_constant_series_is_no_outlier(before, after, rows):
     values = np.full(rows, before)
     values[-1] = after
     forecast = pesn.SeriesForecaster(horizon=3).fit(values).forecast(3)
@@ -93,7 +93,7 @@ def test_the_first_change_of_a_flat_series_is_news(before, after, rows):
     assert (decomposition.remove_outliers(wrong, log=True) == 2.0).all() == (rows >= decomposition.LONG - 1)
 
 
-def test_heavy_tails_of_positive_numbers_are_no_spikes():
+def test_heavy_tails_of_positive_numbers_are_no_outliers():
     values = np.exp(2.0 * np.random.default_rng(0).standard_t(5, size=500))
     assert values.max() > 1000.0 * np.median(values)
     assert decomposition.remove_outliers(values, log=True) is values

@@ -1,4 +1,4 @@
-"""Claim: from one number on, and whatever the numbers, a forecast comes out that keeps the units of the series and its sign."""
+"""Claim: any series of one observation or more has a forecast that keeps its units and its sign."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.filterwarnings("error")
-def test_whatever_comes(name):
+def test_odd_series_have_finite_ordered_quantiles(name):
     model = univariate.fit(ODD[name], horizon=12, seasons=(12,))
     ahead = model.forecast(30)  # beyond the horizon too
     quantiles = ahead.quantile(LEVELS)
@@ -47,7 +47,7 @@ def test_whatever_comes(name):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 13])
-def test_from_one_row_on(n):
+def test_forecasts_exist_from_one_observation_on(n):
     quantiles = univariate.fit(seasonal()[:n], horizon=6, seasons=(12,)).forecast(6).quantile(LEVELS)
     assert np.isfinite(quantiles).all()
     assert (quantiles > 0.0).all()
@@ -86,7 +86,7 @@ def test_later_rows_keep_their_phase():
     np.testing.assert_allclose(later, expected, atol=0.3)
 
 
-def test_gaps():
+def test_missing_values_change_forecasts_little():
     y = seasonal(96, noise=0.1)
     holes = y.copy()
     holes[[3, 20, 21, 22, 60, 95]] = np.nan
@@ -102,7 +102,7 @@ def test_two_seasons():
     assert np.abs(model.forecast(48).median - y[-48:]).mean() < 0.5
 
 
-def test_components_add_up():
+def test_components_sum_to_the_forecast():
     y = seasonal(120)
     model = univariate.fit(y, horizon=12, seasons=(12,))
     parts = model.components(12)

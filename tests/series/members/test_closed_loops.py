@@ -1,4 +1,4 @@
-"""Claim: closed loops are the readout applied again and again, learnt from earlier rows alone; nonlinear dynamics is theirs."""
+"""Claim: closed loops are the readout applied repeatedly, fitted to earlier rows only; they forecast nonlinear dynamics."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""Claim: a season that is there is found under trend, noise and gaps, in noise and walks rarely one; factors are its means.
-Inputs that matter are kept and go into forecasts, others are not; one that is not known is as uncertain as it was."""
+"""Claim: seasons are found under trend, noise and gaps, rarely in noise and random walks; factors are their means. Covariates
+with an effect are used in forecasts, others are not; an unknown one is as uncertain as in the past."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from pesn.series.members.decomposition import find_seasons
 
 @pytest.mark.parametrize("m", [4, 7, 12, 24])
 @pytest.mark.parametrize("log", [False, True])
-def test_one_that_is_there(m, log):
+def test_a_season_is_found_under_trend_noise_and_gaps(m, log):
     rng, n = np.random.default_rng(m), 6 * m
     shape = rng.normal(size=m)
     shape -= shape.mean()
@@ -22,7 +22,7 @@ def test_one_that_is_there(m, log):
     np.testing.assert_allclose(decomposition.factors(row, (m,)), shape, atol=0.2)
 
 
-def test_in_noise_and_walks_rarely_one():
+def test_noise_and_random_walks_rarely_have_a_season():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(50, 96))
     walks = np.cumsum(rng.normal(size=(50, 96)), axis=1)
@@ -30,7 +30,7 @@ def test_in_noise_and_walks_rarely_one():
     assert sum(bool(find_seasons(row, (12,), log=False)) for row in walks) <= 5
 
 
-def test_too_few_cycles():
+def test_a_season_needs_enough_cycles():
     y = np.tile(np.arange(12.0), 2)
     assert find_seasons(y, (12,), log=False) == ()
     assert find_seasons(y, (12,), log=False, tested=False) == (12,)
@@ -44,7 +44,7 @@ def test_the_moving_average_of_a_season_is_its_mean(m):
     assert np.isnan(found[0])
 
 
-def test_a_week_of_days():
+def test_daily_and_weekly_seasons_are_both_found():
     t = np.arange(24 * 28)
     y = 5.0 * np.sin(2 * np.pi * t / 24) + 4.0 * ((t // 24) % 7 >= 5) + 0.1 * np.random.default_rng(0).normal(size=len(t))
     assert find_seasons(y, (168, 24), log=False) == (24, 168)
@@ -73,7 +73,7 @@ def test_slopes_are_those_of_the_series():
     assert not decomposition.no_effects(2).any
 
 
-def test_an_input_that_matters_is_kept(model):
+def test_a_covariate_with_an_effect_is_used(model):
     assert any(note.startswith("covariates: used") for note in model.notes)
     ahead = np.array([[0.0, 0.0], [1.0, 0.0]] * 3)
     mean = model.forecast(6, ahead).median
@@ -82,14 +82,14 @@ def test_an_input_that_matters_is_kept(model):
     np.testing.assert_array_equal(model.with_rows(*driven()).forecast(6, ahead).location, model.forecast(6, ahead).location)
 
 
-def test_one_that_does_not_is_not():
+def test_a_covariate_without_effect_is_not_used():
     model = univariate.fit(*driven(slope=0.0), horizon=6)
     assert any(note.startswith("covariates: not used") for note in model.notes)
     assert "inputs" not in model.components(6, np.ones((6, 2)))
     np.testing.assert_array_equal(model.forecast(6, np.ones((6, 2))).location, model.forecast(6).location)
 
 
-def test_an_unknown_input_widens_by_what_it_was(model):
+def test_an_unknown_covariate_widens_the_interval(model):
     y, x = driven()
     known, unknown = model.forecast(6, np.zeros((6, 2))), model.forecast(6)
     assert (unknown.std > known.std).all()
@@ -101,7 +101,7 @@ def test_an_unknown_input_widens_by_what_it_was(model):
     np.testing.assert_allclose(grown, 3.0 * np.std(x[:, 0]) / level, rtol=0.35)
 
 
-def test_a_walk_goes_on_from_its_last_number():
+def test_an_unknown_random_walk_covariate_keeps_its_last_value():
     x = np.cumsum(np.random.default_rng(0).normal(size=(200, 1)), axis=0)
     filled, variance = decomposition.Effects(np.ones(1), np.zeros(1), False).fill_unknown(x, np.full((5, 1), np.nan))
     np.testing.assert_array_equal(filled[:, 0], x[-1, 0])

@@ -1,5 +1,5 @@
-"""Claim: learned dynamics are tried where reservoirs are far better than autoregression, judged by rows they did not see; columns
-that make up one system are forecast together, others are left alone, and files keep both."""
+"""Claim: learned dynamics are tried where reservoirs are far better than autoregression, and evaluated on held-out rows; columns
+of one system are forecast together, others separately; both are saved."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ def model():
         return univariate.fit(y, horizon=8)
 
 
-def test_it_has_a_share_and_says_why(model):
+def test_dynamics_have_a_weight_and_a_note(model):
     assert set(model.shares) == {"statistical", "AR", "reservoir", "dynamics"}
     assert sum(model.shares.values()) == pytest.approx(1.0)
     assert any(note.startswith("dynamics: tried") for note in model.notes)
@@ -34,13 +34,13 @@ def test_the_network_that_is_kept_is_that_of_all_rows(model):
     np.testing.assert_allclose(again.forecast(8, values).median, kept.forecast(8, values).median, rtol=1e-6)
 
 
-def test_later_rows_are_context_alone(model):
+def test_later_rows_are_context_only(model):
     later = model.with_rows(np.concatenate([model.y, model.y[-100:]]))
     assert np.isfinite(later.forecast(8).quantile([0.1, 0.9])).all()
     assert later.loops.dynamics is model.loops.dynamics
 
 
-def test_it_is_not_tried_on_a_walk():
+def test_dynamics_are_not_tried_on_a_random_walk():
     found = univariate.fit(100.0 + np.cumsum(np.random.default_rng(1).normal(size=320)), horizon=8)
     assert "dynamics" not in found.shares
     assert any(note.startswith("dynamics: not tried") for note in found.notes)
@@ -78,7 +78,7 @@ def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
     assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
 
 
-def test_a_file_keeps_it(forecaster, tmp_path):
+def test_joint_dynamics_are_saved(forecaster, tmp_path):
     forecaster.save(tmp_path / "henon.pesn")
     again = pesn.load(tmp_path / "henon.pesn")
     np.testing.assert_array_equal(
@@ -96,5 +96,5 @@ def test_a_file_keeps_it(forecaster, tmp_path):
     ],
     ids=["walks", "waves", "a constant", "missing values"],
 )
-def test_columns_of_their_own_stay_alone(make):
+def test_independent_columns_are_no_joint_system(make):
     assert not dynamics._promising(make(np.random.default_rng(0)))

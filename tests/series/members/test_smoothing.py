@@ -1,4 +1,4 @@
-"""Claim: the compiled smoothers are the recursion on paper; the forecast of an origin is that of the rows up to it alone."""
+"""Claim: the compiled smoothers are the published recursion; the forecast of an origin uses the rows up to it only."""
 
 import numpy as np
 import pytest

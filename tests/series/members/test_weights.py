@@ -1,4 +1,4 @@
-"""Claim: weights follow the scores as far as the rows can tell, and the prior elsewhere; widths are those of the errors."""
+"""Claim: weights follow the scores where there are enough rows, else the prior; interval widths are those of the errors."""
 
 import numpy as np
 import pytest

@@ -127,8 +127,8 @@ def test_a_page_has_a_section_for_each_column():
     assert few.count("<section") == 2
     assert 'class="column"' not in few
     assert many_columns.count('<details class="column">') == OPEN_COLUMNS + 1
-    assert few.count(">What it is made of<") == 2
-    assert few.count(">Past forecasts and what came<") == 2
+    assert few.count(">Ensemble<") == 2
+    assert few.count(">Backtest<") == 2
 
 
 def test_records_are_what_pandas_groups():

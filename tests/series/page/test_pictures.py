@@ -1,4 +1,4 @@
-"""Claim: pictures of a forecast show its rows, steps, members and origins, well-formed, for odd series and odd names too."""
+"""Claim: figures of a forecast show its rows, steps, components and origins, well-formed, for odd series and odd names too."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace

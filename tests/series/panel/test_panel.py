@@ -54,7 +54,7 @@ def test_neither_order_nor_names_matter(frame, forecasts):
     assert other["month"].tolist() == forecasts["ds"].tolist()
 
 
-def test_rows_that_are_missing_are_gaps(frame):
+def test_missing_rows_are_missing_values(frame):
     cut = frame.drop(index=[5, 6, 50])
     panel = build_panel(cut, Columns())
     assert panel.lengths.tolist() == [61, 40, 9]
@@ -198,7 +198,7 @@ def test_frames_that_are_refused(frame, change, message):
         ({"horizon": 3, "X": 1}, "X must not be given: the frame of fit had no columns of inputs"),
     ],
 )
-def test_what_cannot_be_asked(frame, arguments, message):
+def test_wrong_arguments_of_forecast_are_refused(frame, arguments, message):
     with pytest.raises(ValueError, match=message):
         pesn.SeriesForecaster().fit(frame).forecast(**arguments)
 
@@ -252,7 +252,7 @@ def test_far_apart_series_of_one_step():
     assert found["ds"].dt.strftime("%Y-%m-%d").tolist() == ["1950-02-10", "1950-02-11", "2020-02-10", "2020-02-11"]
 
 
-def test_what_long_frames_do_not_have(frame, tmp_path):
+def test_methods_for_columns_refuse_long_frames(frame, tmp_path):
     model = pesn.SeriesForecaster().fit(frame)
     for call, instead in [
         (lambda: model.quantile(0.5), "forecast"),

@@ -63,7 +63,7 @@ def test_a_dask_worker_that_is_killed_loses_nothing(frame, forecasts):
     pd.testing.assert_frame_equal(found, forecasts, check_exact=True)
 
 
-def test_what_goes_wrong_inside_is_a_failure(frame, monkeypatch):
+def test_an_error_in_a_fit_is_a_failure_of_its_series(frame, monkeypatch):
     fit = panel_work.fit_columns
 
     def odd(y, *arguments, **more):

@@ -65,7 +65,7 @@ def test_streamed_as_in_memory(source, expected, tmp_path, monkeypatch):
         forecast_parquet(*arguments, level=90)
 
 
-def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkeypatch):
+def test_a_killed_stream_continues(source, expected, tmp_path, monkeypatch):
     work, done = panel_stream.run, []
 
     def killed(*arguments, **options):
@@ -84,7 +84,7 @@ def test_a_stream_goes_on_where_it_was_killed(source, expected, tmp_path, monkey
     pd.testing.assert_frame_equal(read(tmp_path), expected, check_exact=True)
 
 
-def test_what_is_no_source(source, frame, tmp_path):
+def test_unusable_parquet_is_refused(source, frame, tmp_path):
     with pytest.raises(FileNotFoundError, match="must be a Parquet file or a folder with some"):
         forecast_parquet(tmp_path / "nothing.parquet", tmp_path / "out", 3)
     frame.drop(columns="ds").to_parquet(tmp_path / "wrong.parquet")

@@ -1,4 +1,4 @@
-"""Claim: the ways to write a time are understood, the step of a calendar is found through gaps, and it goes on."""
+"""Claim: the usual ways to write a time are parsed; the step of a calendar is found in spite of gaps, and continued."""
 
 import tracemalloc
 
@@ -182,7 +182,7 @@ def test_a_step_that_is_given_makes_the_grid():
     assert check_freq("W", days) == "W-MON"
 
 
-def test_merged_rows():
+def test_duplicates_are_merged_into_mean_or_last():
     frame = pd.DataFrame({"x": [1.0, 2.0, np.nan, 4.0]}, index=[7, 5, 7, 5])
     assert merge_duplicates(frame, "mean")["x"].to_dict() == {7: 1.0, 5: 3.0}
     assert merge_duplicates(frame, "last")["x"].fillna(-1.0).to_dict() == {7: -1.0, 5: 4.0}

@@ -26,7 +26,7 @@ def numbers(*cells, **options):
         (("TRUE", "False", "", "true"), [1.0, 0.0, np.nan, 1.0]),
     ],
 )
-def test_meant(cells, meant):
+def test_texts_become_the_numbers_meant(cells, meant):
     np.testing.assert_array_equal(numbers(*cells), meant)
 
 
@@ -83,12 +83,12 @@ def test_underscores_make_no_number():
         numbers("1", "1_1", "2", comma_separated=True)
 
 
-def test_booleans():
+def test_true_and_false_are_booleans():
     assert is_boolean(pd.Series(["TRUE", "", "FALSE"]))
     assert not any(is_boolean(pd.Series(cells)) for cells in (["yes", "no"], ["TRUE", "1"], ["", ""], [1, 0], ["T", "F"]))
 
 
-def test_missing():
+def test_texts_of_missing_values_are_nan():
     assert np.isnan(numbers("", "NA", "n/a", "null", "-", "NaN", "?")).all()
 
 

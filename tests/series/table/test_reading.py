@@ -26,7 +26,7 @@ def days(*values, first="2024-01-01", head="day,x"):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_encodings(file, encoding):
+def test_encodings_are_recognized(file, encoding):
     table = read(file("größe;x\n1;2\n2;4\n", encoding=encoding))
     assert table.targets == ["größe", "x"]
 
@@ -89,7 +89,7 @@ def test_the_future_has_the_decimal_mark_of_the_table(file):
     assert read_future(file("day;u\n2024-01-03;7,125\n", "later.csv"), table, 1).tolist() == [[7.125]]
 
 
-def test_one_time_twice(file):
+def test_duplicate_times_are_refused_or_merged(file):
     text = days(1, 2, 3, 4, 5) + "2024-01-02,8\n2024-01-02,\n"
     with pytest.raises(DataError, match=r"has 2024-01-02 3 times, in lines 3, 7, 8; .*--duplicates mean or --duplicates last"):
         read(file(text))
@@ -102,7 +102,7 @@ def test_one_time_twice(file):
 
 
 @pytest.mark.parametrize(("first", "missing", "twice"), [("2024-03-30", 1, 0), ("2024-10-26", 0, 1)])
-def test_the_clock_on_the_wall(file, first, missing, twice):
+def test_daylight_saving_time_in_local_times(file, first, missing, twice):
     """An hour that is left out in spring is a gap, one that comes twice in October is merged."""
     hours = pd.date_range(first, periods=60, freq="h", tz="Europe/Berlin").strftime("%Y-%m-%d %H:%M")
     table = read(file("time,x\n" + "".join(f"{hour},{i % 7}\n" for i, hour in enumerate(hours))), duplicates="mean")
@@ -129,7 +129,7 @@ def test_pandas_own_csv(tmp_path):
         assert (table.freq, table.y.ravel().tolist()) == ("ME", [0.0, 1.0, 2.0, 3.0, 4.0])
 
 
-def test_gaps_and_ends(file):
+def test_missing_rows_and_ends_are_noted(file):
     table = read(file("day,x\n2024-01-01,\n2024-01-02,1\n2024-01-03,2\n2024-01-06,3\n2024-01-07,\n"))
     np.testing.assert_array_equal(table.y.ravel(), [1.0, 2.0, np.nan, np.nan, 3.0])
     assert "2 missing days left as gaps" in table.notes
@@ -169,12 +169,12 @@ MIXED = ("0.101", "10.4%", "10.2%"), ("$3.5", "€4.5", "$4"), ("10 %", "11 %", 
         *((days(*cells), "column 'x' has .* in line .* and .* in line .*; write all numbers in one unit") for cells in MIXED),
     ],
 )
-def test_what_will_not_do(file, text, says):
+def test_unusable_files_are_refused_with_a_reason(file, text, says):
     with pytest.raises(DataError, match=says):
         read(file(text))
 
 
-def test_a_wrong_call(file, tmp_path):
+def test_wrong_arguments_of_read_are_named(file, tmp_path):
     path = file(days(1, 2, 3))
     for options, says in (
         ({"targets": ["z"]}, "--target must be a column of the file, one of 'day', 'x'; got 'z'"),
@@ -324,7 +324,7 @@ COMMAS = "Report\nTable 1\n\na\tb\tc\n" + "".join(f"2,{i}\t3,{i % 4}\t-4,{i % 3}
         ("day,x\n2024-01-02,2\n2024-01-01,1\n2024-01-03,3\n", ["x"], "D", [1.0], "(first in line 3); they were sorted"),
     ],
 )
-def test_layouts(file, text, targets, freq, first, said):
+def test_layouts_of_files_are_recognized(file, text, targets, freq, first, said):
     table = read(file(text))
     assert (table.targets, table.freq) == (targets, freq)
     np.testing.assert_array_equal(table.y[0], first)
