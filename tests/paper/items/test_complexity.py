@@ -7,7 +7,7 @@ import pytest
 import pesn
 from pesn import paper
 from pesn.paper.claims import Settings, Tasks
-from pesn.paper.items import complexity, operations
+from pesn.paper.items import cost, operations
 
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 
@@ -52,7 +52,7 @@ def test_counts_by_hand():
 
 
 def test_published_numbers():
-    rows = pd.DataFrame(complexity.PUBLISHED)
+    rows = pd.DataFrame(cost.PUBLISHED)
     assert len(rows) == 6 * 4 + 3 * 4
     spline = rows[(rows["method"] == "spline, as written") & (rows["line"] == "all")].set_index("operation")
     assert spline.loc["*/÷", ["ND", "N", "D", "1"]].tolist() == [228, 30, 0, 2]
@@ -74,24 +74,24 @@ def _times(power):
 
 
 def test_exponents_are_recovered_and_judged():
-    linear = dict.fromkeys(complexity.JUDGED, 1.0)
+    linear = dict.fromkeys(cost.JUDGED, 1.0)
     frame, sizes = _times(linear)
-    fits = complexity.slopes(frame, "units", sizes)
+    fits = cost.slopes(frame, "units", sizes)
     assert all(np.allclose(some, 1.0) for some in fits.values())
-    judged = complexity.judge_units(fits, sizes)
+    judged = cost.judge_units(fits, sizes)
     assert (judged.verdict, judged.support, len(judged.draws)) == ("holds", 3, 3)
     for method in linear:
         frame, sizes = _times({**linear, method: 1.5})
-        verdict = complexity.judge_units(complexity.slopes(frame, "units", sizes), sizes)
+        verdict = cost.judge_units(cost.slopes(frame, "units", sizes), sizes)
         assert verdict.verdict == "does not hold"
         assert "1.50" in verdict.reason
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.1, "holds"), (2.0, "does not hold")])
 def test_growth_with_the_mesh_both_ways(power, verdict):
-    frame, sizes = _times({complexity.PLAIN: power, complexity.SPLINE: 0.5})
-    fits = complexity.slopes(frame, "units", sizes)
-    judged = complexity.judge_points(fits, sizes[complexity.PLAIN], "348ND")
+    frame, sizes = _times({cost.PLAIN: power, cost.SPLINE: 0.5})
+    fits = cost.slopes(frame, "units", sizes)
+    judged = cost.judge_points(fits, sizes[cost.PLAIN], "348ND")
     assert judged.verdict == verdict
     assert all(words in judged.reason for words in ("348ND", f"{power:.2f} ({power:.2f} to {power:.2f})", "0.50"))
 
@@ -99,7 +99,7 @@ def test_growth_with_the_mesh_both_ways(power, verdict):
 @pytest.mark.parametrize("quick", [True, False])
 def test_parameters_leave_points_to_fit(quick):
     given = paper.get("complexity").parameters(quick)
-    for setting, start in complexity._SIZES.values():
+    for setting, start in cost._SIZES.values():
         assert sum(start <= d <= given["fit_to"] for d in given[setting]) >= 3
 
 
@@ -108,4 +108,4 @@ def test_too_few_sizes_to_fit_are_refused():
     with pytest.raises(
         ValueError, match=r"plain_units must have two numbers or more from 1,000 to 100,000, got \[10, 20, 5000\]"
     ):
-        complexity.run(Settings(True, 0, given), Tasks())
+        cost.run_complexity(Settings(True, 0, given), Tasks())

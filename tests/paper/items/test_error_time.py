@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.items import error_time
+from pesn.paper.items import cost
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def test_reference_is_the_table_of_fifty_digits(reference):
     table = reference["tanh"]
     rows = (table.var <= 1.0) & (table.var >= 1e-6) & (np.abs(table.mean) <= 5.0)
     assert rows.sum() > 10
-    mean, var = error_time.reference(table.mean[rows], table.var[rows])
+    mean, var = cost.reference(table.mean[rows], table.var[rows])
     assert np.allclose(mean, table.out_mean[rows], rtol=0, atol=1e-13)
     assert np.allclose(var, table.out_var[rows], rtol=1e-8, atol=1e-15)
 
@@ -27,7 +27,7 @@ def test_plain_spline_is_the_library_s_raw_spline(points):
     rng = np.random.default_rng(0)
     mean, var, mesh = rng.uniform(-5, 5, 40), rng.uniform(0.01, 1.0, 40), pesn.Mesh(-10.0, 10.0, points)
     theirs = pesn.moments("tanh", mean, var, method="spline-raw", mesh=mesh)
-    ours = error_time.plain_spline(mean, var, mesh, chunk=7)
+    ours = cost.plain_spline(mean, var, mesh, chunk=7)
     assert np.allclose(ours, [theirs.mean, theirs.var], rtol=0, atol=1e-11)
 
 
@@ -40,20 +40,20 @@ def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
 
 def test_verdict_both_ways():
     good, bad = _frame(), _frame(analytic=1e-6, spline_order=-1.0)
-    assert error_time.judge(good, [good] * 4).verdict == "holds"
-    assert error_time.judge(good, [bad] * 4).verdict == "does not hold"
-    assert error_time.judge(good, [good, good, bad, bad]).verdict == "depends"
+    assert cost.judge_convergence(good, [good] * 4).verdict == "holds"
+    assert cost.judge_convergence(good, [bad] * 4).verdict == "does not hold"
+    assert cost.judge_convergence(good, [good, good, bad, bad]).verdict == "depends"
     for half in (_frame(analytic=1e-6), _frame(spline_order=-1.0)):
-        assert error_time.converges(half).outcome == "corrected"
+        assert cost.converges(half).outcome == "corrected"
     slow = _frame(sample_error=1e-9)
-    assert "does not get past" in error_time.judge(slow, [slow]).reason
+    assert "does not get past" in cost.judge_convergence(slow, [slow]).reason
 
 
 @pytest.mark.parametrize(("rival", "verdict"), [(2e-7, "holds"), (5e-8, "does not hold")])
 def test_the_fastest_both_ways(rival, verdict):
     names = [("analytic", 1, 1e-7), ("spline, compiled", 21, rival), ("Monte Carlo", 100, 1e-5), ("surface (pesn)", 1, 1e-8)]
     frame = pd.DataFrame([{"method": m, "size": n, "seconds": t, "mean error": 1e-3} for m, n, t in names])
-    judged = error_time.judge_fastest(frame, {(m, n): [t, t] for m, n, t in names})
+    judged = cost.judge_fastest(frame, {(m, n): [t, t] for m, n, t in names})
     assert (judged.verdict, judged.support) == (verdict, 2)  # pesn's own is no rival of the paper's
     assert judged.draws[0].value == pytest.approx(rival / 1e-7)
     assert "spline, compiled of size 21" in judged.reason

@@ -20,7 +20,7 @@ from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, paper_numbers
 from pesn.paper.item_settings import Item, Setting, amend, choice, several, whole
 from pesn.paper.items import figures
-from pesn.paper.items.error_time import order
+from pesn.paper.items.cost import order
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import GRID_SETTINGS, draw_map, grid_axes, sample_grid
 

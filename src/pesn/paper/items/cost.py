@@ -1,0 +1,568 @@
+"""Cost of the methods: operation counts, time against the number of units, and error against time.
+
+>>> [draw.outcome for draw in linear([1.02, 0.9, 1.6])]
+['holds', 'holds', 'does not hold']
+>>> front([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 1.0, 1.0])   # the second is slower and worse than the first, the last than the third
+[True, False, True, False]
+>>> front([1.0, 1.0], [2.0, 2.0])
+[True, True]
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+import pesn
+from pesn._support.types import Array, FloatArray, MomentName
+from pesn.paper.claims import (
+    Draw,
+    Record,
+    Result,
+    Settings,
+    Tasks,
+    Verdict,
+    describe,
+    grade,
+    median_range,
+    over_draws,
+    paper_numbers,
+)  # fmt: skip
+from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
+from pesn.paper.items import figures
+from pesn.paper.items.figures import Picture
+from pesn.paper.items.operations import KINDS, Terms, recount, words
+
+PUBLISHED: list[Record] = [
+    {
+        "where": f"Table 1{letter}",
+        "method": method,
+        "line": line,
+        "operation": kind,
+        **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
+    }
+    for letter, (method, lines) in zip("ab", paper_numbers("complexity").items(), strict=True)
+    for line, row in lines.items()
+    for kind, terms in zip(KINDS, row, strict=True)
+]
+
+MONTE_CARLO, PLAIN, ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
+SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
+JUDGED = (MONTE_CARLO, PLAIN, ANALYTIC)
+SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
+_NAMES: dict[str, MomentName] = {
+    MONTE_CARLO: "monte-carlo", SPLINE: "spline", ANALYTIC: "analytic", SURFACE: "surface",
+}  # fmt: skip
+
+
+def _call(method: str, mean: Array, var: Array, seed: int, mesh: pesn.Mesh | None = None) -> tuple[FloatArray, ...]:
+    if method == PLAIN:
+        return plain_spline(mean, var, mesh)
+    return pesn.moments(
+        "tanh", mean, var, method=_NAMES[method], mesh=mesh, rng=seed if method == MONTE_CARLO else None
+    )[:2]  # fmt: skip
+
+
+def measure_growth(units: dict[str, list[int]], points: Sequence[int], meshed: int, rounds: int, seed: int) -> list[Record]:
+    """Measure every method at every D, and both splines of ``meshed`` units at every N, in seconds.
+
+    Round after round, all of them in turn: processor time of this thread.
+    """
+    rng = np.random.default_rng(seed)
+    most = max(meshed, *map(max, units.values()))
+    mean, var = rng.uniform(-5.0, 5.0, most), 10.0 ** rng.uniform(-2.0, 0.0, most)
+    cases: list[tuple[str, int, int | None]] = [(method, d, None) for method, sizes in units.items() for d in sizes]
+    cases += [(method, meshed, n) for method in (PLAIN, SPLINE) for n in points]
+    # One large array, made and dropped: glibc then keeps arrays up to its size instead of asking the system for every one
+    # of them, whose page faults would bend the fastest lines.
+    large = np.empty(3_000_000)
+    del large
+    for method in units:
+        _call(method, mean[:2], var[:2], seed)  # compile, load
+    rows = []
+    for turn in range(rounds):
+        for method, d, n in cases:
+            mesh = None if n is None else pesn.Mesh(-10.0, 10.0, n)
+            seconds = _time(method, partial(_call, method, mean[:d], var[:d], seed, mesh), d)
+            rows.append({"method": method, "units": d, "points": n, "round": turn, "seconds": seconds})
+    return rows
+
+
+def _time(method: str, call: partial[tuple[FloatArray, ...]], d: int) -> float:
+    """Time a call; a short one is repeated, after one that fetches the memory."""
+    repeats = 1
+    if method in (ANALYTIC, SURFACE, SPLINE):
+        call()
+        repeats = max(3, min(20, 20_000 // d))
+    start = time.thread_time()
+    for _ in range(repeats):
+        call()
+    return (time.thread_time() - start) / repeats
+
+
+def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
+    """Return the exponent p of time ∝ ``by``^p of each method in each round, fitted in logarithms at the sizes given."""
+    result = {}
+    for method, sizes in fitted.items():
+        kept = frame[(frame["method"] == method) & frame[by].isin(sizes)]
+        result[method] = [
+            float(np.polyfit(np.log(t[by].astype(float)), np.log(t["seconds"]), 1)[0]) for _, t in kept.groupby("round")
+        ]
+    return result
+
+
+def linear(exponents: Sequence[float]) -> list[Draw]:
+    """Grade each exponent: linear or not."""
+    return [Draw(grade(abs(p - 1.0) <= SLACK), p) for p in exponents]
+
+
+def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequence[int]]) -> Verdict:
+    """Judge the growth with D: a round holds where the exponent of each of the paper's three methods is within 0.25 of 1."""
+    worst = [max(each, key=lambda p: abs(p - 1.0)) for each in zip(*(fits[method] for method in JUDGED), strict=True)]
+    parts = [
+        f"{method}: {median_range(fits[method], '.2f')} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
+        for method in JUDGED
+    ]
+    reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
+    reason += "No operation count has a power of D above one."
+    limits = (1.0 - SLACK, 1.0 + SLACK)
+    return over_draws("linear-in-d", linear(worst), reason, measure="exponent farthest from 1", limits=limits)
+
+
+def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
+    """Judge the growth with N: a round holds where the exponent of the plain spline is within 0.25 of 1."""
+    reason = (
+        f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
+        f"N from {min(sizes)} to {max(sizes):,}: {median_range(fits[PLAIN], '.2f')} over the rounds as one writes it in NumPy, "
+        f"{median_range(fits[SPLINE], '.2f')} as compiled in pesn, which leaves out the intervals that the Gaussian does not "
+        "reach."
+    )
+    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
+
+
+# A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
+_SIZES = {
+    MONTE_CARLO: ("monte_carlo_units", 10),
+    PLAIN: ("plain_units", 1_000),
+    SPLINE: ("compiled_units", 1_000),
+    ANALYTIC: ("fast_units", 10_000),
+    SURFACE: ("fast_units", 10_000),
+}
+
+
+_UNITS, _NODES = several(whole(1), 2), several(whole(3), 2)
+_MESHES = [101, 201, 401, 801, 1601]
+_SPLINED = [10, 100, 1_000, 3_000, 10_000, 30_000]
+_FAST = [10, 100, 1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+# Numbers of units for each method, and up to where the exponent is fitted: within the caches.
+COMPLEXITY_SETTINGS = {
+    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1), 20, quick=8),
+    "monte_carlo_units": Setting(
+        "Numbers of units D at which Monte Carlo is timed.", _UNITS, [10, 30, 100, 300, 1_000, 3_000], quick=[10, 30, 100, 300]
+    ),
+    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS, _SPLINED, quick=_SPLINED[:-1]),
+    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS, _FAST[:5]),
+    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS, _FAST, quick=_FAST[:-2]),
+    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2), 100_000),
+    "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
+    "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
+}
+
+
+# ---------------------------------------------------------------- the item
+
+
+def _counts(recounted: dict[str, dict[str, dict[str, Terms]]]) -> dict[str, pd.DataFrame]:
+    titles = {"spline, as written": "Operations of the spline, Algorithm 1", "analytic": "Operations of the analytic method"}
+    rows: dict[str, list[Record]] = {title: [] for title in titles.values()}
+    for printed in PUBLISHED:
+        method, line, kind = printed["method"], printed["line"], printed["operation"]
+        terms = {k: printed[k] for k in ("ND", "N", "D", "1")}
+        row = {"line": line, "operation": kind, "published": words(terms), "obtained": words(recounted[method][line][kind])}
+        if (method, line) == ("spline, as written", "all"):
+            row["nothing twice"] = words(recounted["spline, shared"]["all"][kind])
+        rows[titles[method]].append(row)
+    return {title: pd.DataFrame(some).fillna("") for title, some in rows.items()}
+
+
+def run_complexity(settings: Settings, tasks: Tasks) -> Result:
+    """Count, measure in one unit of work (methods must share a machine to be compared), fit, draw, judge."""
+    given = settings.parameters
+    end = given["fit_to"]
+    units = {method: sorted(given[setting]) for method, (setting, _) in _SIZES.items()}
+    fitted = {method: [d for d in units[method] if start <= d <= end] for method, (_, start) in _SIZES.items()}
+    for method, (setting, start) in _SIZES.items():
+        if len(set(fitted[method])) < 2:
+            raise ValueError(f"{setting} must have two numbers or more from {start:,} to {end:,}, got {given[setting]}")
+    points = sorted(set(given["points"]))
+    (rows,) = tasks.map(measure_growth, [(units, points, given["meshed_units"], given["rounds"], settings.seeds(1)[0])])
+    frame = pd.DataFrame(rows)
+    by_units, by_points = frame[frame["points"].isna()], frame[frame["points"].notna()]
+    fits = slopes(by_units, "units", fitted)
+    meshed = slopes(by_points, "points", dict.fromkeys((PLAIN, SPLINE), points))
+    middle = by_units.groupby(["method", "units"], sort=False)["seconds"].median()
+    along = by_points.groupby(["method", "points"], sort=False)["seconds"].median()
+    times = pd.DataFrame(
+        {
+            "method": list(fits),
+            "exponent of D": [median_range(some, ".2f") for some in fits.values()],
+            "fitted for D": [f"{min(fitted[m]):,} to {max(fitted[m]):,}" for m in fits],
+            "time a unit at the end of the fit, ns": [round(middle[m, max(fitted[m])] / max(fitted[m]) * 1e9) for m in fits],
+        }
+    )
+    recounted = recount()
+    exps, shared = recounted["spline, as written"]["all"]["exp"]["ND"], recounted["spline, shared"]["all"]
+    notes = [
+        *describe("complexity").notes,
+        "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
+        f"another exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α "
+        "were counted once. Roots of constants are counted as printed.",
+        f"Computed once a node instead of wherever it is printed, the same numbers cost {words(shared['*/÷'])} multiplications "
+        f"and divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
+        f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
+        "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
+        "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
+        "them.",
+    ]
+    counted = words(recounted["spline, as written"]["all"]["*/÷"])
+    return Result(
+        frame,
+        {**_counts(recounted), "Time against D": times},
+        {"time": _draw_growth(middle, along, fits, meshed, fitted)},
+        [judge_units(fits, fitted), judge_points(meshed, points, counted)],
+        notes,
+    )
+
+
+def _draw_growth(
+    middle: pd.Series[float],
+    along: pd.Series[float],
+    fits: dict[str, list[float]],
+    meshed: dict[str, list[float]],
+    fitted: dict[str, list[int]],
+) -> Picture:
+    styles = {
+        MONTE_CARLO: (figures.MONTE_CARLO, "o"),
+        PLAIN: (figures.SPLINE, "s"),
+        SPLINE: (figures.OUR_SPLINE, "D"),
+        ANALYTIC: (figures.ANALYTIC, "X"),
+        SURFACE: (figures.OURS, "*"),
+    }
+    figure, axes = figures.panels(1, 2, 5.0, sharey=True, width_ratios=(3, 2))
+    left, right = axes[0]
+    for method, (color, marker) in styles.items():
+        style = {"color": color, "marker": marker}
+        left.plot(middle[method].index, middle[method] * 1e3, linewidth=0.8, alpha=0.7, **style)
+        part = middle[method].loc[fitted[method]] * 1e3
+        left.plot(part.index, part, linewidth=2.2, label=f"{method}: $D^{{{np.median(fits[method]):.2f}}}$", **style)
+    for method, some in meshed.items():
+        color, marker = styles[method]
+        label = f"$N^{{{np.median(some):.2f}}}$"
+        right.plot(along[method].index, along[method] * 1e3, color=color, marker=marker, linewidth=2.2, label=label)
+    left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
+    right.set(xscale="log", xlabel="points N of the mesh")
+    right.set_xticks(sorted({n for _, n in along.index}), minor=False)
+    right.set_xticks([], minor=True)
+    right.xaxis.set_major_formatter("{x:g}")
+    right.legend(frameon=False, fontsize=9)
+    for ax in (left, right):
+        ax.grid(alpha=0.25, linewidth=0.5)
+    figures.legend(figure, left, 2, "lower")
+    alt = "Time, both axes logarithmic. Left against the number of units: flat where a call's fixed cost rules, then straight; "
+    alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
+    alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."
+    return figure, alt
+
+
+# ---------------------------------------------------------------- error against time
+
+
+_ROOT = math.sqrt(2.0 * math.pi)
+_SPLINE, _SAMPLES, _MIXTURE, _EXACT = "spline, compiled", "Monte Carlo", "mixture (pesn)", "exact (pesn)"
+
+
+_POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
+_DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
+ERROR_TIME_SETTINGS = {
+    "units": Setting(
+        "Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2), 5_000, quick=2_000
+    ),
+    # sampling takes a thousand times as long a unit
+    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2), 300, quick=100),
+    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1), 20, quick=8),
+    "groups": Setting("Groups that the inputs are judged in, a draw each.", whole(1), 20, quick=8),
+    "mean": Setting("Input means are drawn between − and + this.", number(0.0), 5.0),
+    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0)), [0.01, 1.0]),
+    "interval": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
+    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3), _POINTS, quick=_POINTS[1:6]),
+    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
+    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
+}
+Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
+
+
+# ---------------------------------------------------------------- the methods
+
+
+def plain_spline(mean: Array, var: Array, mesh: pesn.Mesh | None = None, chunk: int = 500) -> tuple[Array, Array]:
+    """Compute the paper's spline of tanh in plain NumPy: Φ and φ at both ends of every interval, for f and again for f².
+
+    ``mean`` and ``var`` (n,) give mean and variance (n,), the variance as A₂ − A₁². With the tails that the paper leaves out.
+
+    >>> mean, var = plain_spline(np.array([3.0]), np.array([0.2]))
+    >>> print(f"{mean[0]:.6f}")
+    0.992664
+    """
+    from scipy.interpolate import CubicSpline
+    from scipy.special import ndtr
+
+    mesh = pesn.Mesh(-10.0, 10.0, 101) if mesh is None else mesh
+    z, f, h = mesh.points, np.tanh(mesh.points), mesh.step
+    slope, raw = 1.0 - f[[0, -1]] ** 2, []
+    for power, left in ((1, -1.0), (2, 1.0)):
+        ends = [(1, power * f[e] ** (power - 1) * slope[e]) for e in (0, -1)]
+        c, total = CubicSpline(z, f**power, bc_type=ends).c, np.empty_like(mean)
+        for i in range(0, mean.size, chunk):
+            m, s = mean[i : i + chunk, None], np.sqrt(var[i : i + chunk, None])
+            low, high = (z[:-1] - m) / s, (z[1:] - m) / s
+            below, upto = ndtr(low), ndtr(high)
+            p, q = np.exp(-0.5 * low**2) / _ROOT, np.exp(-0.5 * high**2) / _ROOT
+            d = m - z[:-1]
+            i0 = upto - below
+            i1 = d * i0 - s * (q - p)
+            i2 = d * i1 + s * s * i0 - s * h * q
+            i3 = d * i2 + 2 * s * s * i1 - s * h * h * q
+            inside = np.sum(c[3] * i0 + c[2] * i1 + c[1] * i2 + c[0] * i3, axis=1)
+            total[i : i + chunk] = inside + left * below[:, 0] + 1.0 - upto[:, -1]
+        raw.append(total)
+    return raw[0], raw[1] - raw[0] ** 2
+
+
+def reference(mean: Array, var: Array) -> tuple[Array, Array]:
+    """Compute mean and variance by a fine trapezoid rule, independent of what is judged. For variances up to 1.
+
+    >>> mean, var = reference(np.array([3.0]), np.array([0.2]))
+    >>> print(f"{mean[0]:.9f}")
+    0.992664065
+    """
+    x = np.arange(-18.0, 18.0, 1.0 / 32.0)
+    weights = np.exp(-0.5 * x**2) / (32.0 * _ROOT)
+    f = np.tanh(mean[:, None] + np.sqrt(var)[:, None] * x)
+    first = f @ weights
+    return first, np.square(f - first[:, None]) @ weights
+
+
+def _calls(given: Record) -> dict[tuple[str, int], Moments]:
+    """Return a function of mean, variance and a seed for each method and size."""
+    low, high = given["interval"]
+
+    def use(method: MomentName, **options: object) -> Moments:
+        return lambda m, v, _: pesn.moments("tanh", m, v, method=method, **options)  # type: ignore[arg-type]
+
+    def draw(n: int) -> Moments:
+        return lambda m, v, seed: pesn.moments("tanh", m, v, method="monte-carlo", n_samples=n, rng=seed)
+
+    def plain(mesh: pesn.Mesh) -> Moments:
+        return lambda m, v, _: plain_spline(m, v, mesh)
+
+    calls: dict[tuple[str, int], Moments] = {(ANALYTIC, 1): use("analytic")}
+    calls |= {(_SAMPLES, n): draw(n) for n in given["samples"]}
+    for n in given["points"]:
+        mesh = pesn.Mesh(low, high, n)
+        calls |= {(PLAIN, n): plain(mesh), (_SPLINE, n): use("spline", mesh=mesh)}
+    calls |= {(_MIXTURE, n): use("mixture", n_components=n) for n in given["components"]}
+    return {**calls, (SURFACE, 1): use("surface"), (_EXACT, 1): use("exact")}
+
+
+def measure_errors(given: Record, seed: int) -> list[Record]:
+    """Measure each method and size: mean absolute errors over the units, and time a unit (median, quartiles) over the rounds.
+
+    "groups" are the mean errors of mean and variance in each of the groups that the units are dealt out to, "times" the rounds'.
+    The methods are taken in turn, round after round, so that a busy machine slows all of them alike; time is the thread's own.
+    """
+    rng = np.random.default_rng(seed)
+    low, high = np.log10(given["variance"])
+    mean, var = rng.uniform(-given["mean"], given["mean"], given["units"]), 10.0 ** rng.uniform(low, high, given["units"])
+    true_mean, true_var = reference(mean, var)
+    calls = _calls(given)
+    rows = []
+    for (method, size), call in calls.items():  # this first call also compiles and loads
+        n = given["sampled_units"] if method == _SAMPLES else given["units"]
+        got = np.asarray(call(mean[:n], var[:n], seed)[:2], float)
+        errors = np.abs(got - [true_mean[:n], true_var[:n]])
+        groups = [errors[:, k :: given["groups"]].mean(axis=1).tolist() for k in range(given["groups"])]
+        first, second = errors.mean(axis=1).tolist()
+        rows.append({"method": method, "size": size, "units": n, "mean error": first, "variance error": second, "groups": groups})
+    spent: list[list[float]] = [[] for _ in rows]
+    for _ in range(given["rounds"]):
+        for row, times, call in zip(rows, spent, calls.values(), strict=True):
+            start = time.thread_time()
+            call(mean[: row["units"]], var[: row["units"]], seed)
+            times.append((time.thread_time() - start) / row["units"])
+    for row, times in zip(rows, spent, strict=True):
+        lower, middle, upper = np.percentile(times, (25, 50, 75))
+        row |= {"seconds": float(middle), "seconds, lower": float(lower), "seconds, upper": float(upper), "times": times}
+    return rows
+
+
+# ---------------------------------------------------------------- what they say
+
+
+def front(seconds: Sequence[float], errors: Sequence[float]) -> list[bool]:
+    """Return for each point whether no other is at least as fast and as accurate and better in one of the two."""
+    points = list(zip(seconds, errors, strict=True))
+    return [not any(a <= s and b <= e and (a < s or b < e) for a, b in points) for s, e in points]
+
+
+def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13) -> float:
+    """Fit the exponent p of error ∝ size^p: a straight line in logarithms through the points above the rounding ``floor``.
+
+    >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
+    -4.0
+    >>> round(order([10, 100, 1000], [1e-1, 1e-3, 1e-16]), 6), order([10, 100], [1e-1, 1e-16])
+    (-2.0, nan)
+    """
+    n, e = np.asarray(sizes, float), np.asarray(errors, float)
+    kept = e > floor
+    return float(np.polyfit(np.log(n[kept]), np.log(e[kept]), 1)[0]) if kept.sum() > 1 else math.nan
+
+
+def _parts(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {name: frame[frame["method"] == name].sort_values("size") for name in (ANALYTIC, PLAIN, _SAMPLES)}
+
+
+def _orders(parts: dict[str, pd.DataFrame]) -> dict[str, float]:
+    return {n: order(parts[n]["size"].tolist()[1:], parts[n]["mean error"].tolist()[1:]) for n in (PLAIN, _SAMPLES)}
+
+
+def converges(frame: pd.DataFrame) -> Draw:
+    """Grade convergence: holds where the analytic error is over twice both others' best, and the spline's falls much faster.
+
+    Corrected where one of the two does; the number is the order of the spline.
+    """
+    analytic, spline, samples = (parts := _parts(frame)).values()
+    orders = _orders(parts)
+    high = all(
+        analytic[kind].iloc[0] > 2.0 * rival[kind].min()
+        for kind in ("mean error", "variance error")
+        for rival in (spline, samples)
+    )
+    quick = orders[PLAIN] < -2.0 and orders[PLAIN] < 2.0 * orders[_SAMPLES]
+    return Draw(grade(high and quick, high or quick), orders[PLAIN])
+
+
+def judge_convergence(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Verdict:
+    """Judge convergence, each group of inputs a draw; the words are about all of them, ``frame``."""
+    analytic, spline, samples = (parts := _parts(frame)).values()
+    orders = _orders(parts)
+    row, best = analytic.iloc[0], spline.iloc[-1]
+    passing = spline[spline["mean error"] < samples["mean error"].min()]
+    ahead = (
+        f"With {passing['size'].iloc[0]} points it is past the best sampling ({samples['mean error'].min():.1e}, "
+        f"{samples['size'].iloc[-1]:,} samples) in {passing['seconds'].iloc[0] / samples['seconds'].iloc[-1]:.2g} of its time."
+        if len(passing)
+        else "It does not get past the best sampling."
+    )
+    reason = (
+        f"Analytic: one formula, {row['seconds'] * 1e9:.0f} ns a unit, calls included, whatever accuracy is wanted: "
+        f"mean absolute error {row['mean error']:.1e} (mean) and {row['variance error']:.1e} (variance). The spline costs "
+        f"{spline['seconds'].iloc[0] / row['seconds']:.0f} times as much at {spline['size'].iloc[0]} points, and its error "
+        f"falls as N to the power {orders[PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
+        f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
+    )
+    return over_draws(
+        "analytic-constant-spline-converges",
+        map(converges, groups),
+        reason,
+        measure="order of the spline's error",
+        limits=(-2.0,),
+    )
+
+
+def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:
+    """Judge the speed: a round holds where none of the paper's other methods is as fast as the analytic one."""
+    rivals = [key for key in times if key[0] in (_SAMPLES, PLAIN, _SPLINE)]
+    ratios = np.min([times[key] for key in rivals], axis=0) / np.asarray(times[ANALYTIC, 1])
+    draws = [Draw(grade(ratio > 1.0), float(ratio)) for ratio in ratios]
+    middle = frame.set_index(["method", "size"])["seconds"]
+    nearest = min(rivals, key=lambda key: middle[key])
+    surface, analytic = frame[frame["method"] == SURFACE].iloc[0], frame[frame["method"] == ANALYTIC].iloc[0]
+    reason = (
+        f"Of the paper's methods: {analytic['seconds'] * 1e9:.0f} ns a unit; the next, {nearest[0]} of size {nearest[1]}, takes "
+        f"{np.median(ratios):.3g} times as long ({ratios.min():.3g} to {ratios.max():.3g} over the rounds). Fast is not all: the "
+        f"surface of pesn takes {surface['seconds'] / analytic['seconds']:.2g} times as long as the analytic method, with an "
+        f"error of the mean of {surface['mean error']:.0e} where that has {analytic['mean error']:.0e}."
+    )
+    return over_draws("analytic-fastest", draws, reason, measure="time of the next ÷ the analytic one's", limits=(1.0,))
+
+
+def run_error_time(settings: Settings, tasks: Tasks) -> Result:
+    """Measure in one unit of work (methods must share a machine to be compared), draw, judge."""
+    (rows,) = tasks.map(measure_errors, [(settings.parameters, settings.seeds(1)[0])])
+    frame = pd.DataFrame(rows).drop(columns=["groups", "times"])
+    groups = [
+        frame.assign(**{"mean error": means, "variance error": variances})
+        for means, variances in np.transpose([row["groups"] for row in rows], (1, 2, 0))
+    ]
+    verdicts = [
+        judge_convergence(frame, groups),
+        judge_fastest(frame, {(row["method"], row["size"]): row["times"] for row in rows}),
+    ]
+    frame["error"] = frame[["mean error", "variance error"]].max(axis=1)
+    frame["on the front"] = front(frame["seconds"].tolist(), frame["error"].tolist())
+    shown = frame.sort_values("seconds")
+    table = pd.DataFrame(
+        {
+            "method": shown["method"],
+            "size": shown["size"],
+            "time a unit, ns": (shown["seconds"] * 1e9).round(0),
+            "error of mean": shown["mean error"],
+            "error of variance": shown["variance error"],
+            "on the front": np.where(shown["on the front"], "yes", ""),
+        }
+    ).reset_index(drop=True)
+    notes = [*describe("error-time").notes]
+    return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw_errors(frame)}, verdicts, notes)
+
+
+def _draw_errors(frame: pd.DataFrame) -> Picture:
+    styles = {
+        _SAMPLES: (figures.MONTE_CARLO, "o"),
+        PLAIN: (figures.SPLINE, "s"),
+        _SPLINE: (figures.OUR_SPLINE, "D"),
+        ANALYTIC: (figures.ANALYTIC, "X"),
+        _MIXTURE: (figures.MIXTURE, "^"),
+        SURFACE: (figures.OURS, "*"),
+        _EXACT: (figures.TRUTH, "P"),
+    }
+    figure, axes = figures.panels(1, 2, 4.6, sharex=True, sharey=True)
+    for ax, kind in zip(axes[0], ("mean", "variance"), strict=True):
+        for method, (color, marker) in styles.items():
+            part = frame[frame["method"] == method].sort_values("size")
+            style = {"markersize": 11 if method in (SURFACE, ANALYTIC, _EXACT) else 5, "linewidth": 1.2, "label": method}
+            ax.plot(part["seconds"] * 1e6, np.maximum(part[f"{kind} error"], 1e-17), color=color, marker=marker, **style)
+        chosen = np.array(front(frame["seconds"].tolist(), frame[f"{kind} error"].tolist()))
+        best = frame[chosen].sort_values("seconds")
+        step = {"where": "post", "color": "black", "linewidth": 0.9, "linestyle": ":", "label": "Pareto front"}
+        ax.step(best["seconds"] * 1e6, np.maximum(best[f"{kind} error"], 1e-17), **step)
+        ax.set(xscale="log", yscale="log", title=f"{kind.capitalize()} of tanh(z)")
+        ax.grid(alpha=0.25, linewidth=0.5)
+    figures.label_outside(axes, "time a unit (µs)", "mean absolute error")
+    figures.legend(figure, axes[0, 0], 4, "lower")
+    best = frame[frame["on the front"]].sort_values("seconds")["method"].drop_duplicates()
+    return figure, (
+        "Mean absolute error over time a unit, both logarithmic: sampling falls slowly, the spline steeply, the analytic "
+        f"method is one point at the top left; on the front are {', '.join(best)}."
+    )
+
+
+ITEMS = (
+    Item("complexity", COMPLEXITY_SETTINGS, run_complexity, PUBLISHED),
+    Item("error-time", ERROR_TIME_SETTINGS, run_error_time),
+)
