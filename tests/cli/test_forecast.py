@@ -48,7 +48,7 @@ def call(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
 
 
-def test_one_word_is_enough(call, tmp_path):
+def test_forecast_needs_only_a_file(call, tmp_path):
     result = call("data.csv", "--backtest", 3)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
@@ -86,7 +86,7 @@ def test_inputs_known_ahead_narrow_the_forecast(call, tmp_path):
     assert narrow["sales_std"].mean() < 0.9 * wide["sales_std"].mean()
 
 
-def test_a_saved_model_gives_the_same_forecast_and_goes_on(call, tmp_path):
+def test_saved_model_gives_the_same_forecast_and_accepts_later_rows(call, tmp_path):
     made = call("data.csv", "--target", "sales", "--backtest", 0, "--save", "week.pesn", "--level", 0.5)
     assert made.exit_code == 0, made.stderr
     again = call("data.csv", "--model", "week.pesn", "--out", "again")
@@ -237,13 +237,13 @@ def test_a_model_of_other_columns(call, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_judging_changes_nothing(call, tmp_path):
+def test_backtest_does_not_change_the_forecast(call, tmp_path):
     for count in (0, 3):
         assert call("data.csv", "--target", "sales", "--backtest", count, "--out", str(count)).exit_code == 0
     assert len({(tmp_path / str(count) / "forecast.csv").read_text() for count in (0, 3)}) == 1
 
 
-def test_a_folder_of_someone_else_is_asked_for(call, tmp_path):
+def test_foreign_folder_needs_overwrite(call, tmp_path):
     out = tmp_path / "site"
     out.mkdir()
     (out / "index.html").write_text("mine")

@@ -32,7 +32,7 @@ def call(tmp_path, monkeypatch, frame):
     return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
 
 
-def test_as_python_does(call, frame):
+def test_command_equals_the_python_api(call, frame):
     result = call("sales.csv", "--id", "shop", "--target", "sold", "--horizon", 5, "--level", 0.9, "--backtest", 2, "--jobs", 1)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -88,7 +88,7 @@ def test_inputs_that_are_known_ahead(call, frame):
         ("--id shop --scheduler nowhere", 2, "scheduler must be an address such as tcp://127.0.0.1:8786, got 'nowhere'"),
     ],
 )
-def test_one_line_for_what_is_wrong(call, words, code, message):
+def test_errors_are_one_line(call, words, code, message):
     result = call("sales.csv", *words.split())
     assert result.stderr.startswith(f"pesn: {message}"), result.stderr
     assert result.stderr.count("\n") == 1

@@ -35,7 +35,7 @@ def call(fake_items, tmp_path, monkeypatch):
         yield lambda *arguments: CliRunner().invoke(cli.app, [*map(str, arguments)])
 
 
-def test_all_then_nothing_to_do(call):
+def test_second_run_reuses_all_items(call):
     result = call("reproduce", "--quick", "--jobs", 1)
     assert (result.exit_code, result.stdout) == (0, "2 items, claims: 1 corrected: reproduction/index.html\n")
     assert re.fullmatch(r"one \(1 of 2\): 6 units, \d+\.\d s\ntwo \(2 of 2\): 6 units, \d+\.\d s\n", result.stderr)

@@ -140,7 +140,7 @@ def test_refused_in_one_line_before_anything_is_simulated(call, tmp_path, monkey
 
 
 @pytest.mark.parametrize("arguments", [[], ["cart-pole", "--runs", "many"], ["cart-pole", "--rnus", "3"], ["cart-pole", "more"]])
-def test_what_is_no_call_at_all(call, arguments):
+def test_invalid_command_lines_exit_with_code_2(call, arguments):
     result = call(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -155,7 +155,7 @@ def test_more_than_there_is_room_for(call, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
-def test_files_that_must_stay(call, tmp_path, monkeypatch):
+def test_special_files_are_not_overwritten(call, tmp_path, monkeypatch):
     fake(monkeypatch, refuse)
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "null.csv").symlink_to("/dev/null")
@@ -200,7 +200,7 @@ def test_a_simulation_that_fails(call, tmp_path, monkeypatch, error, message):
     assert (tmp_path / "cart-pole.csv").read_text() == "old"
 
 
-def test_a_mistake_of_ours_is_not_hidden(call, monkeypatch):
+def test_internal_errors_are_not_hidden(call, monkeypatch):
     fake(monkeypatch, refuse)
     assert isinstance(call("cart-pole").exception, AssertionError)
 
@@ -228,7 +228,7 @@ def test_a_real_process(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "50 rows, 1 run, columns run t x theta v omega u: cart-pole.csv and a.svg\n"
-    assert done.stderr == ""  # no bar, no colour, where there is no terminal
+    assert done.stderr == ""  # no bar, no color, where there is no terminal
     assert sorted(os.listdir(tmp_path)) == ["a.svg", "cart-pole.csv"]
 
 

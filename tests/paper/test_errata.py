@@ -24,12 +24,12 @@ def density(z, mean, var):
     return np.exp(-0.5 * (z - mean) ** 2 / var) / np.sqrt(2.0 * np.pi * var)
 
 
-def test_they_are_numbered():
+def test_errata_are_numbered():
     assert [erratum.number for erratum in ERRATA] == list(range(1, len(ERRATA) + 1))
     assert all(len(erratum.printed) > 10 and len(erratum.right) > 7 for erratum in ERRATA)
 
 
-def test_the_integral_of_the_square():
+def test_integral_of_the_square_is_as_the_errata_say():
     # Errata 1 and 24, for an interval that is not symmetric about the mean.
     m, v, low, high = 0.5, 0.2, 0.3, 0.9
     a, b = ((end - m) / sqrt(2.0 * v) for end in (low, high))
@@ -40,7 +40,7 @@ def test_the_integral_of_the_square():
     assert whole == pytest.approx(quad(lambda z: z * z * density(z, m, v), low, high)[0], rel=1e-10)
 
 
-def test_the_tails():
+def test_mean_without_tails_is_as_the_errata_say():
     assert says(8, "a mean of 9.5 with variance 1", "0.69 instead of 1.00")
     assert f"{error_bound.without_tails(9.5, 1.0, pesn.Mesh(-10, 10, 101)):.2f}" == "0.69"
 

@@ -42,7 +42,7 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
         (settings.MESH, [([-1, 1, 11], [-1.0, 1.0, 11])], [[-1, 1, 11.5], [-1, 1, 2]]),
     ],
 )
-def test_kinds_take_what_their_words_say(kind, good, bad):
+def test_kinds_accept_the_values_they_describe(kind, good, bad):
     for value, used in good:
         assert kind.accept(value) == used
         assert type(kind.accept(value)) is type(used)
@@ -51,7 +51,7 @@ def test_kinds_take_what_their_words_say(kind, good, bad):
             choose("x", {"s": settings.Setting("S.", kind)}, {"s": 0}, {"s": value})
 
 
-def test_refusals_name_what_is_near_and_what_is_expected():
+def test_errors_name_similar_settings_and_expected_values():
     washout = paper.get("washout")
     given = washout.name, washout.settings, washout.parameters(True)
     with pytest.raises(
@@ -64,7 +64,7 @@ def test_refusals_name_what_is_near_and_what_is_expected():
         choose(*given, {"zzz": 1})
 
 
-def test_a_run_of_one_s_own():
+def test_run_accepts_custom_settings():
     frame = paper.run("error-bound", quick=True, points=[11, 21], means=5, variances=0.5).frame
     assert sorted(set(frame["points"])) == [11, 21]
     assert len(frame) == 2 * 5
@@ -80,7 +80,7 @@ def test_a_run_of_one_s_own():
         ({"point": 3}, ValueError, "point is no setting of error-bound; did you mean points"),
     ],
 )
-def test_a_run_that_is_refused(given, error, message):
+def test_run_rejects_wrong_arguments(given, error, message):
     with pytest.raises(error, match=message):
         paper.run("error-bound", **given)
     with pytest.raises(ValueError, match="did you mean 'error-bound'"):

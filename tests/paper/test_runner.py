@@ -87,7 +87,7 @@ def until(condition, seconds=60.0):
 # What is written
 
 
-def test_a_folder_an_item_and_a_page(fakes, tmp_path):
+def test_run_writes_a_folder_per_item_and_a_page(fakes, tmp_path):
     out = tmp_path / "deep" / "out"
     records = reproduce(out, "one", "two", seed=3)
     assert [record["name"] for record in records] == ["one", "two"]
@@ -126,7 +126,7 @@ def test_strict_json():
 # Kept and made again
 
 
-def test_the_same_settings_are_not_run_again_others_are(fakes, out):
+def test_finished_results_are_reused_for_equal_settings(fakes, out):
     def run(**options):
         reproduce(out, **options)
         return len(calls(fakes))
@@ -143,7 +143,7 @@ def test_the_same_settings_are_not_run_again_others_are(fakes, out):
     assert run(quick=False, seed=1) == 30  # a result is whole or none
 
 
-def test_digest_knows_parameters_and_code(fakes):
+def test_digest_depends_on_parameters_and_code(fakes):
     import fake_one
     import fake_two
 
@@ -177,7 +177,7 @@ def test_after_an_error_the_finished_items_are_kept(out, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX has them")
-def test_killed_and_started_again(fakes, out):
+def test_run_resumes_after_a_kill(fakes, out):
     (fakes / "wait").touch()
     code = (
         "from pesn import paper\nfrom pesn.paper import runner\n"
@@ -237,7 +237,7 @@ DAMAGES = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_no_longer_as_it_was_written_is_made_again(fakes, done, damage):
+def test_damaged_results_are_computed_again(fakes, done, damage):
     page = (done / "index.html").read_bytes()
     DAMAGES[damage](done / "one")
     assert runner.read_result(done / "one") is None
@@ -311,7 +311,7 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
-def test_what_is_no_result_stays(fakes, out, kind):
+def test_foreign_files_are_not_overwritten(fakes, out, kind):
     make, message = IN_THE_WAY[kind]
     out.mkdir()
     make(out)
@@ -369,7 +369,7 @@ def test_wrong_arguments(out, names, options, error, message):
 # Engines: the same numbers
 
 
-def test_in_this_process_and_in_two_others(fakes, tmp_path):
+def test_numbers_are_equal_in_one_and_in_two_processes(fakes, tmp_path):
     truth = expected(seed=5)
     (fakes / "calls").unlink()
     for jobs in (1, 2):

@@ -47,7 +47,7 @@ def body_rates(states):
 # The recording
 
 
-def test_it_flies_as_gazebo_does(recording):
+def test_flight_equals_the_gazebo_recording(recording):
     replay = simulate(recording["U_applied"], initial_state=recording["X"][0], command_noise=False)
     off = np.abs(replay.states - recording["X"]).max(axis=0)
     assert off[:3].max() < 1e-10  # m; 2e-13 where this was written
@@ -56,7 +56,7 @@ def test_it_flies_as_gazebo_does(recording):
     assert np.abs(recording["X"][:, :3] - [0.0, 0.0, 5.0]).max() > 3.0  # a flight, not a hover
 
 
-def test_the_noise_is_the_recordings(recording):
+def test_noise_has_the_distribution_of_the_recording(recording):
     theirs = recording["U_applied"] - recording["U"]
     ours = message_noise(3, 1500, rng=0)
     for noise in (theirs[None], ours):
@@ -69,7 +69,7 @@ def test_the_noise_is_the_recordings(recording):
     assert np.abs(np.diff(drift, axis=1)).min() > 0.0
 
 
-def test_the_pilots_hand_is_the_recordings(recording):
+def test_pilot_filter_equals_the_recording(recording):
     """Two low-passes of 0.25 s: the answer to a step after n rows is 1 − (1−α)ⁿ (1 + nα), α = 1/26."""
     n = np.arange(1, 61)[:, None]
     answer = np.tile(1.0 - (25 / 26) ** n * (1.0 + n / 26), 4)
@@ -95,7 +95,7 @@ def test_the_pilot_stays_in_its_airspace():
 # Parts
 
 
-def test_euler_angles_and_rates_go_there_and_back():
+def test_euler_angles_and_rates_round_trip():
     rng = np.random.default_rng(0)
     states = rng.uniform(-1.0, 1.0, (200, 12)) * [*[5.0] * 6, np.pi, 1.5, np.pi, 3.0, 3.0, 3.0]
     body = _body(states)
@@ -238,7 +238,7 @@ def test_drag_balances_thrust():
     assert 0.9 < v < 0.98
 
 
-def test_wind_is_coloured():
+def test_wind_is_an_ornstein_uhlenbeck_process():
     gusts = _gusts([list(rng.spawn(4)) for rng in np.random.default_rng(0).spawn(200)], 2000)
     assert gusts.var() == pytest.approx(1.0, rel=0.05)
     assert gusts[:, 0].var() == pytest.approx(1.0, rel=0.15)  # from the first row on
@@ -250,7 +250,7 @@ def test_wind_is_coloured():
 
 
 @pytest.mark.parametrize("mode", ["gazebo", "rotors"])
-def test_both_engines_fly_alike(mode):
+def test_numpy_and_compiled_flights_agree(mode):
     """More than 5,000 rows are compiled; draws do not depend on the number of rows."""
     plain = simulate(runs=2, steps=400, rng=7, mode=mode)
     compiled = simulate(runs=2, steps=5001, rng=7, mode=mode)
@@ -275,7 +275,7 @@ def test_a_run_does_not_depend_on_the_others(mode):
     np.testing.assert_array_equal(together.states[::80], starts)
 
 
-def test_what_comes_out():
+def test_trajectories_have_names_units_and_progress():
     commands, calls = np.zeros((250, 4)), []
     flights = simulate(commands, runs=3, rng=0, progress=lambda done, rows: calls.append((done, rows)))
     assert flights.lengths == (250, 250, 250)

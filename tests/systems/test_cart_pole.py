@@ -98,7 +98,7 @@ def test_a_free_swing_keeps_its_energy():
 
 
 @pytest.mark.parametrize("runs", [2, MANY])
-def test_the_loop_written_plainly(runs):
+def test_simulation_equals_a_plain_loop(runs):
     states, _ = some_states(runs)
     force = np.random.default_rng(1).normal(size=(runs, 50))
     got = simulate(force, runs=runs, steps=50, dt=0.03, initial_state=states, parameters=ODD, substeps=2)
@@ -125,7 +125,7 @@ def test_an_input_acts_from_its_row_to_the_next(runs):
 # The runs
 
 
-def test_a_run_is_the_same_in_any_company_and_to_any_length():
+def test_run_does_not_depend_on_other_runs_or_on_length():
     many = simulate(runs=MANY, steps=300, rng=7)
     assert many.lengths == (300,) * MANY
     assert many.dt == 0.02

@@ -164,7 +164,7 @@ def test_narma_against_its_recurrence():
     assert runs.inputs.mean() == pytest.approx(0.25, abs=0.03)
 
 
-def test_narma_from_a_state_of_ones_own():
+def test_narma_from_a_given_state():
     """All ten values of the past are the state that is given."""
     y = narma10(np.zeros((2, 1)), steps=2, initial_state=[0.4]).states.ravel()
     np.testing.assert_allclose(y, [0.4, 0.3 * 0.4 + 0.05 * 0.4 * 4.0 + 0.1])

@@ -1,5 +1,5 @@
-"""Claims: drawn digits are digits: who has learnt them reads real handwriting. Spoken digits are of varying length, told apart by
-more than their lengths and loudness, and harder where there is more noise. Both are the same for the same seed.
+"""Claims: a classifier of generated digits reads real handwriting. Spoken digits differ in more than length and loudness, and are
+harder to classify with more noise. Both are the same for the same seed.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def unit(images):
     return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
-def test_real_handwriting_is_read_by_who_has_learnt_drawn_digits():
+def test_classifier_of_generated_digits_reads_real_handwriting():
     """scikit-learn's 1,797 scanned digits are counts of ink in 8 × 8 blocks of 4 × 4 pixels."""
     drawn, real = written_digits(500, read="rows", size=32, rng=0), load_digits()
     blocks = drawn.X.reshape(500, 8, 4, 8, 4).sum(axis=(2, 4))
@@ -45,7 +45,7 @@ def test_seeds():
     assert np.bincount(many, minlength=10).min() > 5
 
 
-def test_digits_of_ones_own():
+def test_given_digits_are_drawn():
     asked = written_digits(6, digits=[1, 1, 1, 8, 8, 8], noise=0.0, rng=0)
     assert asked.y.tolist() == [1, 1, 1, 8, 8, 8]
     ink = asked.X.reshape(6, -1).sum(axis=1)
@@ -96,7 +96,7 @@ def test_a_seed_gives_the_same_words_and_all_ten_as_often():
     assert len(set(one.lengths)) > 20
 
 
-def test_words_are_told_apart_by_how_they_sound():
+def test_words_differ_in_sound_not_in_length():
     train, test = spoken_digits(600, rng=0).split(0.5)
     sounds = LinearDiscriminantAnalysis().fit(summary(train), train.y).score(summary(test), test.y)
     long = np.array(train.lengths)[:, None], np.array(test.lengths)[:, None]

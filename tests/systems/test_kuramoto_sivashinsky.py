@@ -45,7 +45,7 @@ def test_finer_points_are_the_same_field():
     np.testing.assert_allclose(runs[1][:, ::2], runs[0], atol=1e-6)
 
 
-def test_what_it_keeps():
+def test_mean_and_symmetries_are_conserved():
     """The mean stays; a field that is moved along the circle, or by a mean c along with the frame, stays the same field."""
     start = kuramoto_sivashinsky(steps=1, rng=1).states[0]
     run = kuramoto_sivashinsky(steps=41, initial_state=start).states

@@ -32,7 +32,7 @@ def test_seeds_are_refused_by_name(simulate, rng):
 
 
 @EVERY
-def test_any_seed_of_numpy_will_do(simulate):
+def test_every_numpy_seed_type_is_accepted(simulate):
     expected = simulate(runs=2, steps=5, rng=7).states
     for rng in (np.int8(7), np.random.SeedSequence(7), np.random.default_rng(7), np.random.PCG64(7)):
         np.testing.assert_array_equal(simulate(runs=2, steps=5, rng=rng).states, expected)
@@ -63,13 +63,13 @@ def test_more_than_there_is_room_for(simulate, size):
 
 
 @pytest.mark.parametrize("flow", [getattr(chaotic, name) for name in sorted({*chaotic.LYAPUNOV_TIME, "narma10"})])
-def test_transients_without_an_end(flow):
+def test_too_long_transients_are_rejected(flow):
     with pytest.raises(ValueError, match=r"transient must be 1e\+09 rows or fewer, got 1000000000000000000"):
         flow(steps=3, rng=0, transient=10**18)
 
 
 @pytest.mark.parametrize("times", [{"tau": 1e30}, {"tau": 1e-30}, {"tau": 5e-324}, {"dt": 1e30}, {"substeps": 10**400}])
-def test_delays_that_no_step_fits(times):
+def test_unsuitable_delays_are_rejected(times):
     with pytest.raises(ValueError, match=r"tau must be .*, got"):
         chaotic.mackey_glass(steps=3, rng=0, transient=0.0, **times)
 

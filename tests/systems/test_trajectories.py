@@ -59,7 +59,7 @@ def test_a_single_run_is_cut_in_time(fraction, n):
     np.testing.assert_array_equal(np.concatenate([first.states, second.states]), STATES)
 
 
-def test_splits_that_cannot_be():
+def test_impossible_splits_are_rejected():
     for fraction in (0.0, 1.0, -1.0, np.nan):
         with pytest.raises(ValueError, match=r"fraction must lie in \(0, 1\)"):
             make().split(fraction)
@@ -136,7 +136,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_parquet_without_pyarrow_says_what_to_do(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'pesn\[parquet\]'"):
         make().save(tmp_path / "a.parquet")

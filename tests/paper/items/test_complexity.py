@@ -88,7 +88,7 @@ def test_exponents_are_recovered_and_judged():
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.1, "holds"), (2.0, "does not hold")])
-def test_growth_with_the_mesh_both_ways(power, verdict):
+def test_growth_with_the_mesh_verdict_for_both_outcomes(power, verdict):
     frame, sizes = _times({cost.PLAIN: power, cost.SPLINE: 0.5})
     fits = cost.slopes(frame, "units", sizes)
     judged = cost.judge_points(fits, sizes[cost.PLAIN], "348ND")

@@ -70,7 +70,7 @@ def test_without_tails_mass_beyond_the_mesh_counts_nothing():
     ("by_place", "by_value", "verdict"),
     [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "corrected"), (1.0, 4.1e-4, "does not hold")],
 )
-def test_the_printed_bound_every_way(by_place, by_value, verdict):
+def test_printed_bound_verdict_for_every_outcome(by_place, by_value, verdict):
     judged = error_bound.judge_example(4.2e-5, [by_place, by_value, 8.5e-5, 2.3e-7], 9.9e-6)
     assert judged.verdict == verdict
     assert "9.9e-06" in judged.reason
@@ -80,14 +80,14 @@ def test_the_printed_bound_every_way(by_place, by_value, verdict):
 @pytest.mark.parametrize(
     ("bare", "tailed", "verdict"), [(0.5, 0.4, "holds"), (0.5, 1e-5, "corrected"), (1e-5, 1e-5, "does not hold")]
 )
-def test_the_mesh_every_way(bare, tailed, verdict):
+def test_mesh_verdict_for_every_outcome(bare, tailed, verdict):
     worst = pd.DataFrame({"error": [bare, tailed, 1.6e-3], "bound": [np.nan, 8.5e-5, np.nan]})
     judged = error_bound.judge_mesh(worst, 30.0)
     assert judged.verdict == verdict
     assert f"{tailed:.1e}" in judged.reason
 
 
-def test_the_bound_both_ways(result):
+def test_bound_verdict_for_both_outcomes(result):
     assert [v.verdict for v in result.verdicts] == ["holds", "corrected", "corrected"]
     frame = result.frame.copy()
     frame.loc[3, "var error"] = 2.0 * frame.loc[3, "var bound, paper"]

@@ -38,7 +38,7 @@ def _frame(analytic=1e-2, spline_order=-4.0, sample_error=1e-3):
     return pd.DataFrame([{"method": m, "size": n, "mean error": e, "variance error": e, "seconds": t} for m, n, e, t in rows])
 
 
-def test_verdict_both_ways():
+def test_convergence_verdict_for_every_outcome():
     good, bad = _frame(), _frame(analytic=1e-6, spline_order=-1.0)
     assert cost.judge_convergence(good, [good] * 4).verdict == "holds"
     assert cost.judge_convergence(good, [bad] * 4).verdict == "does not hold"
@@ -50,7 +50,7 @@ def test_verdict_both_ways():
 
 
 @pytest.mark.parametrize(("rival", "verdict"), [(2e-7, "holds"), (5e-8, "does not hold")])
-def test_the_fastest_both_ways(rival, verdict):
+def test_speed_verdict_for_both_outcomes(rival, verdict):
     names = [("analytic", 1, 1e-7), ("spline, compiled", 21, rival), ("Monte Carlo", 100, 1e-5), ("surface (pesn)", 1, 1e-8)]
     frame = pd.DataFrame([{"method": m, "size": n, "seconds": t, "mean error": 1e-3} for m, n, t in names])
     judged = cost.judge_fastest(frame, {(m, n): [t, t] for m, n, t in names})

@@ -72,7 +72,7 @@ def _draw(samples, spline, analytic, distances=(0.01, 0.01), mean=0.0):
     }
 
 
-def test_shallow_verdict_all_ways():
+def test_shallow_verdict_for_every_outcome():
     delta, wide = _draw(1e-3, 2e-3, 0.2), _draw(0.5, 1.0, 0.3)
     assert feedforward.shallow_parts(delta) == (True, True, True)
     assert feedforward.shallow_parts(_draw(1e-3, 2e-3, 1e-3)) == (True, True, False)
@@ -88,7 +88,7 @@ def test_shallow_verdict_all_ways():
     assert feedforward.judge_shallow([wide] * 3, [], 0.0).verdict == "does not hold"
 
 
-def test_deep_verdict_all_ways():
+def test_deep_verdict_for_every_outcome():
     cells = [(m, k) for m in ("mean", "variance") for k in feedforward._SHOWN["deep"]]
 
     def judged(distances, spline):
@@ -115,7 +115,7 @@ def test_saturated_draws_make_the_shallow_table(result):
     assert (analytic < 5e-3).all()
 
 
-def test_no_saturated_draw_is_survived(run_item):
+def test_feedforward_runs_without_saturated_draws(run_item):
     none = run_item("feedforward", draws=1, candidates=2, saturation=50.0)
     assert not any("saturated draws:" in title for title in none.tables)
     assert none.verdicts[0].verdict in ("holds", "does not hold")

@@ -68,7 +68,7 @@ def test_a_variance_that_is_not_positive_counts_as_wrong(result):
         ([WrongShare(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
     ],
 )
-def test_small_variances_every_way(spreads, verdict):
+def test_small_variance_verdict_for_every_outcome(spreads, verdict):
     judged = higher_moments.judge_small_variance(spreads, 0.034)
     assert judged.verdict == verdict
     assert "3.4 %" in judged.reason
@@ -100,7 +100,7 @@ def test_what_is_cut_off_is_the_closed_form_without_its_tails():
     assert inside[0] == pytest.approx(np.exp(-0.25) * np.sin(1.0), abs=1e-12)
 
 
-def test_judged_every_way(errors):
+def test_any_function_verdict_for_every_outcome(errors):
     judged = higher_moments.judge_any_function(errors)
     assert judged.verdict == "corrected"
     assert "sine is bounded" in judged.reason

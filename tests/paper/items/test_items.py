@@ -26,7 +26,7 @@ def test_claims_are_judged_and_figures_drawn(name, run_item):
 
 
 @pytest.mark.parametrize("name", ["moments", "feedforward", "entropy"])
-def test_numbers_hang_on_the_seed_alone(name, run_item):
+def test_numbers_depend_on_the_seed_only(name, run_item):
     result, again = run_item(name), run_item(name, Backwards())
     pd.testing.assert_frame_equal(again.frame, result.frame, check_exact=True)
     assert again.verdicts == result.verdicts

@@ -56,7 +56,7 @@ def test_the_order_of_the_methods(result):
 
 
 @pytest.mark.parametrize(("ends", "verdict"), [(1e-4, "holds"), (9e-3, "does not hold")])
-def test_saturation_both_ways(ends, verdict):
+def test_saturation_verdict_for_both_outcomes(ends, verdict):
     columns = ["method", "input variance", "of", "ends / largest", "relative at the ends"]
     rows = [("analytic", 1.0, "variance", ends / 1e-2, 321.0), ("spline", 1.0, "mean", 1e-3, 1e-8)]
     judged = moments.judge_saturation(pd.DataFrame(rows, columns=columns))

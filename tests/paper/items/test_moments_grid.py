@@ -73,7 +73,7 @@ def test_the_whole_grid_has_the_known_numbers():
         ({"spline_median": 0.2}, "does not hold"),
     ],
 )
-def test_the_spline_both_ways(changed, verdict):
+def test_spline_verdict_for_both_outcomes(changed, verdict):
     good = Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3, 2e-4)
     judged = moments_grid.judge_spline({"mean": good, "variance": good._replace(**changed)})
     assert judged.verdict == verdict
@@ -84,7 +84,7 @@ def test_the_spline_both_ways(changed, verdict):
 @pytest.mark.parametrize(
     ("share", "negative", "verdict"), [(0.95, 0, "holds"), (0.95, 3, "does not hold"), (0.6, 0, "does not hold")]
 )
-def test_over_estimating_both_ways(share, negative, verdict):
+def test_overestimation_verdict_for_both_outcomes(share, negative, verdict):
     judged = moments_grid.judge_overestimates(share, np.repeat([-0.02, 0.5], [negative, 100 - negative]), {"−2 to 2": 0.18})
     assert judged.verdict == verdict
     assert f"{100 * share:.0f} %" in judged.reason

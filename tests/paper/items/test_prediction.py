@@ -59,7 +59,7 @@ def test_single_steps_are_the_network_s_outputs_for_uncertain_rows(scene):
     np.testing.assert_allclose(certain.closed["full"][0], outputs, atol=1e-7)
 
 
-def test_weights_know_only_what_came_before(scene):
+def test_weights_depend_on_past_rows_only(scene):
     """Rows after the origin may change at will: the network there stays."""
     y, targets = scene.y.copy(), scene.targets.copy()
     y[441:], targets[440:] = 1e3, 1e3  # targets[440] leads to row 441
@@ -70,7 +70,7 @@ def test_weights_know_only_what_came_before(scene):
     assert np.abs(here[0].readout_.weights - scene.esn.readout_.weights).max() > 0.0
 
 
-def test_samples_are_in_pairs():
+def test_samples_are_antithetic_pairs():
     drawn = prediction.pairs(np.random.default_rng(0), 7, 3)
     np.testing.assert_array_equal(drawn[:3], -drawn[4:])
     assert drawn.shape == (7, 3)

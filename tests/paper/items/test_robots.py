@@ -22,14 +22,14 @@ def rows_of(forecaster, run):
     return y, u, np.hstack([y, u])
 
 
-def test_driven_it_is_the_estimator(learned):
+def test_plain_network_equals_the_estimator_when_driven(learned):
     forecaster, plain, run = learned
     _, _, z = rows_of(forecaster, run)
     esn = forecaster.esn_.set_params(initial_state="zero")
     np.testing.assert_allclose(plain.drive(np.zeros(30), z[:100]), esn.transform(z[:100]), atol=1e-12)
 
 
-def test_in_its_loop_it_is_the_forecast(learned):
+def test_plain_network_equals_the_forecast_in_closed_loop(learned):
     forecaster, plain, run = learned
     y, u, z = rows_of(forecaster, run)
     h = plain.drive(np.zeros(30), z[:200])[-1]
@@ -59,7 +59,7 @@ def test_targets_lead_from_row_to_row(learned):
     np.testing.assert_allclose(after, y[1:51], atol=1e-2)  # positions by the kinematics
 
 
-def test_noise_of_nothing_is_nothing_and_else_is_drawn(learned):
+def test_noise_is_drawn_with_its_standard_deviation(learned):
     _, plain, _ = learned
     z = np.zeros((5, 7, 5))
     h = np.zeros((7, 30))
@@ -72,14 +72,14 @@ def test_noise_of_nothing_is_nothing_and_else_is_drawn(learned):
 # ---------------------------------------------------------------- Algorithm 3
 
 
-def test_to_the_letter_the_true_states_go_in_and_the_weights_see_the_future(learned):
+def test_literal_algorithm_uses_true_states_and_updates_weights(learned):
     forecaster, plain, run = learned
     y, _, z = rows_of(forecaster, run)
     esn = robots.network(SMALL, 5, 3, feedback_scaling=0.2).fit(z[:300], plain.targets(y[:301]))
     targets = plain.targets(y[350:361])
     before = esn.readout_.weights.copy()
     mean = robots.predict_to_the_letter(esn, z[300:350], z[350:360], targets)
-    np.testing.assert_array_equal(esn.readout_.weights, before)  # a copy has learnt
+    np.testing.assert_array_equal(esn.readout_.weights, before)  # a copy was trained
     frozen, state = esn.predict(z[350:360], state=robots.washout_state(esn, z[300:350]), return_state=True)
     np.testing.assert_allclose(mean[0], frozen[0], atol=1e-12)  # the first row knows nothing yet
     other = targets.copy()
@@ -90,7 +90,7 @@ def test_to_the_letter_the_true_states_go_in_and_the_weights_see_the_future(lear
     assert state.mean.shape == (30,)
 
 
-def test_in_its_loop_without_surprise_the_weights_stay(learned):
+def test_weights_stay_without_prediction_errors(learned):
     """Where the truth is what the network says, there is nothing to learn: the same as a forecast of frozen weights."""
     forecaster, plain, run = learned
     y, u, z = rows_of(forecaster, run)

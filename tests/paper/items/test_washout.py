@@ -35,7 +35,7 @@ def test_a_gaussian_without_width_is_the_zero_start(p):
     np.testing.assert_allclose(wrong, quiet.plain_errors(300, 20, np.zeros((1, 20)), 0.0)[1], rtol=1e-6)
 
 
-def test_no_start_sees_what_it_forecasts_but_the_paper_s(here, p):
+def test_only_the_papers_algorithm_sees_the_future(here, p):
     other = washout.Washout(p, 3, "level")
     other.y = here.y.copy()
     other.y[301:] += 1.0  # what comes is another thing
@@ -62,7 +62,7 @@ def test_a_draw_by_its_parts(here, p):
     np.testing.assert_allclose(found["zero start"][:, 2], found["MC without noise"][:, 2], rtol=0.02)
 
 
-def test_from_its_own_place_only_monte_carlo_varies(p):
+def test_only_monte_carlo_varies_at_a_fixed_origin(p):
     place = washout.one_place(p, 3, "level")
     assert place.shape == (3, 4, 4)
     P, MC, least, most = (place[:, i] for i in range(4))

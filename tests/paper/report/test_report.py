@@ -64,7 +64,7 @@ def entry_of(page, claim):
     return entry[: entry.index("</li>")]
 
 
-def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(results, page, read):
+def test_every_claim_is_listed_once_with_verdicts_reasons_and_links(results, page, read):
     said = {name: [] for name in CLAIMS}
     for result in results:
         for claim in result["claims"]:
@@ -83,7 +83,7 @@ def test_every_claim_of_the_paper_stands_once_with_verdicts_reasons_and_links(re
         assert f"{list(labels.values()).count(verdict)} {symbol}" in re.sub(r"(\d)(\D)", r"\1 \2", read.text)
 
 
-def test_draws_stand_beside_the_label_as_a_strip_and_in_words(results, page):
+def test_draws_are_shown_as_a_dot_plot_and_in_words(results, page):
     for result in results:
         for claim in result["claims"]:
             entry = entry_of(page, claim["id"])
@@ -105,7 +105,7 @@ def test_claims_of_items_that_were_not_run_are_not_judged(make_page):
     assert "#item-washout" not in page
 
 
-def test_the_item_that_a_claim_names_decides_over_others(make_page):
+def test_verdict_comes_from_the_item_that_the_claim_names(make_page):
     make_page("washout", claims=[{"id": "entropy-lower", "text": "x", "verdict": "does not hold", "reason": "from elsewhere"}])
     page = make_page("entropy", claims=[{"id": "entropy-lower", "text": "y", "verdict": "holds", "reason": "from its own item"}])
     assert "from its own item" in entry_of(page, "entropy-lower")
@@ -137,7 +137,7 @@ def test_the_page_says_clock_time_cpu_time_and_cores(make_page):
     assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(make_page("entropy", cores=1)).text
 
 
-def test_the_better_cell_is_marked_in_words_and_symbol(make_page):
+def test_better_cell_is_marked_by_text_and_symbol(make_page):
     rows = [["a", 0.2, 0.1, "obtained"], ["b", 4.213e-5, 3.0, "published"], ["c", None, "inf", ""]]
     page = make_page("moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
     body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
@@ -149,7 +149,7 @@ def test_the_better_cell_is_marked_in_words_and_symbol(make_page):
     assert '<th scope="col">better' not in page
 
 
-def test_ids_are_unique_links_arrive_and_headings_are_in_order(folder, read):
+def test_ids_are_unique_links_resolve_and_headings_are_nested(folder, read):
     assert len(read.ids) == len(set(read.ids))
     assert read.headings[0] == 1
     assert read.headings.count(1) == 1
@@ -166,14 +166,14 @@ def test_ids_are_unique_links_arrive_and_headings_are_in_order(folder, read):
                 assert attributes[key].removeprefix("url(#").removesuffix(")") in read.ids, tag
 
 
-def test_the_page_needs_nothing_from_elsewhere(page, read):
+def test_page_needs_no_external_resources(page, read):
     assert {tag for tag, _ in read.tags}.isdisjoint({"script", "iframe", "object", "embed"})
     assert not re.search(r"https?:|@import|url\((?!#)", page)
     assert ("html", {"lang": "en"}) in read.tags
     assert any(attributes.get("name") == "viewport" for _, attributes in read.tags)
 
 
-def test_whatever_a_result_says_is_escaped(make_page):
+def test_text_of_results_is_escaped(make_page):
     evil = '</style><script>alert("1")</script><img src=x onerror=alert(1)>\'"&'
     page = make_page(
         "moments",
@@ -203,7 +203,7 @@ def test_a_drawing_is_an_image_in_which_nothing_runs(tmp_path, make_page):
     assert "onload" not in page
 
 
-def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_page):
+def test_figure_must_be_a_regular_file_of_its_result(tmp_path, make_page):
     """A link could lead to any file of this machine; the old page stays."""
     before = make_page("entropy")
     (tmp_path / "secret.svg").write_text("<svg/>")
@@ -214,7 +214,7 @@ def test_a_figure_is_a_file_of_its_result_alone(tmp_path, make_page):
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == before
 
 
-def test_items_stand_in_the_order_given_and_the_page_is_the_same_every_time(folder, results, page):
+def test_items_keep_their_order_and_the_page_is_deterministic(folder, results, page):
     order = [results[i] for i in (10, 0, 7)]
     text = write_page(folder, order).read_text(encoding="utf-8")
     assert re.findall(r'<h2 id="item-([^"]+)"', text) == [result["name"] for result in order]
@@ -229,7 +229,7 @@ def places(svg):
     return [(float(x), float(y)) for x, y in found]
 
 
-def test_marks_lie_by_their_values_and_apart():
+def test_marks_are_placed_by_value_without_overlap():
     marks = places(strip([["holds", value] for value in (0.0, 0.5, 0.501, 0.502, 1.0)], "a number"))
     assert [x for x, _ in marks] == sorted(x for x, _ in marks)
     assert len(set(marks)) == 5
@@ -237,7 +237,7 @@ def test_marks_lie_by_their_values_and_apart():
     assert marks[0][1] == marks[-1][1]  # on the line
 
 
-def test_each_outcome_has_a_shape_of_its_own_and_limits_are_drawn():
+def test_each_outcome_has_its_own_mark_and_limits_are_drawn():
     svg = str(strip([["holds", 1.0], ["corrected", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
     assert svg.count("<circle") == 2
     assert 'fill="none"' in svg
@@ -245,7 +245,7 @@ def test_each_outcome_has_a_shape_of_its_own_and_limits_are_drawn():
     assert "3 draws: 1 holds, 1 corrected, 1 does not hold; a number: 1 to 3" in svg
 
 
-def test_draws_without_numbers_stand_in_a_row():
+def test_draws_without_values_are_evenly_spaced():
     svg = str(strip([["holds", None], ["corrected", None], ["holds", None]]))
     assert 'class="limit"' not in svg
     assert "3 draws: 2 holds, 1 corrected" in svg

@@ -41,14 +41,14 @@ def measure(browse, tmp_path):
     return run
 
 
-def test_chromium_has_no_complaint(page, tmp_path, browse):
+def test_page_gives_no_warnings_in_chromium(page, tmp_path, browse):
     (tmp_path / "index.html").write_text(page, encoding="utf-8")
     shown, log = browse(tmp_path, "index.html")
     assert shown.count("<section") == page.count("<section")
     assert "CONSOLE" not in log
 
 
-def test_the_page_lets_no_script_run_and_nothing_be_fetched(page, tmp_path, browse):
+def test_page_blocks_scripts_and_requests(page, tmp_path, browse):
     added = "<script>document.title = 'ran'</script><img src='other.png'></body>"
     (tmp_path / "index.html").write_text(page.replace("</body>", added), encoding="utf-8")
     shown, log = browse(tmp_path, "index.html")
@@ -57,7 +57,7 @@ def test_the_page_lets_no_script_run_and_nothing_be_fetched(page, tmp_path, brow
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
-def test_nothing_sticks_out_on_a_phone_or_a_desk(page, measure, width, dark):
+def test_page_fits_phone_and_desktop_screens(page, measure, width, dark):
     said = measure(page, width, dark)
     assert said["scroll"] == said["client"]
     assert said["out"] == []
@@ -67,7 +67,7 @@ def test_nothing_sticks_out_on_a_phone_or_a_desk(page, measure, width, dark):
     assert said["colour"] == ("rgb(20, 23, 29)" if dark else "rgb(247, 246, 242)")
 
 
-def test_words_that_cannot_be_broken_do_not_stick_out_either(measure, make_page):
+def test_long_words_do_not_overflow(measure, make_page):
     long = "unbreakable" * 12
     page = make_page(
         "washout",
@@ -85,7 +85,7 @@ def test_words_that_cannot_be_broken_do_not_stick_out_either(measure, make_page)
     assert said["scroll"] == said["client"]
 
 
-def test_published_and_obtained_are_seen_together_on_a_phone(measure, make_page):
+def test_published_and_obtained_fit_side_by_side_on_a_phone(measure, make_page):
     columns = ["moment", "layer", "spline, published", "spline, obtained", "analytic, published", "analytic, obtained"]
     rows = [["variance", "Out", "7.43e-05", 2.0e-5, "1.05e-01", 0.1], ["mean", "1", "2.20e-05", 1.7e-5, "8.91e-04", 6e-4]]
     page = make_page("feedforward", obtained={"Errors": {"columns": columns, "rows": rows}})
