@@ -29,7 +29,7 @@ from pesn.moments.special import exp
 from pesn.moments.surface import COLUMNS as TABLE_COLUMNS
 from pesn.moments.surface import FARTHEST, FOLD
 from pesn.moments.surface import ROWS as TABLE_ROWS
-from pesn.paper.items.error_time import plain_spline
+from pesn.paper.items.cost import plain_spline
 
 # ---------------------------------------------------------------- the surface of tanh as a plain loop
 
