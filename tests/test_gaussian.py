@@ -387,7 +387,7 @@ Z2, I2 = np.zeros(2), np.eye(2)
         ({"mean": [0.0, 1.0j]}, TypeError, "mean must be real numbers"),
         ({"mean": [[1.0], [1.0, 2.0]]}, ValueError, "mean must be an array of numbers"),
         ({"mean": Z2, "var": [1.0, -1.0]}, ValueError, "var must not be negative, got -1"),
-        ({"mean": Z2, "var": [1.0, 1.0, 1.0]}, ValueError, r"var must broadcast against mean, got shapes \(3,\) and \(2,\)"),
+        ({"mean": Z2, "var": [1.0, 1.0, 1.0]}, ValueError, r"mean and var must broadcast, got shapes \(2,\) and \(3,\)"),
         ({"mean": Z2, "cov": I2, "var": 1.0}, ValueError, "cov must be given alone, got var too"),
         ({"mean": Z2, "cov": np.eye(3)}, ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
         ({"mean": 0.0, "cov": I2}, ValueError, "cov must have no axes"),

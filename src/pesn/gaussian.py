@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_covariance, as_real, check_not_negative, number
+from pesn._support.arguments import as_count, as_covariance, as_real, broadcast_moments, check_not_negative, number
 from pesn._support.types import AnyArray, Array, FloatArray, Rng
 from pesn.linalg import (
     blocks,
@@ -169,12 +169,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         m = as_real("mean", mean)
         if cov is not None and m.ndim == 0:
             var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
-        d = diagonal = as_real("var", np.zeros_like(m) if var is None else var)
-        check_not_negative("var", diagonal)
-        try:
-            m, diagonal = np.broadcast_arrays(m, diagonal)
-        except ValueError as error:
-            raise ValueError(f"var must broadcast against mean, got shapes {d.shape} and {m.shape}") from error
+        m, diagonal = broadcast_moments(m, np.zeros_like(m) if var is None else var)
         if cov is not None:
             c = as_covariance("cov", cov, m.shape[-1:])
             self._store(m, cov=c, dtype=np.result_type(m, c))

@@ -42,8 +42,7 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
         raise ValueError(f"slopes must have one entry more than kinks, got {len(slopes)} slopes for {len(kinks)} kinks")
     if not kinks or list(kinks) != sorted(set(kinks)) or not all(map(math.isfinite, kinks + slopes)):
         raise ValueError(f"kinks must be one or more finite, increasing numbers and slopes finite, got {kinks} and {slopes}")
-    if not math.isfinite(value_at_first_kink):
-        raise ValueError(f"value_at_first_kink must be finite, got {value_at_first_kink!r}")
+    number("value_at_first_kink", value_at_first_kink, -math.inf, math.inf, "()")
     values = np.concatenate([[0.0], np.cumsum(np.diff(kinks) * np.array(slopes[1:-1]))]) + value_at_first_kink
 
     def value(z: FloatArray) -> FloatArray:
@@ -236,8 +235,8 @@ def threshold(at: float, value: float) -> Activation:
     -------
     Activation
     """
-    if not (math.isfinite(at) and math.isfinite(value)):
-        raise ValueError(f"at and value must be finite numbers, got {at!r} and {value!r}")
+    number("at", at, -math.inf, math.inf, "()")
+    number("value", value, -math.inf, math.inf, "()")
     return Activation(
         f"threshold({at:g}, {value:g})",
         lambda z: np.where(np.asarray(z) > at, z, value),
