@@ -197,8 +197,8 @@ _PACKED = {"square roots": r"\bv?sqrtp[sd]\b|\bfsqrt\s+v|\bvrsqrt\w*p[sd]\b", "d
 def count_packed_instructions() -> dict[str, int]:
     """Count packed square roots and divisions in the assembly of the surface kernel; 0 means that it is not vectorized."""
     code = (
-        "import numpy as np, pesn; from pesn.moments.surface import fill_bounded; x = np.ones(300); "
-        "pesn.moments('tanh', x, x); print(*fill_bounded.inspect_asm().values())"
+        "import numpy as np, pesn; from pesn.moments.surface import fill_constant_tails; x = np.ones(300); "
+        "pesn.moments('tanh', x, x); print(*fill_constant_tails.inspect_asm().values())"
     )
     with tempfile.TemporaryDirectory() as folder:  # code from numba's cache has no assembly
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}

@@ -60,7 +60,7 @@ def test_nothing_overflows(activation):
     assert np.all(np.isfinite(activation.difference(z, -z)))
 
 
-def test_names_are_found_and_misspelt_ones_refused():
+def test_names_are_found_and_misspelled_ones_refused():
     assert get("Leaky ReLU") is get("leaky_relu") is get("leaky-relu")
     assert get("hardtanh") is get("hard_tanh")
     assert get("logistic") is get("sigmoid")

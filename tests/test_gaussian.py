@@ -289,8 +289,8 @@ def test_samples_have_the_mean_and_covariance(kind, batch):
     assert s.shape == (n, *batch, 4)
     np.testing.assert_array_equal(x.sample(3, rng=1), x.sample(3, rng=np.random.default_rng(1)))
     assert np.all(np.abs(s.mean(axis=0) - x.mean) < 5.0 * x.std / math.sqrt(n))
-    centred = s - x.mean
-    cov = np.einsum("n...i,n...j->...ij", centred, centred) / n
+    centerd = s - x.mean
+    cov = np.einsum("n...i,n...j->...ij", centerd, centerd) / n
     error = np.sqrt((x.var[..., :, None] * x.var[..., None, :] + x.cov**2) / n)  # Isserlis
     assert np.all(np.abs(cov - x.cov) < 5.0 * error)
 

@@ -1,4 +1,4 @@
-"""The one noun of the library: a Gaussian, by its mean and a variance, a covariance or a low-rank factor.
+"""Gaussian distributions, represented by a mean and a variance, a covariance or a low-rank factor.
 
 >>> import pesn
 >>> position = pesn.Gaussian(mean=[0.0, 1.0], var=[4.0, 1.0])
@@ -41,7 +41,7 @@ Numbers = TypeVar("Numbers", bound=AnyArray)  # of the precision of a class
 
 
 def probabilities(q: npt.ArrayLike) -> Array:
-    """q, a number inside (0, 1) or a list of such, as an array () or (k,)."""
+    """Return q, a number inside (0, 1) or a list of such, as an array () or (k,)."""
     levels = np.asarray(q)
     if levels.ndim > 1 or levels.dtype.kind not in "fiu" or not ((levels > 0.0) & (levels < 1.0)).all():
         raise ValueError(f"q must be a number between 0 and 1, or a list of such, got {q!r}")
@@ -66,7 +66,7 @@ def normal_crps(y: FloatArray, mean: FloatArray, std: FloatArray) -> AnyArray:
 
 
 class NormalMarginals(ABC, Generic[Numbers]):
-    """Quantiles, intervals, draws and scores of numbers with normal marginals: see :class:`pesn._support.types.Distribution`."""
+    """Quantiles, intervals, samples and scores of normal marginals; see :class:`pesn._support.types.Distribution`."""
 
     @abstractmethod
     def _moments(self, what: str) -> tuple[Numbers, Numbers]:
@@ -74,48 +74,96 @@ class NormalMarginals(ABC, Generic[Numbers]):
 
     @property
     def median(self) -> Numbers:
-        """The median of each number: the mean."""
+        """Median of each variable: the mean."""
         return self._moments("median")[0]
 
     def interval(self, level: float = 0.95) -> tuple[Numbers, Numbers]:
-        """Return the central interval of each number that holds it with probability ``level``: (lower, upper)."""
+        """Return the central prediction interval of each variable.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the interval, inside (0, 1).
+
+        Returns
+        -------
+        lower : array
+            Lower ends, in the shape of the mean.
+        upper : array
+            Upper ends.
+        """
         mean, std = self._moments("interval")
         number("level", level, 0.0, 1.0, "()")
         reach = std * mean.dtype.type(-special.ndtri(0.5 * (1.0 - float(level))))
         return cast("Numbers", mean - reach), cast("Numbers", mean + reach)
 
     def quantile(self, q: npt.ArrayLike) -> Numbers:
-        """Return quantiles of each number at ``q``, inside (0, 1), in the shape of the mean; (k, …) for k levels."""
+        """Return quantiles of each variable.
+
+        Parameters
+        ----------
+        q : float or array-like of shape (k,)
+            Probabilities inside (0, 1).
+
+        Returns
+        -------
+        array
+            In the shape of the mean; (k, …) for k probabilities.
+        """
         mean, std = self._moments("quantile")
         return cast("Numbers", mean + np.multiply.outer(special.ndtri(probabilities(q)).astype(mean.dtype)[()], std))
 
     def sample(self, n: int, rng: Rng = None) -> Numbers:
-        """Return ``n`` independent draws, (n, …), of each number; ``rng`` is a seed or a Generator."""
+        """Draw independent samples of each variable.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+        rng : int, Generator or None, default=None
+            Seed or Generator.
+
+        Returns
+        -------
+        array of shape (n, ...)
+            The samples.
+        """
         mean, std = self._moments("sample")
         return cast("Numbers", mean + std * np.random.default_rng(rng).standard_normal((as_count("n", n), *mean.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Numbers:
-        """Return the continuous ranked probability score of each observation, in its units; NaN where y is."""
+        """Return the continuous ranked probability score of each observation, in its units.
+
+        Parameters
+        ----------
+        y : array-like
+            Observations, in the shape of the mean; NaN gives NaN.
+
+        Returns
+        -------
+        array
+            The scores.
+        """
         mean, std = self._moments("crps")
         return cast("Numbers", normal_crps(np.asarray(y, mean.dtype), mean, std)[()])
 
 
 class Gaussian(NormalMarginals[FloatArray]):
-    """A Gaussian over d numbers, or a batch of them, one a row; immutable.
+    """Gaussian over d variables, or a batch of them, one per row; immutable.
 
-    ``mean``, ``var``, ``std`` and ``cov`` can be read whichever was given; no (d, d) matrix is formed before ``cov`` is
-    asked for. float32 where everything given is float32, else float64. The arrays are read-only.
+    ``mean``, ``var``, ``std`` and ``cov`` are available for every form; no (d, d) matrix is formed before ``cov`` is read. The
+    arrays are float32 if all arguments are, else float64, and read-only.
 
     Parameters
     ----------
-    mean
-        Shape (d,), or (n, d) for a Gaussian a row, or a scalar. Alone it is a certain value: all variances are 0.
-    var
+    mean : array-like of shape (d,) or (n, d), or scalar
+        Mean. Without other arguments all variances are 0.
+    var : array-like, default=None
         Variances; broadcast against ``mean``.
-    cov
-        Covariance, (d, d) or (n, d, d), in place of ``var`` and ``factor``. Semi-definite will do.
-    factor
-        F of shape (d, k) or (n, d, k): the covariance is F Fᵀ, and F Fᵀ + diag(var) where ``var`` is given too.
+    cov : array-like of shape (d, d) or (n, d, d), default=None
+        Covariance, instead of ``var`` and ``factor``; may be semi-definite.
+    factor : array-like of shape (d, k) or (n, d, k), default=None
+        F: the covariance is F Fᵀ, or F Fᵀ + diag(var) if ``var`` is given.
 
     Examples
     --------
@@ -142,7 +190,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         cov: npt.ArrayLike | None = None,
         factor: npt.ArrayLike | None = None,
     ) -> Gaussian:
-        """Of tensors, or of a ``torch.distributions`` Gaussian: a :class:`pesn.adapters.torch.TensorGaussian`."""
+        """Return a :class:`pesn.adapters.torch.TensorGaussian` for tensors and ``torch.distributions`` Gaussians."""
         if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor))):
             cls = import_module("pesn.adapters.torch").TensorGaussian  # here, not above: torch is an extra
         return object.__new__(cls)
@@ -151,7 +199,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         return (self._mean,)  # for copy and pickle, which call __new__ and not __init__
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """From a copy or a pickle: read-only again."""
+        """Restore a copy or a pickle with read-only arrays."""
         self.__dict__.update({name: _read_only(value) for name, value in state.items()})
 
     def __init__(
@@ -190,7 +238,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         factor: FloatArray | None = None,
         dtype: npt.DTypeLike | None = None,
     ) -> Gaussian:
-        """Keep copies, read-only, broadcast to one batch shape. What comes here is right already."""
+        """Store read-only copies, broadcast to one batch shape; the values are not checked."""
         dtype = dtype or mean.dtype
         batch = mean.shape[:-1]
         for name, part in (("cov", cov), ("factor", factor)):
@@ -215,7 +263,7 @@ class Gaussian(NormalMarginals[FloatArray]):
     def _of(
         cls, mean: FloatArray, diagonal: FloatArray | None = None, cov: FloatArray | None = None, factor: FloatArray | None = None
     ) -> Gaussian:
-        """Without the checks, for results of this module."""
+        """Return a Gaussian without the checks of the constructor, for results of this module."""
         return object.__new__(cls)._store(mean, diagonal, cov, factor)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -230,7 +278,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         return "full" if self._cov is not None else "diagonal" if self._factor is None else "low-rank"
 
     def _repr_html_(self) -> str | None:
-        """In notebooks: a row for each entry, up to 20; of a batch, None, and the text is shown."""
+        """Return a table for notebooks, a row per entry, up to 20; None for a batch."""
         if not isinstance(self._mean, np.ndarray) or self._mean.ndim != 1:
             return None
         (low, high), d = self.interval(0.95), self.dim
@@ -249,12 +297,12 @@ class Gaussian(NormalMarginals[FloatArray]):
 
     @property
     def mean(self) -> FloatArray:
-        """The mean, (d,) or (n, d)."""
+        """Mean, (d,) or (n, d)."""
         return self._mean[()]
 
     @cached_property
     def var(self) -> FloatArray:
-        """The variances, in the shape of the mean."""
+        """Variances, in the shape of the mean."""
         if self._cov is not None:
             return _frozen(np.maximum(np.diagonal(self._cov, axis1=-2, axis2=-1), 0.0))
         assert self._diagonal is not None
@@ -264,12 +312,12 @@ class Gaussian(NormalMarginals[FloatArray]):
 
     @property
     def std(self) -> FloatArray:
-        """The standard deviations, in the shape of the mean."""
+        """Standard deviations, in the shape of the mean."""
         return np.sqrt(self.var)
 
     @cached_property
     def cov(self) -> FloatArray:
-        """The covariance, (d, d) or (n, d, d)."""
+        """Covariance, (d, d) or (n, d, d)."""
         if self._cov is not None or self._mean.ndim == 0:
             return self.var if self._cov is None else self._cov
         assert self._diagonal is not None
@@ -278,22 +326,22 @@ class Gaussian(NormalMarginals[FloatArray]):
 
     @property
     def factor(self) -> FloatArray | None:
-        """F, where the covariance is kept as F Fᵀ + diag(``diagonal``); else ``None``."""
+        """Factor F, if the covariance is represented as F Fᵀ + diag(``diagonal``); else ``None``."""
         return self._factor
 
     @property
     def diagonal(self) -> FloatArray | None:
-        """The diagonal beside F Fᵀ: all of ``var`` where there is no factor, ``None`` where a full ``cov`` is kept."""
+        """Diagonal beside F Fᵀ: ``var`` if there is no factor, ``None`` if the full covariance is stored."""
         return self._diagonal
 
     @property
     def dim(self) -> int:
-        """d, the length of a row; 1 for a scalar."""
+        """Number of variables d; 1 for a scalar."""
         return self._mean.shape[-1] if self._mean.ndim else 1
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """() for one Gaussian, (n,) for one a row."""
+        """Shape of the batch: () for one Gaussian, (n,) for one per row."""
         return self._mean.shape[:-1]
 
     # ---------------------------------------------------------------- what one asks of it
@@ -304,19 +352,19 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self.mean, self.std
 
     def sample(self, n: int, rng: Rng = None) -> FloatArray:
-        """``n`` draws, (n, d) or (n, batch, d); ``rng`` is a seed or a Generator (SPEC 7).
+        """Draw samples.
 
         Parameters
         ----------
-        n
-            How many, 0 or more.
-        rng
-            A seed or a Generator (SPEC 7).
+        n : int
+            Number of samples, 0 or more.
+        rng : int, Generator or None, default=None
+            Seed or Generator.
 
         Returns
         -------
-        array
-            (n, d), or (n, batch, d) of a batch.
+        array of shape (n, d) or (n, batch, d)
+            The samples.
         """
         count = as_count("n", n)
         rng, dtype = np.random.default_rng(rng), self._mean.dtype
@@ -332,7 +380,18 @@ class Gaussian(NormalMarginals[FloatArray]):
         return result
 
     def logpdf(self, x: npt.ArrayLike) -> FloatArray:
-        """The logarithm of the density at ``x``, (…, d) against the batch; the covariance must be positive definite."""
+        """Compute the logarithm of the density; the covariance must be positive definite.
+
+        Parameters
+        ----------
+        x : array-like of shape (..., d)
+            Points, broadcast against the batch.
+
+        Returns
+        -------
+        array
+            The logarithms.
+        """
         point = as_real("x", x)
         if self._mean.ndim and point.shape[-1:] != self._mean.shape[-1:]:
             raise ValueError(f"x must have {self.dim} entries in its last axis, got shape {point.shape}")
@@ -361,25 +420,25 @@ class Gaussian(NormalMarginals[FloatArray]):
         return -0.5 * square - half_log_det - 0.5 * self.dim * math.log(2.0 * math.pi)
 
     def to_torch(self) -> Any:  # torch is an extra, and its types are slow to read
-        """As a ``torch.distributions`` object: Normal of a scalar, Independent(Normal), (LowRank)MultivariateNormal."""
+        """Convert to a ``torch.distributions`` object: Normal for a scalar, Independent(Normal), (LowRank)MultivariateNormal."""
         return import_module("pesn.adapters.torch").to_distribution(self)
 
     # ---------------------------------------------------------------- other Gaussians, from this one
 
     def affine(self, A: npt.ArrayLike, b: npt.ArrayLike | None = None) -> Gaussian:
-        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
+        """Return the distribution of A x + b.
 
         Parameters
         ----------
-        A
-            (p, d), or a number that multiplies every coordinate.
-        b
-            (p,); None is 0.
+        A : array-like of shape (p, d), or scalar
+            Matrix; a scalar multiplies every variable.
+        b : array-like of shape (p,), default=None
+            Offset; None is 0.
 
         Returns
         -------
         Gaussian
-            Over p numbers, with a covariance A Σ Aᵀ; a factor of fewer than p columns stays one.
+            Over p variables, with covariance A Σ Aᵀ; low-rank if the factor has fewer than p columns.
         """
         matrix = as_real("A", A)
         offset = as_real("b", np.zeros((), matrix.dtype) if b is None else b)
@@ -403,19 +462,19 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self._of(mean, cov=outer(root))
 
     def join(self, other: Gaussian, cross: npt.ArrayLike | None = None) -> Gaussian:
-        """This one stacked on ``other``: independent, or with Cov(self, other) = ``cross`` of shape (d, d of other).
+        """Return the joint distribution of this Gaussian and ``other``.
 
         Parameters
         ----------
-        other
-            Over e numbers, of the same batch shape.
-        cross
-            Cov(self, other), (d, e); None: independent.
+        other : Gaussian
+            Over e variables, of the same batch shape.
+        cross : array-like of shape (d, e), default=None
+            Cov(self, other); None: independent.
 
         Returns
         -------
         Gaussian
-            Over d + e numbers, this one's first.
+            Over d + e variables, those of this Gaussian first.
         """
         if not isinstance(other, Gaussian):
             raise TypeError(f"other must be a Gaussian, got {type(other).__name__}")
@@ -447,7 +506,18 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self._of(mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:]))
 
     def marginal(self, indices: npt.ArrayLike | slice) -> Gaussian:
-        """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
+        """Return the marginal distribution of some variables.
+
+        Parameters
+        ----------
+        indices : int, array-like of int or bool, or slice
+            The variables, in the order of the result.
+
+        Returns
+        -------
+        Gaussian
+            The marginal distribution.
+        """
         x = self._vector()
         i = x._positions(indices)
         diagonal = None if x._diagonal is None else x._diagonal[..., i]
@@ -455,14 +525,14 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self._of(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
 
     def condition(self, indices: npt.ArrayLike | slice, values: npt.ArrayLike) -> Gaussian:
-        """The other coordinates, given that those of ``indices`` are ``values``.
+        """Return the distribution of the other variables, given the values of some.
 
         Parameters
         ----------
-        indices
-            The coordinates that are known: a number, a list, a slice or a mask.
-        values
-            Their values, (k,) or (n, k) for a batch.
+        indices : int, array-like of int or bool, or slice
+            The observed variables.
+        values : array-like of shape (k,) or (n, k)
+            Their values.
 
         Returns
         -------
@@ -492,21 +562,21 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self._of(mean, np.broadcast_to(diagonal, mean.shape), factor=None if x._factor is None else left)
 
     def observe(self, H: npt.ArrayLike, y: npt.ArrayLike, R: npt.ArrayLike | None = None) -> Gaussian:
-        """The whole x, given y = H x + noise: H (p, d), y (p,), R the noise's covariance or variances (none: exact).
+        """Return the posterior of x given y = H x + noise: the update of a Kalman filter.
 
         Parameters
         ----------
-        H
-            (p, d).
-        y
-            What was measured, (p,) or (n, p) for a batch.
-        R
-            The noise's covariance (p, p) or variances (p,); None is an exact measurement.
+        H : array-like of shape (p, d)
+            Observation matrix.
+        y : array-like of shape (p,) or (n, p)
+            Observation.
+        R : array-like of shape (p, p) or (p,), or scalar, default=None
+            Covariance or variances of the noise; None is an exact observation.
 
         Returns
         -------
         Gaussian
-            Over all d coordinates: the update of a Kalman filter.
+            Over all d variables.
         """
         x, matrix = self._vector(), as_real("H", H)
         if matrix.ndim != 2 or matrix.shape[1] != x.dim:
@@ -525,11 +595,11 @@ class Gaussian(NormalMarginals[FloatArray]):
     # ---------------------------------------------------------------- inside
 
     def _vector(self) -> Gaussian:
-        """Itself, a scalar as a vector of one."""
+        """Return self, a scalar as a vector of length 1."""
         return self if self._mean.ndim else self._of(self._mean[None], self._diagonal[None])  # type: ignore[index]
 
     def _columns(self) -> FloatArray:
-        """G with G Gᵀ = F Fᵀ + diag(diagonal), as narrow as it can be."""
+        """Return G with G Gᵀ = F Fᵀ + diag(diagonal), with as few columns as possible."""
         assert self._diagonal is not None
         own = np.sqrt(self._diagonal)[..., None] * np.eye(self.dim, dtype=self._mean.dtype)
         if not self._diagonal.any():
@@ -550,12 +620,12 @@ class Gaussian(NormalMarginals[FloatArray]):
 
 
 def unchecked(mean: FloatArray, cov: FloatArray) -> Gaussian:
-    """A Gaussian of moments that were computed, and so need none of the constructor's checks."""
+    """Return a Gaussian of computed moments, without the checks of the constructor."""
     return Gaussian._of(mean, cov=cov)
 
 
 def as_vector(x: Gaussian) -> Gaussian:
-    """A scalar as a vector of one; every other as it is."""
+    """Return a scalar as a vector of length 1, any other Gaussian unchanged."""
     return x._vector()
 
 
@@ -593,7 +663,7 @@ def _as_factor(factor: npt.ArrayLike, mean: FloatArray) -> FloatArray:
 
 
 def _noise_root(R: npt.ArrayLike, p: int) -> FloatArray:
-    """A root (p, p) of a covariance (p, p) or of variances."""
+    """Return a root (p, p) of a covariance (p, p) or of variances."""
     if np.ndim(R) == 2:
         return root_of(as_covariance("R", R, (p,)))
     variances = as_real("R", R)

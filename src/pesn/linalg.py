@@ -1,4 +1,4 @@
-"""Linear algebra on stacks of matrices: roots are turned, never subtracted from."""
+"""Linear algebra on stacks of matrices; covariance roots are rotated, never subtracted from."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _NEAR = 1e-6  # eigenvalues that differ by no more of themselves are one
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:
-    """A symmetric A ≥ 0, ``matrix`` (n, n), laid out for traces tr(A C) of many covariances C."""
+    """Symmetric A ≥ 0, ``matrix`` (n, n), prepared for traces tr(A C) of many covariances C."""
 
     matrix: Array
 
     @cached_property
     def diagonal(self) -> Array:
-        """Of A."""
+        """Diagonal of A."""
         return np.diagonal(self.matrix).copy()
 
     @cached_property
     def near_identity(self) -> tuple[float, Array, Array] | None:
-        """w, s (r,) and V (r, n) with A = w I + Vᵀ diag(s) V; None where r would be more than a third of n.
+        """w, s (r,) and V (r, n) with A = w I + Vᵀ diag(s) V; None if r would be more than a third of n.
 
-        A small ridge makes A = (Σ b bᵀ + c I)⁻¹ such a matrix: what no row reaches has the weight 1/c. Eigenvalues within a
-        millionth of w pass for it, so that tr(A C) is off by no more of itself, whatever C ≥ 0.
+        A small ridge makes A = (Σ b bᵀ + c I)⁻¹ such a matrix: directions without data have the weight 1/c. Eigenvalues within a
+        millionth of w are replaced by it, so that the relative error of tr(A C) is not larger, for any C ≥ 0.
         """
         values, vectors = np.linalg.eigh(self.matrix)
         w = float(np.median(values))
@@ -43,17 +43,17 @@ class QuadraticForm:
 
 
 def transpose(a: Real[_F]) -> Real[_F]:
-    """The last two axes exchanged."""
+    """Exchange the last two axes."""
     return np.swapaxes(a, -1, -2)
 
 
 def times(a: Real[_F], x: Real[_F]) -> Real[_F]:
-    """a @ x for vectors in the last axis of x: one product where there is one matrix."""
+    """Compute a @ x for vectors in the last axis of x, as one product if there is one matrix."""
     return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
 
 
 def mapped(K: Array, X: Array) -> Array:
-    """K @ X of a map K (…, p, n) most of whose rows take one entry, as those of a shift register do: they are not multiplied out.
+    """Compute K @ X for K (…, p, n) most of whose rows have one entry, as in a shift register: those rows are copied and scaled.
 
     >>> K = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
     >>> mapped(K, np.arange(6.0).reshape(3, 2)).tolist()
@@ -73,36 +73,36 @@ def mapped(K: Array, X: Array) -> Array:
 
 
 def solve(a: Real[_F], x: Real[_F]) -> Real[_F]:
-    """The solution of a y = x for vectors in the last axis of x."""
+    """Solve a y = x for vectors in the last axis of x."""
     if a.ndim > 2:
         return np.linalg.solve(a, x[..., None])[..., 0]
     return np.linalg.solve(a, x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
 
 
 def symmetric(a: Real[_F]) -> Real[_F]:
-    """The mean of a matrix and its transpose, without overflow."""
+    """Return the mean of a matrix and its transpose, without overflow."""
     return 0.5 * a + 0.5 * transpose(a)
 
 
 def outer(root: Real[_F]) -> Real[_F]:
-    """root rootᵀ, symmetric to the last bit."""
+    """Compute root rootᵀ, symmetric to the last bit."""
     return symmetric(root @ transpose(root))
 
 
 def pad(a: Real[_F], columns: int) -> Real[_F]:
-    """``a`` with columns of zeros behind it."""
+    """Append columns of zeros to ``a``."""
     return np.concatenate([a, np.zeros((*a.shape[:-1], columns), a.dtype)], axis=-1)
 
 
 def blocks(batch: tuple[int, ...], p: int, q: int, a: Real[_F], b: Real[_F]) -> Real[_F]:
-    """[[a, 0], [0, b]] with p and q rows."""
+    """Return [[a, 0], [0, b]] with p and q rows."""
     result = np.zeros((*batch, p + q, a.shape[-1] + b.shape[-1]), np.result_type(a, b))
     result[..., :p, : a.shape[-1]], result[..., p:, a.shape[-1] :] = a, b
     return result
 
 
 def half_log_determinant(root: Real[_F]) -> Real[_F]:
-    """Half the logarithm of the determinant, from a triangular root."""
+    """Return half the logarithm of the determinant, from a triangular root."""
     return np.sum(np.log(np.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
 
 
@@ -201,14 +201,14 @@ def limit_cross_covariances(joint: Array, d: int) -> Array:
 
 
 def orthonormal(B: Real[_F]) -> Real[_F]:
-    """An orthonormal basis (N, s) of the columns of B, scaled first: units must not decide its rank."""
+    """Return an orthonormal basis (N, s) of the columns of B, scaled first: units must not decide its rank."""
     size = np.sqrt(np.sum(np.square(B), axis=0))
     u, s, _ = np.linalg.svd(B / np.where(size > 0.0, size, 1.0), full_matrices=False)
     return u[:, s > 1e-13 * np.max(s, initial=0.0)]
 
 
 def inverse_root(S: Real[_F]) -> Real[_F]:
-    """R with R Rᵀ = S⁺ of a covariance, judged on the scale of its own deviations: units of measure must not decide its rank."""
+    """Return R with R Rᵀ = S⁺ of a covariance, relative to its standard deviations: units must not decide its rank."""
     std = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
     scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
     values, vectors = np.linalg.eigh(symmetric(scale[..., :, None] * S * scale[..., None, :]))

@@ -17,7 +17,7 @@ from pesn.moments import closed, exact, pairs
 from pesn.moments.covariance import (
     MAX_ORDER,
     TOLERANCE,
-    Standardised,
+    Standardized,
     _linear_and_rest,
     choose,
     covariance,
@@ -33,7 +33,7 @@ def matrix(v1, v2, rho):
 
 
 def twin(activation, m, C, reach=9.0):
-    """The slow twin: a dense trapezoid rule over both standardised variables."""
+    """The slow twin: a dense trapezoid rule over both standardized variables."""
     s = np.sqrt(np.diag(C))
     rho = C[0, 1] / s[0] / s[1]
     h = min(0.1, 0.2 / max(s))
@@ -41,16 +41,16 @@ def twin(activation, m, C, reach=9.0):
     w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
     f = activation(m[0] + s[0] * x)
     total = 0.0
-    centre = activation(m[1])
+    center = activation(m[1])
     first = np.sum(w * f)
     for xi, wi, fi in zip(x, w, f, strict=True):
-        total += wi * (fi - first) * np.sum(w * (activation(m[1] + s[1] * (rho * xi + np.sqrt(1 - rho * rho) * x)) - centre))
+        total += wi * (fi - first) * np.sum(w * (activation(m[1] + s[1] * (rho * xi + np.sqrt(1 - rho * rho) * x)) - center))
     return total
 
 
 def pairwise(activation, mean, cov):
     """The other method, whatever ``choose`` says: pair by pair."""
-    problem = Standardised(get(activation), np.array([mean], float), np.array([cov], float))
+    problem = Standardized(get(activation), np.array([mean], float), np.array([cov], float))
     return problem.pairwise(np.arange(1), problem.variance())[0]
 
 

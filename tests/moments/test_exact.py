@@ -95,7 +95,7 @@ def test_huge_variance():
     assert math.isclose(soft.var, 1e300 * (0.5 - 0.5 / math.pi), rel_tol=1e-12)
 
 
-def test_standardised_moments_of_a_vanishing_variance():
+def test_standardized_moments_of_a_vanishing_variance():
     for name, m, v in (("relu", -11.5256, 0.092), ("erf", -29.3216, 0.36165), ("hard_tanh", -19.3315, 0.23441)):
         got = pesn.moments(name, m, v, order=4, method="exact")
         assert all(math.isfinite(part) for part in got)

@@ -31,7 +31,7 @@ def pair(f, m, s, rho, h=0.004):
 
 def tanh_coefficients(mean, var, out_var, known, *goal):
     alive = np.where(out_var > mixture.LEAST, out_var, 0.0)
-    units = hermite.as_units(mixture.bumps(), np.empty(0), mean, np.sqrt(var), alive)
+    units = hermite.make_units(mixture.bumps(), np.empty(0), mean, np.sqrt(var), alive)
     return hermite.coefficients(mixture.bumps(), units, known, *goal)
 
 

@@ -67,7 +67,7 @@ def test_the_variance_keeps_its_relative_accuracy_as_v_vanishes():
     assert mixture.moments(TANH, np.array([1.0]), np.array([0.0]), 2)[1] == 0.0
 
 
-def test_the_coefficients_cannot_be_spoilt_by_a_caller():
+def test_the_coefficients_cannot_be_spoiled_by_a_caller():
     mixture.components(3)[0][:] = 0.0
     assert mixture.components(3)[0].sum() == pytest.approx(1.0, abs=1e-12)
 

@@ -103,7 +103,7 @@ def test_mean_is_monotone_and_variance_falls_in_saturation(name, v):
 
 
 def test_no_jump_where_the_table_ends():
-    # |a| = FARTHEST: the last table value and the first extrapolated one are neighbours.
+    # |a| = FARTHEST: the last table value and the first extrapolated one are neighbors.
     for name in SMOOTH:
         surface = surfaces.load(activations.get(name))
         for v in (0.0, 0.1, 1.0, 100.0):

@@ -1,4 +1,4 @@
-"""Activation functions as records: the value, its derivative, and what the moment methods must know of it.
+"""Activation functions as records: value, derivative, and properties that the moment methods need.
 
 >>> from pesn import activations
 >>> activations.get("tanh").right
@@ -62,12 +62,23 @@ _BUILT_IN = {
 
 
 def names() -> list[str]:
-    """The names that :func:`get` knows."""
+    """Return the names of the built-in activations."""
     return sorted(_BUILT_IN)
 
 
 def get(activation: str | Activation) -> Activation:
-    """The record behind a name; a record comes back as it is."""
+    """Return the activation of a name; an :class:`Activation` is returned unchanged.
+
+    Parameters
+    ----------
+    activation : str or Activation
+        Name, in any case, with spaces, hyphens or underscores.
+
+    Returns
+    -------
+    Activation
+        The record.
+    """
     if isinstance(activation, Activation):
         return activation
     if not isinstance(activation, str):

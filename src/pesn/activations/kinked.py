@@ -10,26 +10,27 @@ import numpy as np
 
 from pesn._support.arguments import number
 from pesn._support.types import FloatArray
-from pesn.activations.record import Activation, Tail, scaled_copy
+from pesn.activations.record import Activation, Tail, rescale_activation
 
 
 def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float], value_at_first_kink: float) -> Activation:
-    """A continuous piecewise-linear activation: ``slopes[i]`` holds left of ``kinks[i]``, the last one to the right.
+    """Return a continuous piecewise-linear activation: ``slopes[i]`` applies left of ``kinks[i]``, the last one to the right.
 
     Parameters
     ----------
-    name
-        How errors and notices call it.
-    kinks
+    name : str
+        Name in messages.
+    kinks : sequence of float
         (k,) increasing: where the slope changes.
-    slopes
+    slopes : sequence of float
         (k + 1,): left of the first kink, between each two, right of the last.
-    value_at_first_kink
-        f there, from which all other values follow.
+    value_at_first_kink : float
+        f there, which determines all other values.
 
     Returns
     -------
     Activation
+        The record.
 
     Examples
     --------
@@ -70,21 +71,35 @@ def piecewise_linear(name: str, kinks: Sequence[float], slopes: Sequence[float],
 
 
 def leaky_relu(slope: float = 0.01) -> Activation:
-    """z for z > 0, ``slope`` · z below."""
-    return piecewise_linear("leaky_relu" if slope == 0.01 else f"leaky_relu(slope={slope:g})", [0.0], [slope, 1.0], 0.0)
-
-
-def hard_tanh(low: float = -1.0, high: float = 1.0) -> Activation:
-    """z clipped to [low, high].
+    """Return the activation that is z for z > 0 and ``slope`` · z below.
 
     Parameters
     ----------
-    low, high
-        The ends, low below high.
+    slope : float, default=0.01
+        Slope below 0.
 
     Returns
     -------
     Activation
+        The record.
+    """
+    return piecewise_linear("leaky_relu" if slope == 0.01 else f"leaky_relu(slope={slope:g})", [0.0], [slope, 1.0], 0.0)
+
+
+def hard_tanh(low: float = -1.0, high: float = 1.0) -> Activation:
+    """Return the activation that clips z to [low, high].
+
+    Parameters
+    ----------
+    low : float, default=-1.0
+        Lower end.
+    high : float, default=1.0
+        Upper end, above ``low``.
+
+    Returns
+    -------
+    Activation
+        The record.
     """
     if not low < high:
         raise ValueError(f"low must be below high, got low={low!r}, high={high!r}")
@@ -93,16 +108,21 @@ def hard_tanh(low: float = -1.0, high: float = 1.0) -> Activation:
 
 
 def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation:
-    """``scale`` · z for z > 0, ``scale`` · ``alpha`` · (exp(``rate`` · z) − 1) below.
+    """Return the activation ``scale`` · z for z > 0, ``scale`` · ``alpha`` · (exp(``rate`` · z) − 1) below.
 
     Parameters
     ----------
-    alpha, scale, rate
-        Positive numbers: scale alone of SELU, rate = 1/alpha of CELU.
+    alpha : float, default=1.0
+        Positive.
+    scale : float, default=1.0
+        Positive; 1.0507 for SELU.
+    rate : float, default=1.0
+        Positive; 1/alpha for CELU.
 
     Returns
     -------
     Activation
+        The record.
     """
     given = {"alpha": alpha, "scale": scale, "rate": rate}
     for argument, value in given.items():
@@ -110,7 +130,7 @@ def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation
     named = ", ".join(f"{argument}={value:g}" for argument, value in given.items() if value != 1.0)
     name, recipe = f"elu({named})" if named else "elu", (elu, (alpha, scale, rate))
     if (scale, rate) != (1.0, 1.0):
-        return scaled_copy(elu(alpha * rate), rate, scale / rate, name=name, recipe=recipe)
+        return rescale_activation(elu(alpha * rate), rate, scale / rate, name=name, recipe=recipe)
 
     def difference(m: FloatArray, d: FloatArray) -> FloatArray:
         z = m + d
@@ -142,16 +162,17 @@ SELU = replace(elu(1.6732632423543772848170429916717, 1.050700987355480493419334
 
 
 def soft_shrink(width: float = 0.5) -> Activation:
-    """z moved towards 0 by ``width``, 0 where it is within it.
+    """Return the activation that moves z toward 0 by ``width``, to 0 within it.
 
     Parameters
     ----------
-    width
-        A positive number.
+    width : float, default=0.5
+        Positive.
 
     Returns
     -------
     Activation
+        The record.
     """
     number("width", width, 0.0, math.inf, "()")
     return piecewise_linear(f"soft_shrink({width:g})", [-width, width], [1.0, 0.0, 1.0], 0.0)
@@ -198,16 +219,17 @@ SOFTSIGN = Activation(  # its second derivative jumps at 0, and its tails are ne
 
 
 def hard_shrink(width: float = 0.5) -> Activation:
-    """z, but 0 where it is within ``width`` of 0: f jumps there.
+    """Return the activation that is z, but 0 within ``width`` of 0, where it jumps.
 
     Parameters
     ----------
-    width
-        A positive number.
+    width : float, default=0.5
+        Positive.
 
     Returns
     -------
     Activation
+        The record.
     """
     number("width", width, 0.0, math.inf, "()")
     return Activation(
@@ -224,16 +246,19 @@ def hard_shrink(width: float = 0.5) -> Activation:
 
 
 def threshold(at: float, value: float) -> Activation:
-    """z above ``at``, ``value`` below: f may jump there.
+    """Return the activation that is z above ``at`` and ``value`` below; it may jump.
 
     Parameters
     ----------
-    at, value
-        Finite numbers.
+    at : float
+        The threshold.
+    value : float
+        Value below it.
 
     Returns
     -------
     Activation
+        The record.
     """
     number("at", at, -math.inf, math.inf, "()")
     number("value", value, -math.inf, math.inf, "()")

@@ -1,4 +1,4 @@
-"""What the moment methods must know of an activation: one record, and how to make it from a callable."""
+"""The record of an activation, and how to make one from a callable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Difference = Callable[[Any, Any], Any]
 
 
 class Tail(NamedTuple):
-    """The straight line ``intercept + slope * z`` that an activation approaches far out."""
+    """Straight line ``intercept + slope * z`` that an activation approaches far out."""
 
     intercept: float
     slope: float = 0.0
 
 
 class Reduction(NamedTuple):
-    """f(z) = offset + output_scale * base(input_scale * z): one method for ``base`` serves f too."""
+    """f(z) = offset + output_scale * base(input_scale * z): a method for ``base`` serves f too."""
 
     base: Activation
     input_scale: float
@@ -36,41 +36,46 @@ class Reduction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """One activation function. Build your own with :func:`custom`.
+    """Activation function. Make your own with :func:`custom`.
 
     Parameters
     ----------
-    name
-        How errors and notices call it.
-    value, derivative
-        f and f′, vectorised over NumPy arrays. ``derivative=None`` costs the variance its relative accuracy at
-        small input variances: differences f(m+d) − f(m) are then plain subtractions.
-    left, right
-        The lines that f approaches at −∞ and +∞; ``None`` where there is none (sine).
-    core
-        f equals its tails in double precision at a distance of ``core`` and more from 0.
-    scale
-        The length over which f is smooth: 16 Gauss-Legendre nodes resolve f on an interval of twice this length.
-    kinks
-        Where f or one of its derivatives jumps.
-    slopes
-        For a piecewise-linear f: its slope left of, between and right of the kinks. ``None`` for any other f.
-    elu_alpha
-        For an f that is z right of 0 and α(eᶻ − 1) left of it: α. ``None`` for any other f.
-    closed
-        For an f that is neither of these: whether its moments have a closed form (erf, sine).
-    symmetry
-        "odd" where f(−z) = −f(z), else ``None``.
-    fourth_bound, square_fourth_bound
-        ``sup|f⁗|`` and ``sup|(f²)⁗|``, for :func:`pesn.error_bound`; ``None`` where f is not C⁴ or the bound is unknown.
-    closed_difference
-        (m, d) → f(m+d) − f(m) without cancellation, where a closed form exists; :meth:`difference` serves every f.
-    widest
-        The standard deviation of z beyond which the moments no longer change: finite for a periodic f.
-    reduction
+    name : str
+        Name in messages.
+    value : callable
+        f, vectorized over NumPy arrays.
+    derivative : callable or None
+        f′. None: variances lose relative accuracy at small input variances, since f(m+d) − f(m) is a plain subtraction.
+    left : Tail or None
+        Line that f approaches at −∞; None if there is none (sine).
+    right : Tail or None
+        Line that f approaches at +∞.
+    core : float
+        Distance from 0 beyond which f equals its tails in double precision.
+    scale : float, default=1.0
+        Length over which f is smooth: 16 Gauss-Legendre nodes resolve f on an interval of twice this length.
+    kinks : tuple of float, default=()
+        Points where f or one of its derivatives jumps.
+    slopes : tuple of float, default=None
+        Slopes of a piecewise-linear f left of, between and right of the kinks; None for any other f.
+    symmetry : {"odd"}, default=None
+        "odd" if f(−z) = −f(z).
+    fourth_bound : float, default=None
+        ``sup|f⁗|``, for :func:`pesn.error_bound`; None if f is not C⁴ or the bound is unknown.
+    square_fourth_bound : float, default=None
+        ``sup|(f²)⁗|``, likewise.
+    closed_difference : callable, default=None
+        (m, d) → f(m+d) − f(m) without cancellation, if there is a closed form; :meth:`difference` works for every f.
+    widest : float, default=inf
+        Standard deviation of z above which the moments no longer change; finite for a periodic f.
+    reduction : Reduction, default=None
         f as a scaled copy of a base activation.
-    recipe
-        The function and the arguments that make this record again: pickles and copies are the same record, or an equal one.
+    elu_alpha : float, default=None
+        α of an f that is z right of 0 and α(eᶻ − 1) left of it.
+    closed : bool, default=False
+        Whether the moments of any other f have a closed form (erf, sine).
+    recipe : tuple, default=None
+        Function and arguments that make this record again, for pickles and copies.
     """
 
     name: str
@@ -94,7 +99,7 @@ class Activation:
 
     @cached_property
     def has_closed_form(self) -> bool:
-        """Whether mean, variance and gain of f(z), or of what f is a scaled copy of, have a closed form."""
+        """Return whether mean, variance and gain of f(z), or of the base of f, have a closed form."""
         base = self.reduction.base if self.reduction else self
         return base.closed or base.slopes is not None or base.elu_alpha is not None
 
@@ -105,16 +110,18 @@ class Activation:
         return self
 
     def __call__(self, z: npt.ArrayLike) -> FloatArray:
-        """f(z)."""
+        """Compute f(z)."""
         return self.value(z)
 
     def difference(self, m: npt.ArrayLike, d: npt.ArrayLike) -> FloatArray:
-        """f(m + d) − f(m), keeping its relative accuracy where d is small or f saturated (arrays that broadcast).
+        """Compute f(m + d) − f(m), relatively accurate if d is small or f saturated.
 
         Parameters
         ----------
-        m, d
-            Where from, and how far: arrays that broadcast.
+        m : array-like
+            Starting points; broadcast against ``d``.
+        d : array-like
+            Steps.
 
         Returns
         -------
@@ -146,12 +153,12 @@ _SLOPE_NODES, _SLOPE_WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def slope_integral(derivative: Function, m: FloatArray, d: FloatArray) -> FloatArray:
-    """f(m+d) − f(m) = d ∫₀¹ f′(m + t d) dt: no cancellation, however small d is."""
+    """Compute f(m+d) − f(m) = d ∫₀¹ f′(m + t d) dt, without cancellation for small d."""
     slopes = derivative(m[..., None] + d[..., None] * (0.5 + 0.5 * _SLOPE_NODES))
     return d * (slopes @ (0.5 * _SLOPE_WEIGHTS))
 
 
-def scaled_copy(
+def rescale_activation(
     base: Activation,
     inner: float,
     outer: float,
@@ -195,28 +202,35 @@ def custom(
     square_fourth_bound: float | None = None,
     name: str | None = None,
 ) -> Activation:
-    """An activation from a callable.
+    """Return an activation made from a callable.
 
     Parameters
     ----------
-    function, derivative
-        f and f′, vectorised over NumPy arrays. Without f′ variances lose relative accuracy where the input's variance
-        is small (f(m+d) − f(m) cancels), and the spline has no exact end slopes.
-    left, right
-        The declared tails: a constant, or (intercept, slope) of a line. They are checked against f.
-        ``None``: no known tail; then only standard deviations up to 500 · ``scale`` can be integrated.
-    kinks
-        Where f or a derivative of it jumps.
-    scale
-        The length over which f changes smoothly (about 1 for tanh, 0.1 for tanh(10 z)).
-    fourth_bound, square_fourth_bound
-        ``sup|f⁗|`` and ``sup|(f²)⁗|``, for :func:`pesn.error_bound`.
-    name
-        How errors and notices call it; None: as the function is called.
+    function : callable
+        f, vectorized over NumPy arrays.
+    left : float, tuple of float or None
+        Declared left tail: a constant, or (intercept, slope) of a line. It is checked against f. None: no known tail; then
+        only standard deviations up to 500 · ``scale`` can be integrated.
+    right : float, tuple of float or None
+        Declared right tail.
+    kinks : sequence of float, default=()
+        Points where f or a derivative of it jumps.
+    derivative : callable, default=None
+        f′. Without it variances lose relative accuracy at small input variances (f(m+d) − f(m) cancels), and the spline has
+        no exact end slopes.
+    scale : float, default=1.0
+        Length over which f changes smoothly (about 1 for tanh, 0.1 for tanh(10 z)).
+    fourth_bound : float, default=None
+        ``sup|f⁗|``, for :func:`pesn.error_bound`.
+    square_fourth_bound : float, default=None
+        ``sup|(f²)⁗|``, for :func:`pesn.error_bound`.
+    name : str, default=None
+        Name in messages; None is that of the function.
 
     Returns
     -------
     Activation
+        The record.
 
     Examples
     --------
@@ -281,7 +295,7 @@ def _as_tail(argument: str, tail: tuple[float, float] | float | None) -> Tail | 
 
 
 def _core(function: Function, tail: Tail | None, side: float, scale: float, name: str) -> float:
-    """The distance from which f and its declared tail agree to rounding."""
+    """Return the distance from which f and its declared tail agree to rounding."""
     if tail is None:
         return math.inf
     distance = scale * 2.0 ** np.arange(0.0, 10.25, 0.25)

@@ -1,4 +1,4 @@
-"""Activations without kinks: values, slopes, and differences f(m+d) − f(m) without cancellation."""
+"""Activations without kinks: values, derivatives, and differences f(m+d) − f(m) without cancellation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import special
 
 from pesn._support.arguments import number
 from pesn._support.types import FloatArray
-from pesn.activations.record import Activation, Reduction, Tail, scaled_copy, slope_integral
+from pesn.activations.record import Activation, Reduction, Tail, rescale_activation, slope_integral
 
 
 def _tanh_difference(m: FloatArray, d: FloatArray) -> FloatArray:
@@ -197,11 +197,11 @@ IDENTITY = Activation(
 
 MISH = Activation("mish", _mish, _mish_derivative, Tail(0.0), Tail(0.0, 1.0), core=45.0)
 
-LOG_SIGMOID = scaled_copy(SOFTPLUS, -1.0, -1.0, name="log_sigmoid")
+LOG_SIGMOID = rescale_activation(SOFTPLUS, -1.0, -1.0, name="log_sigmoid")
 
 
 def as_scaled_tanh(activation: Activation) -> Reduction | None:
-    """f(z) = offset + output_scale · tanh(input_scale · z), or None where f is nothing of the kind.
+    """Return the scaling of f(z) = offset + output_scale · tanh(input_scale · z), or None if f is not of this form.
 
     >>> as_scaled_tanh(SIGMOID)[1:]
     (0.5, 0.5, 0.5)
@@ -211,12 +211,34 @@ def as_scaled_tanh(activation: Activation) -> Reduction | None:
 
 
 def swish(beta: float = 1.0) -> Activation:
-    """z · sigmoid(β z); β = 1 is SiLU."""
+    """Return the activation z · sigmoid(β z); β = 1 is SiLU.
+
+    Parameters
+    ----------
+    beta : float, default=1.0
+        Positive.
+
+    Returns
+    -------
+    Activation
+        The record.
+    """
     return _with_beta(SWISH, beta, swish)
 
 
 def softplus(beta: float = 1.0) -> Activation:
-    """log(1 + exp(β z)) / β."""
+    """Return the activation log(1 + exp(β z)) / β.
+
+    Parameters
+    ----------
+    beta : float, default=1.0
+        Positive.
+
+    Returns
+    -------
+    Activation
+        The record.
+    """
     return _with_beta(SOFTPLUS, beta, softplus)
 
 
@@ -224,5 +246,7 @@ def _with_beta(base: Activation, beta: float, make: Callable[[float], Activation
     """Return base(beta · z) / beta."""
     number("beta", beta, 0.0, math.inf, "()")
     return (
-        base if beta == 1.0 else scaled_copy(base, beta, 1.0 / beta, name=f"{base.name}(beta={beta:g})", recipe=(make, (beta,)))
+        base
+        if beta == 1.0
+        else rescale_activation(base, beta, 1.0 / beta, name=f"{base.name}(beta={beta:g})", recipe=(make, (beta,)))
     )

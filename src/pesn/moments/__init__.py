@@ -1,4 +1,4 @@
-"""Moments of an activation of a Gaussian: rival methods behind one function.
+"""Moments of an activation of a Gaussian: all methods behind one function.
 
 >>> import pesn
 >>> pesn.moments("tanh", 3.0, 0.2).mean.round(9)
@@ -25,7 +25,7 @@ __all__ = ["Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "
 
 
 class Moments(NamedTuple):
-    """Mean, variance, skewness and kurtosis, of one shape; ``None`` above the order that was asked for."""
+    """Mean, variance, skewness and kurtosis, all of one shape; ``None`` above the requested order."""
 
     mean: FloatArray
     var: FloatArray = None  # type: ignore[assignment]
@@ -35,14 +35,16 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Mesh:
-    """``n_points`` evenly spaced points from ``a`` to ``b``, both included: the spline has ``n_points`` − 1 intervals.
+    """Evenly spaced mesh of the spline method, both ends included.
 
     Parameters
     ----------
-    a, b
-        The ends, a below b.
-    n_points
-        How many, 2 or more.
+    a : float
+        Lower end.
+    b : float
+        Upper end, above ``a``.
+    n_points : int
+        Number of points, 4 or more; the spline has ``n_points`` − 1 intervals.
 
     Examples
     --------
@@ -98,16 +100,18 @@ _OPTIONS = {
 
 
 class MomentMethod:
-    """An activation and a method of :func:`moments`, resolved once, for loops that ask at every step.
+    """Activation and method of :func:`moments`, resolved once, for loops that call it at every step.
 
-    Called with means and variances, one-dimensional and of one shape, finite, no variance negative, it gives the first ``order``
-    moments without checking them. Options that the method does not take are left out.
+    A call with means and variances, one-dimensional and of one shape, finite, no variance negative, returns the first ``order``
+    moments. The arguments are not checked. Options that the method does not use are ignored.
 
     Parameters
     ----------
-    activation, method
+    activation : str or Activation
         As in :func:`moments`.
-    **options
+    method : str, default="surface"
+        As in :func:`moments`.
+    **options : object
         ``mesh``, ``n_components``, ``n_samples``, ``rng``, as in :func:`moments`.
 
     Examples
@@ -133,17 +137,19 @@ class MomentMethod:
         return results
 
     def gain(self, mean: FloatArray, var: FloatArray) -> Array:
-        """E[f′(z)]: the surface's, whatever the method.
+        """Compute E[f′(z)] by the surface, whatever the method.
 
         Parameters
         ----------
-        mean, var
-            (n,) each.
+        mean : array of shape (n,)
+            Means of z.
+        var : array of shape (n,)
+            Variances of z.
 
         Returns
         -------
-        array
-            (n,).
+        array of shape (n,)
+            E[f′(z)].
         """
         result: Array = _function("surface.gain")(self.activation, mean, var)
         return result
@@ -151,7 +157,7 @@ class MomentMethod:
 
 @lru_cache
 def _function(place: str) -> Callable[..., Any]:
-    """A function of a module of this package, by "module.name"."""
+    """Import a function of this package by "module.name"."""
     module, name = place.split(".")
     function: Callable[..., Any] = getattr(import_module(f"pesn.moments.{module}"), name)
     return function
@@ -169,33 +175,37 @@ def moments(
     n_samples: int = 10_000,
     rng: Rng = None,
 ) -> Moments:
-    """Moments of f(z) for z ~ N(mean, var), elementwise.
+    """Compute moments of f(z) for z ~ N(mean, var), elementwise.
 
     Parameters
     ----------
-    activation
+    activation : str or Activation
         A name (``pesn.activations.names()``) or an :class:`~pesn.activations.Activation`.
-    mean, var
-        Mean and **variance** of z; arrays that broadcast. float32 in, float32 out.
-    order
-        1 gives the mean, 2 the variance too, 3 the skewness too, 4 the kurtosis too (3 for a Gaussian).
-    method
-        - ``"surface"`` (default): a table of the answer; nearly exact at the price of one formula. Closed forms where they
-          exist (piecewise-linear activations, erf, sine), ``"exact"`` where f is neither smooth nor piecewise linear, and
-          for orders 3 and 4. float32 has smaller tables of its own accuracy.
+    mean : array-like
+        Mean of z; broadcast against ``var``.
+    var : array-like
+        **Variance** of z. The result is float32 if both arguments are.
+    order : {1, 2, 3, 4}, default=2
+        1 returns the mean, 2 adds the variance, 3 the skewness, 4 the kurtosis (3 for a Gaussian).
+    method : str, default="surface"
+        - ``"surface"``: interpolation in a table of the moments; nearly exact. Closed forms where they exist (piecewise-linear
+          activations, ELU, erf, sine); ``"exact"`` for activations with other kinks and for orders 3 and 4. float32 has smaller
+          tables of its own precision.
         - ``"exact"``: quadrature to rounding, any activation.
         - ``"spline"``: the paper's cubic spline on ``mesh``, with tails; the variance is that of the spline itself.
-        - ``"spline-raw"``: the same with the paper's A₂ − A₁² (and A₃, A₄) from a spline of each power. Kept for the
-          reproduction: this one variance **can be negative**.
+        - ``"spline-raw"``: the same with the paper's A₂ − A₁² (and A₃, A₄) from a spline of each power. For reproduction
+          only: this variance **can be negative**.
         - ``"analytic"``: the paper's one-line formulas (tanh, sigmoid; orders 1 and 2), clipped at 0.
         - ``"mixture"``: logistic distribution as ``n_components`` Gaussians (tanh, sigmoid; orders 1 and 2).
         - ``"monte-carlo"``: ``n_samples`` draws from ``rng``.
-    mesh
-        A :class:`pesn.Mesh` for the spline; ``None`` is 101 points on [−10, 10].
-    n_components
-        Gaussians of the mixture.
-    n_samples, rng
-        Draws of ``"monte-carlo"``, and their seed or Generator.
+    mesh : Mesh, default=None
+        Mesh of the spline; None is 101 points on [−10, 10].
+    n_components : int, default=8
+        Number of Gaussians of the mixture, 1 to 8.
+    n_samples : int, default=10000
+        Number of draws of ``"monte-carlo"``.
+    rng : int, Generator or None, default=None
+        Seed or Generator of ``"monte-carlo"``.
 
     Returns
     -------
@@ -203,6 +213,8 @@ def moments(
         ``mean``, ``var``, ``skewness``, ``kurtosis``, each of the broadcast shape. Where the output variance is 0,
         skewness is 0 and kurtosis 3, their limits for a vanishing variance.
 
+    Examples
+    --------
     >>> import pesn
     >>> mean, var, *_ = pesn.moments("tanh", [0.0, 3.0], 0.2)
     >>> var.round(8)
@@ -228,19 +240,21 @@ def moments(
 
 
 def named_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | None]:
-    """The method and the mesh behind a name or ("spline", Mesh(...)), as networks and reservoirs take it.
+    """Return method and mesh of an argument that is a name or ("spline", Mesh(...)).
 
     Parameters
     ----------
-    argument
-        What an error calls it.
-    value
-        What was given.
+    argument : str
+        Name of the argument, for error messages.
+    value : str or tuple
+        Its value.
 
     Returns
     -------
-    name, mesh
-        The method; the mesh that came with it, or None.
+    name : str
+        The method.
+    mesh : Mesh or None
+        The mesh, if one was given.
     """
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("spline", "spline-raw"):
         return value
@@ -251,19 +265,21 @@ def named_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | N
 
 
 def gain(activation: str | Activation, mean: npt.ArrayLike, var: npt.ArrayLike) -> FloatArray:
-    """E[f′(z)] for z ~ N(mean, var): Stein's gain, Cov(x, f(z)) = Cov(x, z) · E[f′(z)] for any x jointly Gaussian with z.
+    """Compute E[f′(z)] for z ~ N(mean, var): Stein's identity, Cov(x, f(z)) = Cov(x, z) · E[f′(z)] for x jointly Gaussian with z.
 
     Parameters
     ----------
-    activation
+    activation : str or Activation
         A name (``pesn.activations.names()``) or an :class:`~pesn.activations.Activation`.
-    mean, var
-        Mean and **variance** of z; arrays that broadcast.
+    mean : array-like
+        Mean of z; broadcast against ``var``.
+    var : array-like
+        **Variance** of z.
 
     Returns
     -------
     array
-        Of the broadcast shape; float32 where both were.
+        E[f′(z)], of the broadcast shape; float32 if both arguments are.
 
     Examples
     --------

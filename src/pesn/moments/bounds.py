@@ -1,8 +1,8 @@
-"""The paper's error bound for the spline, and the mesh that a tolerance needs.
+"""Error bound of the spline method, and the mesh that meets a tolerance.
 
-With C = 5/384 (sharp for a complete spline, Hall and Meyer 1976) or the paper's 1/16, τ the mesh's step, the spline of f is
-within C τ⁴ sup|f⁗| of f on [a, b]; outside, its tail is within sup|f − tail|. Weighted with the Gaussian's mass on the mesh
-and to the left and right of it these bound the error of the mean, for f², of A₂, and squared, the mean square of P − f.
+With C = 5/384 (sharp for a complete spline, Hall and Meyer 1976) or the paper's 1/16 and mesh step τ, the spline of f is
+within C τ⁴ sup|f⁗| of f on [a, b]; outside, its tail is within sup|f − tail|. Weighted by the probability of the mesh and of
+either side, these bound the error of the mean; for f², that of A₂; squared, the mean square of P − f.
 
 >>> import pesn
 >>> from pesn.moments import Mesh
@@ -35,7 +35,7 @@ _TAIL_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)
 
 
 class ErrorBound(NamedTuple):
-    """Bounds of the absolute errors of the spline's mean and variance."""
+    """Bounds of the absolute errors of mean and variance of the spline."""
 
     mean: FloatArray
     var: FloatArray
@@ -57,27 +57,32 @@ def error_bound(
     *,
     constant: Literal["sharp", "paper"] = "sharp",
 ) -> ErrorBound:
-    """Bounds of ``|error|`` of ``moments(method="spline", mesh=mesh)`` in mean and variance, elementwise.
+    """Bound the absolute error of ``moments(method="spline", mesh=mesh)`` in mean and variance, elementwise.
 
-    The mean's is ε = c₁(erf B − erf A) + c₂(1 + erf A) + c₃(1 − erf B). The variance's is the larger of that for A₂ − A₁²
-    (``"spline-raw"``), ``ε₁ + ε(2|mean| + ε)``, and that for the spline's own variance, 2·std(f)·√E[e²] + E[e²], e = P − f.
+    The bound of the mean is ε = c₁(erf B − erf A) + c₂(1 + erf A) + c₃(1 − erf B). The bound of the variance is the larger of
+    that for A₂ − A₁² (``"spline-raw"``), ``ε₁ + ε(2|mean| + ε)``, and that for the variance of the spline itself,
+    2·std(f)·√E[e²] + E[e²], e = P − f.
 
     Parameters
     ----------
-    activation
+    activation : str or Activation
         Four times continuously differentiable, with known ``sup|f⁗|`` and ``sup|(f²)⁗|``.
-    mean, var
-        Mean and variance of z; arrays that broadcast.
-    mesh
-        Of the spline.
-    constant
+    mean : array-like
+        Mean of z; broadcast against ``var``.
+    var : array-like
+        Variance of z.
+    mesh : Mesh
+        Mesh of the spline.
+    constant : {"sharp", "paper"}, default="sharp"
         ``"sharp"``: C = 5/384; ``"paper"``: C = 1/16.
 
     Returns
     -------
     ErrorBound
-        ``mean`` and ``var``, each of the broadcast shape. Rounding (about 1e-15) comes on top.
+        ``mean`` and ``var``, each of the broadcast shape. Rounding errors (about 1e-15) are not included.
 
+    Examples
+    --------
     >>> import pesn
     >>> bound = error_bound("tanh", 3.0, 0.2, Mesh(-10, 10, 101), constant="paper")
     >>> f"{bound.mean:.5g}"
@@ -91,13 +96,13 @@ def error_bound(
     mean_array, var_array = (x.astype(float, copy=False) for x in broadcast_moments(mean, var))
     errors, square = (_errors(record, mesh.a, mesh.b, mesh.step, power, _CONSTANTS[constant]) for power in (1, 2))
     mass = _masses(mesh.a, mesh.b, mean_array, var_array)
-    centre, spread = _spline_moments(record, mean_array.reshape(-1), var_array.reshape(-1), mesh)
-    of_mean = _weighted(errors, mass)
+    center, spread = _spline_moments(record, mean_array.reshape(-1), var_array.reshape(-1), mesh)
+    of_mean = _weight_errors(errors, mass)
     of_var = _variance(
         of_mean,
-        _weighted(square, mass),
-        _weighted(_Errors(*(e * e for e in errors)), mass),
-        np.abs(centre).reshape(mean_array.shape),
+        _weight_errors(square, mass),
+        _weight_errors(_Errors(*(e * e for e in errors)), mass),
+        np.abs(center).reshape(mean_array.shape),
         np.sqrt(spread).reshape(mean_array.shape),
     )
     return ErrorBound(of_mean[()], of_var[()])
@@ -112,14 +117,14 @@ def _spline_moments(activation: Activation, mean: Array, var: Array, mesh: Mesh)
 def _variance(
     of_mean: Array | float, of_square: Array | float, mean_square: Array | float, size: Array | float, std: Array | float
 ) -> Array:
-    """The larger bound of the two forms; ``size`` = |spline's mean|, ``std`` the spline's."""
+    """Return the larger bound of the two forms; ``size`` and ``std`` are |mean| and standard deviation of the spline."""
     root = np.sqrt(mean_square)
     # std(f) ≤ std(P) + √E[e²], the triangle inequality for standard deviations.
     return np.maximum(of_square + of_mean * (2.0 * size + of_mean), 2.0 * (std + root) * root + mean_square)
 
 
 def _masses(a: float, b: float, mean: Array, var: Array) -> tuple[Array, Array, Array]:
-    """Probability on the mesh, left and right of it."""
+    """Return the probabilities on the mesh, left and right of it."""
     std = np.sqrt(var)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # At v = 0 the quotients are ±∞; 0/0, a mean on an end, belongs to the mesh.
@@ -130,7 +135,7 @@ def _masses(a: float, b: float, mean: Array, var: Array) -> tuple[Array, Array, 
     return inside, sc.ndtr(low), sc.ndtr(-high)
 
 
-def _weighted(errors: _Errors, mass: tuple[Array, Array, Array]) -> Array:
+def _weight_errors(errors: _Errors, mass: tuple[Array, Array, Array]) -> Array:
     # c₁(erf B − erf A) = 2c₁ · mass, and 2c₁ is the sup itself.
     return np.asarray(errors.inside * mass[0] + errors.left * mass[1] + errors.right * mass[2])
 
@@ -156,7 +161,7 @@ def _smooth(activation: str | Activation) -> Activation:
 
 
 def _errors(activation: Activation, a: float, b: float, step: float, power: int, constant: float) -> _Errors:
-    """An infinite end has no error beyond it."""
+    """Return the largest errors on the mesh and outside; an infinite end has no error outside."""
     fourth = activation.fourth_bound if power == 1 else activation.square_fourth_bound
     left = _remainder(activation, a, -1.0, power) if math.isfinite(a) else 0.0
     right = _remainder(activation, b, 1.0, power) if math.isfinite(b) else 0.0
@@ -165,7 +170,7 @@ def _errors(activation: Activation, a: float, b: float, step: float, power: int,
 
 @lru_cache(maxsize=1024)
 def _remainder(activation: Activation, end: float, side: float, power: int) -> float:
-    """sup |f^power − tail^power| beyond ``end``: the largest on a dense grid up to the core, refined about its maximum."""
+    """Return sup |f^power − tail^power| outside ``end``: the maximum on a dense grid up to the core, refined."""
     tail = activation.left if side < 0.0 else activation.right
     if tail is None and activation is not SINE:
         where = "left" if side < 0 else "right"
@@ -197,24 +202,26 @@ def _remainder(activation: Activation, end: float, side: float, power: int) -> f
 def choose_mesh(
     activation: str | Activation, tolerance: float, mean_range: tuple[float, float], var_range: tuple[float, float]
 ) -> Mesh:
-    """The smallest mesh whose sharp bounds, of mean and variance, are ≤ ``tolerance`` on all of ``mean_range`` × ``var_range``.
+    """Return the smallest mesh whose sharp bounds, of mean and variance, are within ``tolerance`` on all of the ranges.
 
-    The ends are those where the tails take a share of the tolerance, the points those that the rest needs; of several
-    shares the one with the fewest points is kept, and the result is checked with :func:`error_bound` on a grid of the ranges.
+    The ends are chosen so that the tails use a fraction of the tolerance, the number of points for the rest. Of several fractions
+    the one with the fewest points is returned; the result is checked with :func:`error_bound` on a grid of the ranges.
 
     Parameters
     ----------
-    activation
-        A name or an :class:`~pesn.activations.Activation` with four derivatives: one with ``fourth_bound``.
-    tolerance
-        The largest error of mean and variance.
-    mean_range, var_range
-        (smallest, largest) of what the spline will meet.
+    activation : str or Activation
+        Activation with four derivatives: one with ``fourth_bound``.
+    tolerance : float
+        Largest error of mean and variance.
+    mean_range : tuple of float
+        Smallest and largest mean.
+    var_range : tuple of float
+        Smallest and largest variance.
 
     Returns
     -------
     Mesh
-        With as few points as are found to do.
+        The mesh.
 
     Examples
     --------
@@ -231,17 +238,17 @@ def choose_mesh(
     reach = max(abs(box.low), abs(box.high)) + 40.0 * math.sqrt(box.most) + record.scale
     outer = min(record.core + record.scale, reach)
     fine = Mesh(-outer, outer, int(min(max(40.0 * outer / record.scale, 1e3), 1e5)))
-    centre, spread = _spline_moments(record, grid[0], grid[1], fine)
+    center, spread = _spline_moments(record, grid[0], grid[1], fine)
     # |mean| and std are smooth over the ranges: 1 % covers what lies between the grid's points, and the fine mesh's error.
-    size, std = 1.01 * float(np.max(np.abs(centre))), 1.01 * math.sqrt(float(np.max(spread)))
+    size, std = 1.01 * float(np.max(np.abs(center))), 1.01 * math.sqrt(float(np.max(spread)))
     floor = 16.0 * np.finfo(float).eps * max(1.0, (size + std) ** 2)
     if tolerance < floor:
         raise ValueError(
             f"tolerance={tolerance:g} is below the rounding of double precision, about {floor:.1g} for {record.name} "
             "on these ranges; ask for a larger one"
         )
-    worst = partial(_worst_bound, record, box, size, std)
-    meshes = [_mesh_for(record, worst, tolerance, share, outer) for share in _TAIL_SHARES]
+    worst = partial(_largest_error, record, box, size, std)
+    meshes = [_find_mesh(record, worst, tolerance, share, outer) for share in _TAIL_SHARES]
     best = min((mesh for mesh in meshes if mesh is not None), key=lambda mesh: mesh.n_points, default=None)
     while best is not None:
         bound = error_bound(record, grid[0], grid[1], best)
@@ -256,7 +263,7 @@ def choose_mesh(
 
 
 class _Box(NamedTuple):
-    """The ranges of means and variances that a mesh must serve."""
+    """Ranges of means and variances."""
 
     low: float
     high: float
@@ -264,15 +271,15 @@ class _Box(NamedTuple):
     most: float
 
     def grid(self) -> list[Array]:
-        """Means and variances at some points of the ranges."""
+        """Return means and variances at some points of the ranges."""
         low, high, least, most = self
         means = np.unique(np.clip(np.concatenate([np.linspace(low, high, 33), [0.0]]), low, high))
         between = np.geomspace(max(least, 1e-6 * most), most, 17) if most > 0.0 else np.zeros(0)
         return [x.ravel() for x in np.meshgrid(means, np.unique(np.concatenate([[least, most], between])))]
 
 
-def _worst_bound(activation: Activation, box: _Box, size: float, std: float, a: float, b: float, step: float) -> float:
-    """A bound of both bounds over the whole box; ``size`` and ``std``: the largest |mean| and deviation of f there."""
+def _largest_error(activation: Activation, box: _Box, size: float, std: float, a: float, b: float, step: float) -> float:
+    """Bound both errors over the whole box; ``size`` and ``std`` are the largest |mean| and standard deviation of f there."""
     corners = np.array([box.least, box.most])
     # The mass left of a falls with the mean and is monotone in the variance: its maximum is at a corner. So on the right.
     left, right = (_masses(a, b, np.full(2, end), corners)[side] for side, end in ((1, box.low), (2, box.high)))
@@ -285,19 +292,19 @@ def _worst_bound(activation: Activation, box: _Box, size: float, std: float, a: 
     return float(max(of_mean, _variance(of_mean, of_square, mean_square, size + of_mean, std + math.sqrt(mean_square))))
 
 
-def _mesh_for(
+def _find_mesh(
     activation: Activation, worst: Callable[[float, float, float], float], tolerance: float, share: float, outer: float
 ) -> Mesh | None:
-    """The mesh whose tails take this share of the tolerance; None if there is none."""
-    a = -_innermost(lambda x: worst(-x, math.inf, 0.0), share * tolerance, outer)
-    b = _innermost(lambda x: worst(-math.inf, x, 0.0), share * tolerance, outer)
+    """Return the mesh whose tails use ``share`` of the tolerance; None if there is none."""
+    a = -_bisect_end(lambda x: worst(-x, math.inf, 0.0), share * tolerance, outer)
+    b = _bisect_end(lambda x: worst(-math.inf, x, 0.0), share * tolerance, outer)
     if math.isnan(a + b):
         return None
     if b - a < activation.scale:  # the ranges lie in the tails: any short mesh does
         a, b = 0.5 * (a + b) - activation.scale, 0.5 * (a + b) + activation.scale
     digits = 100.0 * 10.0 ** -math.floor(math.log10(activation.scale))
     a, b = math.floor(a * digits) / digits, math.ceil(b * digits) / digits
-    count = _fewest(partial(worst, a, b), tolerance, b - a)
+    count = _count_points(partial(worst, a, b), tolerance, b - a)
     return None if count is None else Mesh(a, b, count)
 
 
@@ -311,8 +318,8 @@ def _range(argument: str, given: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _innermost(error: Callable[[float], float], limit: float, outer: float) -> float:
-    """The least x in [−outer, outer] with error(x) ≤ limit, by bisection, error falling; NaN if there is none."""
+def _bisect_end(error: Callable[[float], float], limit: float, outer: float) -> float:
+    """Return the least x in [−outer, outer] with error(x) ≤ limit, by bisection of a decreasing error; NaN if there is none."""
     if error(outer) > limit:
         return math.nan
     low, high = -outer, outer
@@ -322,8 +329,8 @@ def _innermost(error: Callable[[float], float], limit: float, outer: float) -> f
     return high
 
 
-def _fewest(error: Callable[[float], float], limit: float, width: float) -> int | None:
-    """The least number of points on ``width`` with error(step) ≤ limit; None if a million are not enough."""
+def _count_points(error: Callable[[float], float], limit: float, width: float) -> int | None:
+    """Return the least number of points on ``width`` with error(step) ≤ limit; None if a million are not enough."""
     counts = range(4, _MOST_POINTS + 1)
     found = bisect.bisect_left(counts, True, key=lambda count: error(width / (count - 1)) <= limit)
     return counts[found] if found < len(counts) else None

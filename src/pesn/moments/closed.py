@@ -1,4 +1,4 @@
-"""Closed forms: piecewise-linear activations, ELU, sine and erf, and scaled copies of them."""
+"""Closed forms of mean, variance and gain: piecewise-linear activations, ELU, sine, erf, and scaled copies of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAR = 1e3  # standard deviations at which φ and every tail are 0
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
-    """Mean and, for ``order`` 2, variance of f(z), z ~ N(mean, var); one-dimensional float64 in and out.
+    """Compute mean and, for ``order`` 2, variance of f(z), z ~ N(mean, var); one-dimensional float64 arrays.
 
     >>> import numpy as np
     >>> from pesn.activations import get
@@ -45,7 +45,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int) -> tupl
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
-    """E[f′(z)], one-dimensional float64 in and out; f′ itself where var is 0."""
+    """Compute E[f′(z)], one-dimensional float64 arrays; f′(mean) where var is 0."""
     if activation.reduction is not None:
         base, input_scale, output_scale, _ = activation.reduction
         return input_scale * output_scale * gain(base, input_scale * mean, input_scale**2 * var)
@@ -94,7 +94,7 @@ def _erf(mean: Array, var: Array) -> tuple[Array, Array]:
 
 
 def source(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
-    """One array type for the kernels: contiguous and read-only."""
+    """Return a contiguous, read-only array, so that kernels are compiled for one array type."""
     given = np.ascontiguousarray(values, dtype=dtype).view()
     given.flags.writeable = False
     return given
@@ -103,7 +103,7 @@ def source(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
 def fill(
     kernels: tuple[Callable[..., Any], ...], fixed: tuple[Any, ...], mean: FloatArray, var: FloatArray, n_rows: int
 ) -> Array:
-    """Rows (n_rows, n) by the first kernel, and by the second what it returns to have left open."""
+    """Fill rows (n_rows, n) by the first kernel and, if it returns a count of unfinished elements, by the second."""
     out = np.empty((n_rows, mean.size))  # one piece of memory, which the allocator keeps where it gives two back
     arrays = source(mean, np.float64), source(var, np.float64), *out
 
@@ -129,7 +129,7 @@ def fill(
 # Where the Gaussian is wide against the kinks' span (hard tanh, v → ∞) the hinges do cancel; there the pieces are summed
 # one by one, squares of f minus its mean: the outer ones in closed form, the inner ones by quadrature.
 #
-# Loops over hinges run block by block, in one piece of memory, so that LLVM vectorises them.
+# Loops over hinges run block by block, in one piece of memory, so that LLVM vectorizes them.
 
 _BLOCK = 256
 _CANCELLED = 0.02  # a sum below this share of its terms is made anew, piece by piece
@@ -137,8 +137,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @fast_inline
-def _load(mean: Array, var: Array, n: int, m: Array, s: Array) -> None:
-    """Means and standard deviations of a block."""
+def _load_block(mean: Array, var: Array, n: int, m: Array, s: Array) -> None:
+    """Copy the means of a block and compute its standard deviations."""
     for i in range(n):
         m[i] = mean[i]
     for i in range(n):
@@ -147,7 +147,7 @@ def _load(mean: Array, var: Array, n: int, m: Array, s: Array) -> None:
 
 @fast_inline
 def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t2: Array) -> None:
-    """E[(x − β)₊ⁿ] for n = 0, 1, 2, at a kink's distance β."""
+    """Compute E[(x − β)₊ⁿ] for n = 0, 1, 2, at the distance β of a kink."""
     for i in range(n):
         beta = near(abs(kink - m[i]) / s[i])
         i0, i1, i2 = mills(beta)
@@ -157,7 +157,7 @@ def _fill_tails(kink: float, m: Array, s: Array, n: int, t0: Array, t1: Array, t
 
 @fast_inline
 def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> None:
-    """The slope of f at m."""
+    """Fill the slope of f at m."""
     for i in range(n):
         k[i] = slopes[0]
     for j in range(kinks.size):
@@ -167,14 +167,14 @@ def _slopes_at_mean(kinks: Array, slopes: Array, m: Array, n: int, k: Array) -> 
 
 @fast
 def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
-    """Mean and variance; f(m) and −1 where the hinges cancel; how many there are of these."""
+    """Fill mean and variance, or f(m) and −1 where the hinges cancel; return the number of the latter."""
     n_kinks, cancelled = kinks.size, 0
     work = np.empty((7 + 3 * n_kinks, _BLOCK))
     m, s, value, k, shift, total, size = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
         given_var = var[start : start + n]
-        _load(mean[start : start + n], given_var, n, m, s)
+        _load_block(mean[start : start + n], given_var, n, m, s)
         for i in range(n):
             value[i], k[i], shift[i] = values[0] + slopes[0] * (m[i] - kinks[0]), slopes[0], 0.0
         for j in range(n_kinks):
@@ -218,12 +218,12 @@ def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
 
 @fast
 def _fill_hinge_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array) -> int:
-    """E[f′], NaN where the hinges cancel; how many there are of these."""
+    """Fill E[f′], or NaN where the hinges cancel; return the number of the latter."""
     work, cancelled = np.empty((4, _BLOCK)), 0
     m, s, total, size = work[0], work[1], work[2], work[3]
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
-        _load(mean[start : start + n], var[start : start + n], n, m, s)
+        _load_block(mean[start : start + n], var[start : start + n], n, m, s)
         _slopes_at_mean(kinks, slopes, m, n, total)
         for i in range(n):
             size[i] = abs(total[i])
@@ -246,39 +246,39 @@ def _fill_hinge_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out:
 
 
 @fast_inline
-def _standardised(distance: float, s: float) -> float:
+def _standardize(distance: float, s: float) -> float:
     return math.copysign(near(abs(distance) / s), distance)
 
 
 @fast
-def _values(kinks: Array, slopes: Array, m: float, s: float, u: Array) -> None:
-    """(f(z) − f(m))/s at the kinks, each from its neighbour nearer to m: equal kinks stay equal far from m."""
+def _values_at_kinks(kinks: Array, slopes: Array, m: float, s: float, u: Array) -> None:
+    """Fill (f(z) − f(m))/s at the kinks, each from its neighbor nearer to m: equal values stay equal far from m."""
     right = 0  # the first kink right of m
     while right < kinks.size and kinks[right] <= m:
         right += 1
     for j in range(right, kinks.size):
         before = 0.0 if j == right else u[j - 1]
-        u[j] = before + slopes[j] * _standardised(kinks[j] - (m if j == right else kinks[j - 1]), s)
+        u[j] = before + slopes[j] * _standardize(kinks[j] - (m if j == right else kinks[j - 1]), s)
     for j in range(right - 1, -1, -1):
         after = 0.0 if j == right - 1 else u[j + 1]
-        u[j] = after + slopes[j + 1] * _standardised(kinks[j] - (m if j == right - 1 else kinks[j + 1]), s)
+        u[j] = after + slopes[j + 1] * _standardize(kinks[j] - (m if j == right - 1 else kinks[j + 1]), s)
 
 
 @fast_inline
 def _half_line(alpha: float, value: float, slope: float) -> tuple[float, float, float, float]:
-    """Moments 0, 1 and 2 of t > 0 under φ, and the value at t = 0, for u = value + slope · t right of α."""
+    """Return moments 0, 1 and 2 of t > 0 under φ, and the value at t = 0, for u = value + slope · t right of α."""
     if alpha >= 0.0:
         i0, i1, i2 = mills(alpha)
         p = density(alpha)
         return p * i0, p * i1, p * i2, value
-    # About x = 0 instead: half the Gaussian or more is inside, and its centre is what counts.
+    # About x = 0 instead: half the Gaussian or more is inside, and its center is what counts.
     p, q = density(alpha), ndtr(-alpha)
     return q, p, q + alpha * p, value - slope * alpha
 
 
 @fast
-def _inner(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -> tuple[float, float, float]:
-    """Moments 0, 1 and 2 of t under φ over the piece [α, β]: t from its end nearer to 0, or from 0 where it holds 0."""
+def _integrate_piece(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -> tuple[float, float, float]:
+    """Return moments 0, 1 and 2 of t under φ over [α, β]; t is measured from the end nearer to 0, or from 0 if it is inside."""
     # Until φ has fallen by e⁻⁴⁰.
     aside = alpha >= 0.0 or beta <= 0.0
     near = max(alpha, -beta) if aside else 0.0
@@ -288,9 +288,9 @@ def _inner(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -
     half = 0.5 * (stop - start) / panels
     p0 = p1 = p2 = 0.0
     for panel in range(panels):
-        centre = start + half * (2 * panel + 1)
+        center = start + half * (2 * panel + 1)
         for k in range(t.size):
-            t[k] = centre + half * _NODES[k]
+            t[k] = center + half * _NODES[k]
         for k in range(t.size):
             density_at[k] = half * _WEIGHTS[k] * density(near + t[k])
         for k in range(t.size):
@@ -302,15 +302,15 @@ def _inner(alpha: float, beta: float, gap: float, density_at: Array, t: Array) -
 
 @fast_inline
 def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, nodes: Array) -> tuple[float, ...]:
-    """Moments 0, 1, 2 of t under φ over piece j, and u = value + slope · t there."""
+    """Return moments 0, 1, 2 of t under φ over piece j, and value and slope of u = value + slope · t there."""
     n = kinks.size
     if j == 0 or j == n:
         side, kink = (-1.0, 0) if j == 0 else (1.0, n - 1)
-        alpha, slope = side * _standardised(kinks[kink] - m, s), side * slopes[j]
+        alpha, slope = side * _standardize(kinks[kink] - m, s), side * slopes[j]
         p0, p1, p2, value = _half_line(alpha, u[kink], slope)
         return p0, p1, p2, value, slope
-    alpha, beta = _standardised(kinks[j - 1] - m, s), _standardised(kinks[j] - m, s)
-    p0, p1, p2 = _inner(alpha, beta, _standardised(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])
+    alpha, beta = _standardize(kinks[j - 1] - m, s), _standardize(kinks[j] - m, s)
+    p0, p1, p2 = _integrate_piece(alpha, beta, _standardize(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])
     if beta <= 0.0 and alpha < 0.0:
         return p0, p1, p2, u[j], -slopes[j]
     return p0, p1, p2, u[j - 1] if alpha >= 0.0 else 0.0, slopes[j]
@@ -318,14 +318,14 @@ def _piece(kinks: Array, slopes: Array, u: Array, j: int, m: float, s: float, no
 
 @fast
 def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
-    """Mean and variance where f(m) and −1 stand for them."""
+    """Replace f(m) and −1 by mean and variance, summed piece by piece."""
     n = kinks.size
     u, sums, nodes = np.empty(n), np.empty((n + 1, 5)), np.empty((2, _NODES.size))
     for i in range(mean.size):
         if out_var[i] >= 0.0:
             continue
         m, s = mean[i], math.sqrt(var[i])
-        _values(kinks, slopes, m, s, u)
+        _values_at_kinks(kinks, slopes, m, s, u)
         unit, shift, square = max(abs(slopes[0]), abs(slopes[n])), 0.0, 0.0
         for j in range(n):
             unit = max(unit, abs(u[j]))
@@ -342,16 +342,16 @@ def _fill_pieces(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
 
 @fast
 def _fill_piece_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out: Array) -> None:
-    """E[f′] where it stands at NaN: slopes times the probabilities of their pieces."""
+    """Replace NaN by E[f′]: slopes times the probabilities of their pieces."""
     n, nodes = kinks.size, np.empty((2, _NODES.size))
     for i in range(mean.size):
         if not math.isnan(out[i]):
             continue
         m, s = mean[i], math.sqrt(var[i])
-        total = slopes[0] * ndtr(_standardised(kinks[0] - m, s)) + slopes[n] * ndtr(-_standardised(kinks[n - 1] - m, s))
+        total = slopes[0] * ndtr(_standardize(kinks[0] - m, s)) + slopes[n] * ndtr(-_standardize(kinks[n - 1] - m, s))
         for j in range(1, n):
-            alpha, beta = _standardised(kinks[j - 1] - m, s), _standardised(kinks[j] - m, s)
-            total += slopes[j] * _inner(alpha, beta, _standardised(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])[0]
+            alpha, beta = _standardize(kinks[j - 1] - m, s), _standardize(kinks[j] - m, s)
+            total += slopes[j] * _integrate_piece(alpha, beta, _standardize(kinks[j] - kinks[j - 1], s), nodes[0], nodes[1])[0]
         out[i] = total
 
 
@@ -365,7 +365,7 @@ def _fill_piece_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out:
 # is small, so that nothing cancels as v → 0. A wide Gaussian whose mean is left of 0 has no use for h; there f + α is a positive
 # number, and its first two moments are sums of what is positive.
 #
-# Elements are sorted by formula, block by block, so that each is a loop which LLVM vectorises.
+# Elements are sorted by formula, block by block, so that each is a loop which LLVM vectorizes.
 
 _SMALL = 0.125  # the standard deviation up to which differences of Mills' ratio are integrals of its derivatives
 _U, _W = (0.5 * x for x in np.polynomial.legendre.leggauss(5))  # 1e-16 over that length
@@ -375,8 +375,8 @@ _Integrals: TypeAlias = tuple[float, float, float, float, float]
 
 
 @fast_inline
-def _right(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
-    """Mean and variance for m ≥ 0, where g = z."""
+def _moments_positive_mean(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
+    """Return mean and variance for m ≥ 0, where g = z."""
     i1, i2, d1, d2, j2 = integrals
     beta = near(m / s)
     p = density(beta)
@@ -386,8 +386,8 @@ def _right(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[flo
 
 
 @fast_inline
-def _left(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
-    """The same for m < 0 and a small s, where g = α(eᶻ − 1), whose variance is a log-normal's."""
+def _moments_negative_mean(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[float, float]:
+    """Return mean and variance for m < 0 and small s, where g = α(eᶻ − 1) has the variance of a log-normal."""
     i1, i2, d1, d2, j2 = integrals
     v = s * s
     p = density(near(-m / s))
@@ -401,27 +401,27 @@ def _left(alpha: float, m: float, s: float, integrals: _Integrals) -> tuple[floa
 
 
 @fast_inline
-def _below(k: float, m: float, v: float, b: float, s: float) -> float:
-    """E[e^{kz}; z < 0], with b = m/s."""
+def _partial_exponential(k: float, m: float, v: float, b: float, s: float) -> float:
+    """Return E[e^{kz}; z < 0], with b = m/s."""
     x = b + k * s
     i0 = mills(abs(x))[0]
     return density(b) * i0 if x >= 0.0 else exp(k * m + 0.5 * k * k * v) * (1.0 - density(x) * i0)
 
 
 @fast_inline
-def _wide_left(alpha: float, m: float, s: float) -> tuple[float, float]:
-    """Mean and variance for m < 0 where s is not small: first and second moment of f + α."""
+def _moments_wide(alpha: float, m: float, s: float) -> tuple[float, float]:
+    """Return mean and variance for m < 0 and s not small, from the first two moments of f + α."""
     v, b = s * s, -near(-m / s)
     i0, i1, i2 = mills(-b)
     p = density(b)
-    first = alpha * _below(1.0, m, v, b, s) + p * (alpha * i0 + s * i1)
-    second = alpha * alpha * _below(2.0, m, v, b, s) + p * (alpha * alpha * i0 + 2.0 * alpha * s * i1 + s * s * i2)
+    first = alpha * _partial_exponential(1.0, m, v, b, s) + p * (alpha * i0 + s * i1)
+    second = alpha * alpha * _partial_exponential(2.0, m, v, b, s) + p * (alpha * alpha * i0 + 2.0 * alpha * s * i1 + s * s * i2)
     return first - alpha, max(second - first * first, 0.0)
 
 
 @fast_inline
 def _collect(group: int, m: Array, s: Array, n: int, places: npt.NDArray[np.int64], work: Array) -> int:
-    """The elements of a block that one formula serves: m ≥ 0 and s small (0), m < 0 (1), s not small (2, 3)."""
+    """Gather and count the elements of a block for one formula: s small and m ≥ 0 (0) or m < 0 (1), s not small (2, 3)."""
     count = 0
     for i in range(n):
         if 2 * int(s[i] > _SMALL) + int(m[i] < 0.0) == group:
@@ -432,7 +432,7 @@ def _collect(group: int, m: Array, s: Array, n: int, places: npt.NDArray[np.int6
 
 @fast_inline
 def _fill_integrals(sign: float, n: int, work: Array) -> None:
-    """What _right and _left need of the hinge, for a small s."""
+    """Fill the integrals over the hinge for small s."""
     m, s, i1, i2, d1, d2, j2 = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
     for i in range(n):
         _, i1[i], i2[i] = mills(near(abs(m[i]) / s[i]))
@@ -452,7 +452,7 @@ def _fill_integrals(sign: float, n: int, work: Array) -> None:
 
 @fast_inline
 def _fill_differences(n: int, work: Array) -> None:
-    """The same for an s that is not small, m ≥ 0."""
+    """Fill the integrals over the hinge for m ≥ 0 and s not small."""
     m, s, i1, i2, d1, d2, j2 = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
     for i in range(n):
         beta, step = near(m[i] / s[i]), s[i]
@@ -464,7 +464,7 @@ def _fill_differences(n: int, work: Array) -> None:
 
 @fast_inline
 def _fill_group(alpha: float, group: int, n: int, work: Array) -> None:
-    """Mean and variance of the elements that one formula serves, the mean in place of m, the variance in the last row."""
+    """Replace m by the mean and fill the last row with the variance, for the elements of one formula."""
     m, s, var = work[0], work[1], work[7]
     if group == 2:
         _fill_differences(n, work)
@@ -472,18 +472,18 @@ def _fill_group(alpha: float, group: int, n: int, work: Array) -> None:
         _fill_integrals(1.0 - 2.0 * group, n, work)
     if group == 3:
         for i in range(n):
-            m[i], var[i] = _wide_left(alpha, m[i], s[i])
+            m[i], var[i] = _moments_wide(alpha, m[i], s[i])
     elif group == 1:
         for i in range(n):
-            m[i], var[i] = _left(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+            m[i], var[i] = _moments_negative_mean(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
     else:
         for i in range(n):
-            m[i], var[i] = _right(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
+            m[i], var[i] = _moments_positive_mean(alpha, m[i], s[i], (work[2, i], work[3, i], work[4, i], work[5, i], work[6, i]))
 
 
 @fast
 def _fill_elu(alpha: float, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
-    """Mean and variance."""
+    """Fill mean and variance."""
     places, work, s = np.empty(_BLOCK, np.int64), np.empty((8, _BLOCK)), np.empty(_BLOCK)
     for start in range(0, mean.size, _BLOCK):
         n = min(_BLOCK, mean.size - start)
@@ -503,11 +503,11 @@ def _fill_elu(alpha: float, mean: Array, var: Array, out_mean: Array, out_var: A
 
 @fast
 def _fill_elu_gains(alpha: float, mean: Array, var: Array, out: Array) -> None:
-    """E[f′]."""
+    """Fill E[f′]."""
     for i in range(mean.size):
         m, v = mean[i], var[i]
         s = math.sqrt(v)
         b = math.copysign(near(abs(m) / s), m)
-        moving = ndtr(b) + alpha * _below(1.0, m, v, b, s)
+        moving = ndtr(b) + alpha * _partial_exponential(1.0, m, v, b, s)
         still = 1.0 if m > 0.0 else alpha * exp(m)
         out[i] = moving if v > 0.0 else still

@@ -1,28 +1,27 @@
 """Covariances between units: z ~ N(mean, cov) in, the covariance matrix of f(z) out.
 
-Mehler's series: with x_i = (z_i − m_i)/s_i, ρ_ij their correlations and c_n = E[f(z) He_n(x)]/√(n!)::
+Mehler's series: with x_i = (z_i − m_i)/s_i, correlations ρ_ij of z and c_n = E[f(z) He_n(x)]/√(n!)::
 
     Cov(f(z_i), f(z_j)) = Σ_{n≥1} ρ_ijⁿ c_n(i) c_n(j),      Var f(z_i) = Σ_{n≥1} c_n(i)²
 
-The coefficients are projections, by quadrature or in closed form; E[f⁽ⁿ⁾] sⁿ, their other name, overflows. A truncated
-series is positive semi-definite (elementwise powers of a correlation matrix are), and so is it with what it lacks of the
-exact variance, var − Σ_{n≤N} c_n² ≥ 0, added on the diagonal.
+The coefficients are projections, by quadrature or in closed form; the equivalent E[f⁽ⁿ⁾] sⁿ overflows. A truncated series is
+positive semi-definite (elementwise powers of a correlation matrix are), also with the remainder of the exact variance,
+var − Σ_{n≤N} c_n² ≥ 0, added to the diagonal.
 
-The order N: what is cut off a pair is at most ``|ρ|^{N+1} √(rem_i rem_j)``, rem = var − Σ_{n≤N} c_n² (Cauchy-Schwarz). N is
-such that this is at most 1e-6 of the deviations for every pair: every output *correlation* is then within 1e-6.
+Order N: the truncation error of a pair is at most ``|ρ|^{N+1} √(rem_i rem_j)``, rem = var − Σ_{n≤N} c_n² (Cauchy-Schwarz). N is
+chosen so that this is at most 1e-6 of the standard deviations for every pair: every output *correlation* is within 1e-6.
 
-For tanh and sigmoid the coefficients beyond the first, and for piecewise-linear activations, gelu, elu and erf all, are closed
-(:mod:`pesn.moments.hermite`), and N may be in the thousands: enough for tanh's standard deviations up to about 10 at any
-correlation, and for any deviation at correlations up to 0.998.
+For tanh and sigmoid the coefficients beyond the first ones, and for piecewise-linear activations, gelu, elu and erf all of them,
+have a closed form (:mod:`pesn.moments.hermite`), and N may be in the thousands: enough for tanh with standard deviations up to
+about 10 at any correlation, and for any standard deviation at correlations up to 0.998.
 
-Where no such N is small (steep activation, units nearly collinear), one other method takes the **whole** matrix, since a
-matrix put together from two need not be semi-definite: tanh, sigmoid and erf go to the mixture with Plackett's integral,
-piecewise-linear activations to the exact integral of :mod:`pesn.moments.pairs`; sine has a closed form and never comes
-here. For the others the series is continued: what is left of the variance after some thousand orders is appended in further ones
-instead of being put on the diagonal, so that collinear twins stay collinear. A notice goes to the logger "pesn" where the bound
-then still exceeds 1e-3.
+If no such N is small (steep activation, units nearly collinear), one other method computes the **whole** matrix, because a
+matrix combined from two methods need not be semi-definite: the mixture with Plackett's integral for tanh, sigmoid and erf, the
+exact integral of :mod:`pesn.moments.pairs` for piecewise-linear activations. Sine has a closed form. For other activations
+the series is extended: the remaining variance after some thousand orders is appended in further orders instead of being added
+to the diagonal, so that collinear twins stay collinear. The logger "pesn" warns if the error bound then exceeds 1e-3.
 
-Batches go through compiled loops, some megabytes at a time (:class:`Standardised`).
+Batches are processed by compiled loops, a few megabytes at a time (:class:`Standardized`).
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ Rows = npt.NDArray[np.intp]
 
 
 class Plan(NamedTuple):
-    """The orders to project or to take in closed form, and what comes after: "closed", "continued", or an"other" method."""
+    """Orders to project or to take in closed form, and what follows them: "closed", "continued", or an"other" method."""
 
     orders: tuple[int, ...]
     after: str
@@ -73,22 +72,22 @@ def plan(record: Activation) -> Plan:
         return Plan(STAGES, "closed")
     if record is ERF:
         return Plan((_MOST_CLOSED,), "other")
-    if hermite.bumps_of(record) is not None:
+    if hermite.get_bumps(record) is not None:
         return Plan((2048,), "continued")
     # without kinks f is evaluated on one grid up to the last of STAGES, which takes longer than what is made of it
     return Plan(STAGES[1:] + _FURTHER if record.kinks else STAGES[2:] + _FURTHER, "continued")
 
 
 def components(record: Activation) -> tuple[Array, Array, float] | None:
-    """f as Σ p_i erf(inner · z/√(2 t_i)), up to an affine map: tanh, sigmoid, erf."""
+    """Return weights, variances and input scale of f ∼ Σ p_i erf(inner · z/√(2 t_i)): tanh, sigmoid, erf; else None."""
     if record is ERF:
         return np.ones(1), np.full(1, 0.5), 1.0
     reduction = as_scaled_tanh(record)
     return None if reduction is None else (*mixture.components(8), reduction.input_scale)
 
 
-class Standardised:
-    """mean, std (B, D), correlation (B, D, D), the largest |ρ| off the diagonal (B,)."""
+class Standardized:
+    """Batch of problems: mean, std (B, D), correlation (B, D, D), the largest |ρ| off the diagonal (B,)."""
 
     def __init__(self, record: Activation, mean: FloatArray, cov: FloatArray) -> None:
         self.record = record
@@ -108,14 +107,14 @@ class Standardised:
             raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
 
     def variance(self, rows: Rows | slice = slice(None)) -> Array:
-        """Of f(z), (B, D), or of some rows."""
+        """Compute the variance of f(z), (B, D), or of some rows."""
         mean, var = self.mean[rows], self.var[rows]
         result, live = np.zeros_like(var), var > 0.0
         result[live] = surface.moments(self.record, mean[live], var[live], 2)[1]
         return result
 
     def pairwise(self, rows: Rows, out_var: Array) -> Array:
-        """Pair by pair, exactly, or for tanh and sigmoid as exactly as the mixture is; ``out_var`` of these rows (b, D)."""
+        """Compute covariances pair by pair: exact, for tanh and sigmoid to the accuracy of the mixture; ``out_var`` is (b, D)."""
         live = self.std[rows] > 0.0
         mean, std, rho = self.mean[rows], np.where(live, self.std[rows], 1.0), self.correlation[rows]
         if self.record is SINE:
@@ -132,7 +131,7 @@ class Standardised:
         return matrix
 
     def series(self, given: Array | None = None, rest: bool = False) -> Series:
-        """Mehler's series, as far as the plan of the activation goes; ``rest``: without the first order."""
+        """Sum Mehler's series as far as the plan of the activation goes; ``rest``: without the first order."""
         found = Series(self, given, rest)
         if self.mean.size:
             found.run(plan(self.record))
@@ -144,13 +143,13 @@ class Series:
 
     Attributes
     ----------
-    sums
-        Of all matrices.
-    own
-        The variance of f(z), (B, D).
+    sums : hermite.Sums
+        The sums of all matrices.
+    own : array of shape (B, D)
+        Variance of f(z).
     """
 
-    def __init__(self, problem: Standardised, given: Array | None, rest: bool) -> None:
+    def __init__(self, problem: Standardized, given: Array | None, rest: bool) -> None:
         self.problem = problem
         matrix, vector = np.empty_like(problem.correlation), np.zeros_like(problem.std)
         # tanh's comes with the coefficients
@@ -159,65 +158,65 @@ class Series:
         self.sums = hermite.Sums(problem.correlation, problem.largest, variance, rest, matrix, orders, vector)
 
     def run(self, plan: Plan) -> None:
-        """As far as the plan goes."""
+        """Sum as far as the plan goes."""
         rows = np.arange(len(self.problem.mean))
-        closed = hermite.bumps_of(self.problem.record)
+        closed = hermite.get_bumps(self.problem.record)
         if closed is None:
-            self._by_projection(rows, plan)
+            self._sum_projections(rows, plan)
             return
         bumps, (base, inner, outer, _) = closed
         (most,) = plan.orders
         # of pieces that a Gaussian is far wider than, digits are lost
         wide = base.slopes is not None and base.slopes[0] == base.slopes[-1] == 0.0 and plan.after == "other"
         narrow = rows[np.max(self.problem.std, axis=1) * inner < _WIDEST * np.ptp(base.kinks)] if wide else rows
-        rows = self._closed(narrow, bumps, base, inner, outer, np.empty((0, 0, 0)), most)
+        rows = self._sum_closed_form(narrow, bumps, base, inner, outer, np.empty((0, 0, 0)), most)
         if plan.after == "continued":
             for row in map(int, rows):
                 m, s, own = inner * self.problem.mean[row], inner * self.problem.std[row], self.own[row] / outer**2
-                units = hermite.as_units(bumps, mehler.gain_of(base, m, s), m, s, own)
+                units = hermite.make_units(bumps, mehler.compute_gain(base, m, s), m, s, own)
                 _, c = hermite.coefficients(bumps, units, np.empty((0, len(m))), 1.0, 0.0, most)
-                self._continued(row, c.T)
+                self._extend(row, c.T)
 
-    def _closed(
+    def _sum_closed_form(
         self, rows: Rows, bumps: hermite.Bumps, base: Activation, inner: float, outer: float, known: Array, most: int
     ) -> Rows:
-        """By coefficients in closed form, the first of them ``known`` (b, n, D); the rows that they do not suffice for."""
+        """Sum with coefficients in closed form, the first of them ``known`` (b, n, D); return the rows that remain."""
         mean, std = inner * self.problem.mean[rows], inner * self.problem.std[rows]
-        units = hermite.as_units(bumps, mehler.gain_of(base, mean, std), mean, std, self.own[rows] / outer**2)
-        hermite.sum_closed(bumps, units, known, rows, TOLERANCE, most, self.sums)
+        units = hermite.make_units(bumps, mehler.compute_gain(base, mean, std), mean, std, self.own[rows] / outer**2)
+        hermite.sum_closed_form(bumps, units, known, rows, TOLERANCE, most, self.sums)
         self.sums.first[rows] *= math.copysign(1.0, inner * outer)
-        return self._unfinished(rows)
+        return self._remaining(rows)
 
-    def _unfinished(self, rows: Rows) -> Rows:
+    def _remaining(self, rows: Rows) -> Rows:
         return rows[self.sums.orders[rows] == 0]
 
-    def _by_projection(self, rows: Rows, plan: Plan) -> None:
-        """In stages; tanh in closed form after them, the others continued."""
+    def _sum_projections(self, rows: Rows, plan: Plan) -> None:
+        """Sum projected coefficients in stages, then closed forms of tanh or extended coefficients."""
         problem = self.problem
         waiting: list[tuple[Rows, Array]] = []  # rows for closed coefficients, and those that are known
         for count in plan.orders:
             if rows.size:
-                groups = mehler.by_grid(problem.record, problem.mean, problem.std, rows, count)
+                groups = mehler.group_by_grid(problem.record, problem.mean, problem.std, rows, count)
                 left = [self._project(group, grid, count, plan, waiting) for group, grid in groups]
                 rows = np.concatenate(left) if left else rows[:0]
         if waiting:
             _, inner, outer, _ = as_scaled_tanh(problem.record)  # type: ignore[misc]
         for group, known in waiting:
             self.own[group] = np.where(self.own[group] > mixture.LEAST, self.own[group], 0.0)
-            self._closed(group, mixture.bumps(), TANH, inner, outer, known, _MOST_CLOSED)
+            self._sum_closed_form(group, mixture.bumps(), TANH, inner, outer, known, _MOST_CLOSED)
 
     def _project(
         self, group: Rows, grid: tuple[float, float] | None, count: int, plan: Plan, waiting: list[tuple[Rows, Array]]
     ) -> Rows:
-        """``count`` orders of some rows that one grid serves; the rows that need more of them."""
+        """Project ``count`` orders of rows that share a grid; return the rows that need more."""
         problem, last = self.problem, count == plan.orders[-1]
         if grid is None and plan.after == "closed":
             self.own[group] = problem.variance(group)
             waiting.append((group, np.empty((len(group), 0, problem.mean.shape[1]))))
             return group[:0]
-        c = self._projected(group, grid, count)
-        hermite.sum_projected(c, group, problem.std, self.own, TOLERANCE, self.sums)
-        c, rest = c[self.sums.orders[group] == 0], self._unfinished(group)
+        c = self._project_rows(group, grid, count)
+        hermite.sum_projections(c, group, problem.std, self.own, TOLERANCE, self.sums)
+        c, rest = c[self.sums.orders[group] == 0], self._remaining(group)
         if rest.size and plan.after == "closed":
             least = np.min(np.where(self.own[rest] > 0.0, self.own[rest], np.inf), axis=1)
             good = least >= (mixture.ERROR / TOLERANCE) ** 2  # beside which a mixture's error is nothing
@@ -226,12 +225,12 @@ class Series:
             return rest[~go]
         if plan.after == "continued" and count >= MAX_ORDER:
             for row, own in zip(rest, c, strict=True):
-                if last or (grid is None and self._bound(row, own) <= _FINE):
-                    self._continued(row, own)
-        return self._unfinished(rest)
+                if last or (grid is None and self._estimate_error(row, own) <= _FINE):
+                    self._extend(row, own)
+        return self._remaining(rest)
 
-    def _projected(self, rows: Rows, grid: tuple[float, float] | None, count: int) -> Array:
-        """c_n/s (b, D, count) of some rows that one grid serves."""
+    def _project_rows(self, rows: Rows, grid: tuple[float, float] | None, count: int) -> Array:
+        """Return c_n/s (b, D, count) of rows that share a grid."""
         problem = self.problem
         std = problem.std[rows]
         live = std > 0.0
@@ -244,9 +243,9 @@ class Series:
                 self.own[rows] = own
         return c
 
-    def _continued(self, row: int, c: Array) -> None:
-        """With what is left of the variances in further orders, shaped as the last of c (D, N) are."""
-        bound = self._bound(row, c)
+    def _extend(self, row: int, c: Array) -> None:
+        """Sum with the remaining variance appended in further orders, shaped as the last of c (D, N)."""
+        bound = self._estimate_error(row, c)
         if bound > _COARSE:
             record = self.problem.record
             _notice.warning(
@@ -254,11 +253,11 @@ class Series:
                 "standard deviations up to %.3g of nearly collinear units",
                 record.name, bound, record.scale, float(self.problem.std[row].max()),
             )  # fmt: skip
-        hermite.put(self.sums, row, np.ascontiguousarray(mehler.continued(c).T))
+        hermite.sum_series(self.sums, row, np.ascontiguousarray(mehler.extend_coefficients(c).T))
         self.sums.orders[row] = c.shape[1]
 
-    def _bound(self, row: int, c: Array) -> float:
-        """Of the error in any output correlation after the terms of c (D, N), continued; exact twins have none."""
+    def _estimate_error(self, row: int, c: Array) -> float:
+        """Bound the error of any output correlation with the extended coefficients c (D, N); exact twins have none."""
         problem = self.problem
         rho, std, mean = problem.correlation[row], problem.std[row], problem.mean[row]
         root = np.sqrt(np.where(self.own[row] > 0.0, np.maximum(1.0 - np.sum(c * c, axis=1), 0.0), 0.0))
@@ -280,23 +279,27 @@ def covariance(
     *,
     var: npt.ArrayLike | None = None,
 ) -> FloatArray:
-    """Covariance matrix of f(z), z ~ N(mean, cov), f elementwise.
+    """Compute the covariance matrix of f(z), z ~ N(mean, cov), f elementwise.
 
     Parameters
     ----------
-    activation
-        f: a name or an :class:`~pesn.activations.Activation`.
-    mean, cov
-        (D,) and (D, D), or a batch: (n, D) and (n, D, D), of which one may be the same for all: (D,) or (D, D).
-    var
-        Output variances Var f(z_i), (D,) or (n, D), where they are at hand; ``None`` computes them. They stand on the
-        diagonal, and the covariances are scaled to them: it is the correlations that are computed.
+    activation : str or Activation
+        f.
+    mean : array-like of shape (D,) or (n, D)
+        Mean of z; one mean may be combined with a batch of matrices.
+    cov : array-like of shape (D, D) or (n, D, D)
+        Covariance of z; one matrix may be combined with a batch of means.
+    var : array-like of shape (D,) or (n, D), default=None
+        Output variances Var f(z_i), if they are known; None computes them. They are the diagonal of the result, and the
+        covariances are scaled to them.
 
     Returns
     -------
-    array
-        (D, D) or (n, D, D); symmetric, positive semi-definite, its diagonal the exact variances.
+    array of shape (D, D) or (n, D, D)
+        Symmetric, positive semi-definite, its diagonal the exact variances.
 
+    Examples
+    --------
     >>> covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]).round(6)
     array([[0.394294, 0.320621],
            [0.320621, 0.350715]])
@@ -319,19 +322,23 @@ def covariance(
 
 
 def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike) -> tuple[str, int | None]:
-    """How the covariances of one matrix are computed: ("mehler", its order), ("plackett", None) or ("closed", None).
+    """Return how the covariances of one matrix are computed: ("mehler", its order), ("plackett", None) or ("closed", None).
 
     Parameters
     ----------
-    activation
-        A name or an :class:`~pesn.activations.Activation`.
-    mean, cov
-        (D,) and (D, D).
+    activation : str or Activation
+        f.
+    mean : array-like of shape (D,)
+        Mean of z.
+    cov : array-like of shape (D, D)
+        Covariance of z.
 
     Returns
     -------
-    method, order
-        The order is None where there is none to choose.
+    method : {"mehler", "plackett", "closed"}
+        The method.
+    order : int or None
+        Order of the series.
 
     Examples
     --------
@@ -344,27 +351,31 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
         raise ValueError(f"mean must be one-dimensional here: the choice is made matrix by matrix; got shape {mean.shape}")
     if record is SINE:
         return "closed", None
-    (order,) = Standardised(record, mean[None], cov[None]).series().sums.orders
+    (order,) = Standardized(record, mean[None], cov[None]).series().sums.orders
     return ("mehler", int(order)) if order else ("plackett", None)
 
 
 def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
-    """g = E[f′(z)] (D,) and the matrix Cov f(z) − g cov g (D, D): what a linear map of z does not explain of f(z).
+    """Compute g = E[f′(z)] (D,) and Cov f(z) − g cov g (D, D), the covariance of f(z) that a linear map of z does not explain.
 
-    The rest is Mehler's series from its second order on: summed, not subtracted, and so positive semi-definite. It is
-    uncorrelated with everything that is jointly Gaussian with z.
+    The rest is Mehler's series from its second order on: summed, not subtracted, and therefore positive semi-definite. It is
+    uncorrelated with every variable that is jointly Gaussian with z.
 
     Parameters
     ----------
-    activation
-        A name or an :class:`~pesn.activations.Activation`.
-    mean, cov
-        Of z, (D,) and (D, D).
+    activation : str or Activation
+        f.
+    mean : array of shape (D,) or (n, D)
+        Mean of z.
+    cov : array of shape (D, D) or (n, D, D)
+        Covariance of z.
 
     Returns
     -------
-    gain, rest
-        (D,) and (D, D).
+    gain : array of shape (D,) or (n, D)
+        E[f′(z)].
+    rest : array of shape (D, D) or (n, D, D)
+        Cov f(z) − g cov g.
 
     Examples
     --------
@@ -387,7 +398,7 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
 
 
 def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.NDArray[np.bool_]:
-    """All of a batch that the first few orders suffice for, in one compiled call; which of them (B,)."""
+    """Fill the matrices of a batch that the first few orders are enough for, in one compiled call; return which (B,)."""
     found = mehler.tanh_basis(means, covs, STAGES[0])
     if found is None:
         return np.zeros(len(means), bool)
@@ -396,8 +407,8 @@ def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.
 
 
 def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
-    """Of matrices (B, D, D), at any order that they need."""
-    problem = Standardised(record, mean, cov)
+    """Compute gains and rests of matrices (B, D, D) at any order."""
+    problem = Standardized(record, mean, cov)
     found = problem.series(rest=True)
     rest, own = found.sums.out, found.own
     g = found.sums.first * np.divide(np.sqrt(own), problem.std, out=np.zeros_like(own), where=problem.std > 0.0)
@@ -416,8 +427,8 @@ def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> t
 
 
 def _solve(record: Activation, mean: FloatArray, cov: FloatArray, given: Array | None) -> Array:
-    """Of some matrices (B, D, D), as :func:`covariance`."""
-    problem = Standardised(record, mean, cov)
+    """Compute :func:`covariance` of some matrices (B, D, D)."""
+    problem = Standardized(record, mean, cov)
     rows = np.arange(len(mean))
     if record is SINE:
         return problem.pairwise(rows, problem.variance() if given is None else given)
@@ -430,7 +441,7 @@ def _solve(record: Activation, mean: FloatArray, cov: FloatArray, given: Array |
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:
-    """As many matrices at a time as take some megabytes."""
+    """Split a batch into slices of a few megabytes."""
     step = max(1, _ENTRIES // max(1, size * size))
     return (slice(start, start + step) for start in range(0, count, step))
 

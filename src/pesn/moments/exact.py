@@ -1,11 +1,11 @@
-"""Moments to rounding: Gauss-Legendre panels fitted to the Gaussian and to the activation, summed over differences.
+"""Moments to rounding: Gauss-Legendre panels adapted to the Gaussian and to the activation, summed over differences.
 
-The panels follow the standardised variable x = (z − m)/s. Their ends are the edges of the Gaussian's window, the places
-±core beyond which f is a straight line, and f's kinks; a panel is at most three standard deviations long and, inside the
-core, at most twice f's own scale. So the same sum serves v = 1e-300 (f is a line under the Gaussian) and v = 1e300 (f is
+Panels are intervals of the standardized variable x = (z − m)/s. Their ends are the edges of the Gaussian's window, the points
+±core beyond which f is a straight line, and the kinks of f; a panel is at most three standard deviations long and, inside the
+core, at most twice the scale of f. The same sum works for v = 1e-300 (f is a line under the Gaussian) and for v = 1e300 (f is
 a step, resolved inside its core).
 
-What is summed is never f but f(m + d) − f(m), without cancellation: `E[f²] − E[f]²` loses every digit when v is small or
+The summed quantity is f(m + d) − f(m), computed without cancellation: `E[f²] − E[f]²` loses every digit if v is small or
 f saturated.
 """
 
@@ -28,7 +28,7 @@ _MOST_PANELS = 1024
 
 
 def quadrature(activation: Activation, mean: Array, std: Array) -> tuple[Array, Array]:
-    """Nodes x (standardised) and probabilities p, each (n, nodes): E[g(z)] ≈ Σ p g(mean + std · x).
+    """Return nodes x (standardized) and probabilities p, each (n, nodes): E[g(z)] ≈ Σ p g(mean + std · x).
 
     ``mean`` and ``std`` are one-dimensional, std > 0; the node count is the same for all, so pass similar std together.
     """
@@ -57,15 +57,17 @@ def quadrature(activation: Activation, mean: Array, std: Array) -> tuple[Array, 
                 f"a scale of {activation.scale:g}; declare left and right, or a larger scale"
             )
         half = 0.5 * width / panels
-        centre = a[:, None] + half[:, None] * (2.0 * np.arange(panels) + 1.0)
-        nodes.append((centre[:, :, None] + half[:, None, None] * _NODES).reshape(len(mean), -1))
+        center = a[:, None] + half[:, None] * (2.0 * np.arange(panels) + 1.0)
+        nodes.append((center[:, :, None] + half[:, None, None] * _NODES).reshape(len(mean), -1))
         probabilities.append(np.tile(_WEIGHTS, panels) * half[:, None])
     x = np.concatenate(nodes, axis=1)
     return x, np.concatenate(probabilities, axis=1) * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-def _standardised(activation: Activation, mean: Array, std: Array) -> Iterator[tuple[npt.NDArray[np.intp], Array, Array, Array]]:
-    """In chunks of similar std > 0: their indices, nodes x, probabilities p and u = (f(m + s x) − f(m))/s."""
+def _iterate_chunks(
+    activation: Activation, mean: Array, std: Array
+) -> Iterator[tuple[npt.NDArray[np.intp], Array, Array, Array]]:
+    """Yield chunks of similar std > 0: indices, nodes x, probabilities p and u = (f(m + s x) − f(m))/s."""
     order = np.argsort(std, kind="stable")
     order = order[std[order] > 0.0]
     for start in range(0, len(order), _CHUNK):
@@ -76,13 +78,13 @@ def _standardised(activation: Activation, mean: Array, std: Array) -> Iterator[t
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int, slope: Array | None = None) -> tuple[Array, ...]:
-    """The first ``order`` of mean, variance, skewness, kurtosis; ``mean`` and ``var`` one-dimensional float64.
+    """Compute the first ``order`` of mean, variance, skewness, kurtosis; ``mean`` and ``var`` are one-dimensional float64 arrays.
 
     ``slope`` (n,) is filled with E[f′] where var > 0, by Stein's identity Cov(z, f(z))/v, which needs no derivative.
     """
     std = np.minimum(np.sqrt(var), activation.widest)
     result = [np.array(activation.value(mean), dtype=float), np.zeros_like(std), np.zeros_like(std), np.full_like(std, 3.0)]
-    for chunk, x, p, u in _standardised(activation, mean, std):
+    for chunk, x, p, u in _iterate_chunks(activation, mean, std):
         shift = np.sum(p * u, axis=1)
         result[0][chunk] += std[chunk] * shift
         if slope is not None:
@@ -94,7 +96,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, slope: 
         result[1][chunk] = std[chunk] ** 2 * c2
         if order == 2:
             continue
-        # Standardised before the powers, and multiplied by p between them: nothing overflows or underflows on the way.
+        # Standardized before the powers, and multiplied by p between them: nothing overflows or underflows on the way.
         alive = c2 > 1e-290 * np.max(u * u, axis=1)
         u /= np.where(alive, np.sqrt(c2), np.inf)[:, None]
         pu2 = p * u * u
@@ -104,12 +106,12 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, slope: 
 
 
 def gain(activation: Activation, mean: Array, var: Array) -> Array:
-    """E[f′(z)]."""
+    """Compute E[f′(z)]."""
     return moments_and_gain(activation, mean, var)[2]
 
 
 def moments_and_gain(activation: Activation, mean: Array, var: Array) -> tuple[Array, Array, Array]:
-    """Mean, variance and E[f′] from one set of nodes."""
+    """Compute mean, variance and E[f′] with one set of nodes."""
     slope, still = np.empty_like(mean), var == 0.0
     if still.any():
         slope[still] = _slope(activation, mean[still])

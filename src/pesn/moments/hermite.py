@@ -1,14 +1,15 @@
-"""Hermite coefficients in closed form, at any order: activations with a derivative that is a sum of bumps.
+"""Hermite coefficients in closed form, at any order, of activations whose derivative is a sum of normal densities ("bumps").
 
-A bump is a normal density of variance t about κ; t = 0 is a kink's δ. Its coefficients for z ~ N(m, s²) are Hermite functions,
+A bump is a normal density of variance t about κ; t = 0 is the δ of a kink. Its coefficients for z ~ N(m, s²) are Hermite
+functions,
 
     E[N(z; κ, t) He_n(x)]/√(n!) = τ_n/√(s² + t),    τ_n = (−r)ⁿ He_n(a) φ(a)/√(n!),    a = (m − κ)/√(s² + t),  r = s/√(s² + t),
 
 by a recurrence whose terms are bounded. If the k-th derivative of f is the bump, then c_n = s^k √((n−k)!/n!) times that of order
 n − k. relu″ = δ(z), hard tanh″ = δ(z + 1) − δ(z − 1), erf′ = 2 N(z; 0, ½), gelu = φ's second antiderivative less φ; tanh′ is a
-mixture of eight. Of elu″ = αe^z 1(z < 0) + (1 − α)δ(z) the exponential part e_n = E[e^z 1(z < 0) He_n(x)]/√(n!) has
-√n e_n = s (e_{n−1} − τ_{n−1}/s), which loses digits as e^{s²/2} grows; for a wide Gaussian it is a sum of δ's at the nodes of
-Gauss and Laguerre.
+mixture of eight. Of elu″ = αe^z 1(z < 0) + (1 − α)δ(z) the exponential part e_n = E[e^z 1(z < 0) He_n(x)]/√(n!) satisfies
+√n e_n = s (e_{n−1} − τ_{n−1}/s), which loses digits as e^{s²/2} grows; for a wide Gaussian it is a sum of δ's at Gauss-Laguerre
+nodes.
 """
 
 from __future__ import annotations
@@ -37,22 +38,24 @@ _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "
 
 
 class Sums(NamedTuple):
-    """The series of a batch of matrices, and what it is made with; the last three are filled.
+    """Mehler's series of a batch of matrices: inputs, and the last three fields, which are filled.
 
     Parameters
     ----------
-    correlation, largest
-        ρ, (B, D, D), and its largest off the diagonal (B,).
-    variance
-        What stands on the diagonal, (B, D); its roots are what the series is multiplied by.
-    rest
-        Without the first order.
-    out
-        (B, D, D).
-    orders
-        How many are summed, (B,); 0: none suffice, and the matrix is as it was.
-    first
-        c_1 in output deviations, (B, D).
+    correlation : array of shape (B, D, D)
+        ρ.
+    largest : array of shape (B,)
+        Largest |ρ| off the diagonal.
+    variance : array of shape (B, D)
+        Diagonal of the result; the series is scaled by its square roots.
+    rest : bool
+        Whether to omit the first order.
+    out : array of shape (B, D, D)
+        The sums.
+    orders : array of shape (B,)
+        Number of orders summed; 0: not enough orders, the matrix is unchanged.
+    first : array of shape (B, D)
+        c_1 in output standard deviations.
     """
 
     correlation: Array
@@ -66,7 +69,7 @@ class Sums(NamedTuple):
 
 @jit(no_cpython_wrapper=True)
 def mirror(a: Array) -> None:
-    """The lower triangle from the upper one, in tiles that stay in the cache."""
+    """Copy the upper triangle to the lower one, in tiles that stay in the cache."""
     size = a.shape[0]
     for top in range(0, size, _TILE):
         for left in range(top, size, _TILE):
@@ -77,7 +80,7 @@ def mirror(a: Array) -> None:
 
 @jit()
 def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) -> tuple[int, int, int, int]:
-    """Fill the correlations (B, D, D), 0 where a deviation is 0, and the largest of each; where and how cov is at fault."""
+    """Fill the correlations (B, D, D), 0 where a deviation is 0, and the largest of each; return where and how cov is invalid."""
     batch, size = std.shape
     slack = max(1e-8, 32.0 * eps)
     for b in range(batch):
@@ -90,16 +93,16 @@ def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) ->
                     return b, i, j, 1
                 if abs(cov[b, i, j]) > product + room:
                     return b, i, j, 2
-        largest[b] = min(correlations(cov[b], std[b], out[b]), 1.0)
+        largest[b] = min(fill_correlations(cov[b], std[b], out[b]), 1.0)
         mirror(out[b])
     return 0, 0, 0, 0
 
 
 @jit(no_cpython_wrapper=True)
-def correlations(cov: Array, std: Array, out: Array) -> float:
-    """The upper triangle of the correlations, 0 where a deviation is 0; the largest, which rounding may leave beyond 1."""
+def fill_correlations(cov: Array, std: Array, out: Array) -> float:
+    """Fill the upper triangle of the correlations, 0 where a deviation is 0; return the largest, not clipped to 1."""
     size = std.shape[0]
-    inverse, most = np.zeros(size), np.zeros(size)  # the largest column by column: so that the loop is vectorised
+    inverse, most = np.zeros(size), np.zeros(size)  # the largest column by column: so that the loop is vectorized
     for i in range(size):
         if std[i] > 0.0:
             inverse[i] = 1.0 / std[i]
@@ -117,8 +120,8 @@ def correlations(cov: Array, std: Array, out: Array) -> float:
 
 
 @_inline
-def _orders(rho: Array, count: int) -> int:
-    """Orders of ``count`` that are not negligible beside the first, by the largest |ρ|."""
+def _significant_orders(rho: Array, count: int) -> int:
+    """Count the orders, of ``count``, that are not negligible beside the first, by the largest |ρ|."""
     largest = 0.0
     for j in range(rho.size):
         largest = max(largest, abs(rho[j]))
@@ -129,7 +132,7 @@ def _orders(rho: Array, count: int) -> int:
 
 @_fused
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
-    """Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
+    """Compute Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
 
     Four orders at a time, as a sum is loaded and stored once for them. Where there are many, the units of a tile begin where the
     largest of their |ρ|ⁿ is 1e-15.
@@ -142,7 +145,7 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
         for first in range(i + 1, size, together):
             last = min(first + together, size)
             rho, width = correlation[i, first:last], last - first
-            n = _orders(rho, count) if count > _FEW_ORDERS else count
+            n = _significant_orders(rho, count) if count > _FEW_ORDERS else count
             for j in range(width):
                 buffer[j] = 0.0
             while n % 4:
@@ -163,8 +166,8 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
 
 
 @jit(no_cpython_wrapper=True)
-def beyond_tolerance(correlation: Array, left: Array, power: int, tolerance: float, suspect: int) -> int:
-    """A row with a pair of |ρ|^power √(left_i left_j) > tolerance; −1: there is none. Looks at ``suspect`` first."""
+def find_inaccurate_row(correlation: Array, left: Array, power: int, tolerance: float, suspect: int) -> int:
+    """Return a row with a pair of |ρ|^power √(left_i left_j) > tolerance, −1 if there is none; ``suspect`` is checked first."""
     size = left.shape[0]
     root, square, value = np.sqrt(left), np.empty(size), np.empty(size)
     for turn in range(-1, size - 1):
@@ -191,7 +194,7 @@ def beyond_tolerance(correlation: Array, left: Array, power: int, tolerance: flo
 
 @jit()
 def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None:
-    """Matrices (B, D, D) of any variances to ``variance`` (B, D), by their upper triangles; what is not live has none."""
+    """Scale matrices (B, D, D) to the variances ``variance`` (B, D), from their upper triangles; 0 for units not live."""
     batch, size = variance.shape
     factor = np.empty(size)
     for b in range(batch):
@@ -208,8 +211,8 @@ def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None
 
 
 @jit()
-def put(sums: Sums, b: int, c: Array) -> None:
-    """The series of coefficients c (N, D) of matrix b, which are overwritten."""
+def sum_series(sums: Sums, b: int, c: Array) -> None:
+    """Sum the series of matrix b with coefficients c (N, D), which are overwritten."""
     deviation, own = np.empty(c.shape[1]), np.empty(c.shape[1])
     for i in range(c.shape[1]):
         own[i] = sums.variance[b, i]
@@ -223,10 +226,10 @@ def put(sums: Sums, b: int, c: Array) -> None:
 
 
 @jit()
-def sum_projected(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Array, tolerance: float, sums: Sums) -> None:
-    """Sum the series of matrices ``rows`` (b,) from coefficients c_n/s that were projected, (b, D, N): as few as suffice.
+def sum_projections(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Array, tolerance: float, sums: Sums) -> None:
+    """Sum the series of matrices ``rows`` (b,) with as few projected coefficients c_n/s, (b, D, N), as are enough.
 
-    They are overwritten: c_n in output deviations. ``own``: the variance of f(z), (B, D).
+    They are overwritten with c_n in output standard deviations. ``own`` is the variance of f(z), (B, D).
     """
     _, size, count = found.shape
     c, left, remainder = np.empty((count, size)), np.empty((count, size)), np.empty(count)
@@ -238,14 +241,17 @@ def sum_projected(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Arr
             scale_terms(terms[i], std[b, i] / math.sqrt(own[b, i]) if own[b, i] > 0.0 else 0.0, left[:, i], remainder)
             for n in range(count):
                 c[n, i] = terms[i, n]
-        chosen = _enough(left, remainder, sums.correlation[b], sums.largest[b], tolerance)
+        chosen = _choose_order(left, remainder, sums.correlation[b], sums.largest[b], tolerance)
         if chosen > 0:
-            put(sums, b, c[:chosen])
+            sum_series(sums, b, c[:chosen])
 
 
 @jit(**INLINE)
 def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
-    """Scale the coefficients (N,) of a unit to output deviations; fill what each order leaves, and raise ``remainder`` to it."""
+    """Scale the coefficients (N,) of a unit to output deviations; fill the remaining variance of each order.
+
+    ``remainder`` is raised to it where it is smaller.
+    """
     total = 0.0
     for n in range(c.size):
         c[n] *= scale
@@ -261,7 +267,7 @@ def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
 
 @jit(**INLINE)
 def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
-    """The first order after which no more than the tolerance is left of any correlation; 0: none."""
+    """Return the first order whose truncation error of any correlation is within the tolerance; 0 if there is none."""
     power = largest
     for n in range(remainder.size):
         power *= largest
@@ -271,15 +277,15 @@ def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
 
 
 @jit(no_cpython_wrapper=True)
-def _enough(left: Array, remainder: Array, correlation: Array, largest: float, tolerance: float) -> int:
-    """The least order, nearly, whose remainder (N, D) is within the tolerance; 0: none. ``remainder`` (N,): the largest."""
+def _choose_order(left: Array, remainder: Array, correlation: Array, largest: float, tolerance: float) -> int:
+    """Return nearly the least order whose remainder (N, D) is within the tolerance, or 0; ``remainder`` (N,) is the largest."""
     count, chosen = left.shape[0], fewest_orders(remainder, largest, tolerance)
-    if chosen == 0 and count >= _MANY_ORDERS and beyond_tolerance(correlation, left[count - 1], count + 1, tolerance, 0) < 0:
+    if chosen == 0 and count >= _MANY_ORDERS and find_inaccurate_row(correlation, left[count - 1], count + 1, tolerance, 0) < 0:
         chosen = count
     low, suspect = _MANY_ORDERS // 2, 0
     while chosen > low + low // 2:
         middle = (low + chosen) // 2
-        found = beyond_tolerance(correlation, left[middle - 1], middle + 1, tolerance, suspect)
+        found = find_inaccurate_row(correlation, left[middle - 1], middle + 1, tolerance, suspect)
         if found < 0:
             chosen = middle
         else:
@@ -295,9 +301,9 @@ _LOOK = 48  # from here on, what is left is looked at pair by pair, and then whe
 
 
 class Bumps(NamedTuple):
-    """Bumps at ``place`` of variance ``width``, (K,): ``weight`` (3, K) of those that f, f′ and f″ are made of.
+    """Bumps at ``place`` of variance ``width``, (K,), with ``weight`` (3, K) in f, f′ and f″.
 
-    The first ``common`` are all units', the others of wide ones; ``exponential``: α of elu, whose kink is the first bump.
+    The first ``common`` apply to all units, the others to wide ones; ``exponential``: α of elu, whose kink is the first bump.
     """
 
     place: Array
@@ -307,8 +313,8 @@ class Bumps(NamedTuple):
     exponential: float = 0.0
 
 
-def bumps_of(record: Activation) -> tuple[Bumps, Reduction] | None:
-    """The bumps of the activation that ``record`` is a scaled copy of, and how it is scaled; None where there are none."""
+def get_bumps(record: Activation) -> tuple[Bumps, Reduction] | None:
+    """Return the bumps of the base of ``record`` and the scaling, or None if it has none."""
     reduction = record.reduction or Reduction(record, 1.0, 1.0, 0.0)
     base = reduction.base
     if base.slopes is not None:
@@ -326,7 +332,7 @@ def bumps_of(record: Activation) -> tuple[Bumps, Reduction] | None:
 
 
 def tanh_bumps(weights: Array, widths: Array) -> Bumps:
-    """Of tanh ≈ Σ p erf(z/√(2t)), whose derivative is Σ 2p N(z; 0, t)."""
+    """Return the bumps of tanh ≈ Σ p erf(z/√(2t)), whose derivative is Σ 2p N(z; 0, t)."""
     return Bumps(np.zeros(len(weights)), widths, _weights(len(weights), 1, 2.0 * weights), len(weights))
 
 
@@ -345,9 +351,9 @@ def _elu(alpha: float) -> Bumps:
 
 
 class Units(NamedTuple):
-    """Gaussians z before f, (D,) or a batch of them (B, D): mean and deviation of z, variance ``own`` of f(z), E[f′].
+    """Inputs z of units, (D,) or (B, D): mean and standard deviation of z, variance ``own`` of f(z), E[f′].
 
-    ``gain`` is empty where bumps say it; ``exponential`` is what is not made of bumps, e_0 of elu, 0 where it is.
+    ``gain`` is empty if bumps determine it; ``exponential`` is e_0 of elu, otherwise 0.
     """
 
     mean: Array
@@ -358,10 +364,10 @@ class Units(NamedTuple):
 
 
 class _Goal(NamedTuple):
-    """The orders that a series needs: as many as bring what is left of any output correlation to ``tolerance``.
+    """Stopping rule: as many orders as bring the error of any output correlation to ``tolerance``, at most ``most``.
 
-    No more than ``most``; a negative tolerance takes them all. ``correlation`` (D, D) is empty where the ``largest`` must do.
-    What is left of kinks falls as n to the power of −``decay``: if that will not do, no more is tried; 0: it is not known.
+    A negative tolerance takes all orders. ``correlation`` (D, D) is empty if only ``largest`` is known. The remainder of kinks
+    falls as n^(−``decay``): if that is not enough, the sum stops early; 0: unknown.
     """
 
     tolerance: float
@@ -371,8 +377,8 @@ class _Goal(NamedTuple):
     decay: float
 
 
-def as_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> Units:
-    """Units before an activation with these bumps, which is not scaled."""
+def make_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> Units:
+    """Return the inputs of units of an activation with these bumps, which is not scaled."""
     if not bumps.exponential:
         return Units(mean, std, own, gain, np.zeros(mean.shape))
     live = np.where(std > 0.0, std, 1.0)
@@ -385,8 +391,8 @@ def as_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> 
 
 
 def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> Array:
-    """c_n/s for n = 1 … count, (D, count); std > 0."""
-    units = as_units(bumps, gain, mean, std, np.ones(len(mean)))
+    """Return c_n/s for n = 1 … count, (D, count); std > 0."""
+    units = make_units(bumps, gain, mean, std, np.ones(len(mean)))
     _, c = coefficients(bumps, units, np.empty((0, len(mean))), 1.0, -1.0, count)
     return np.asarray(c.T / std[:, None])
 
@@ -394,9 +400,10 @@ def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> A
 def coefficients(
     bumps: Bumps, units: Units, known: Array, largest: float, tolerance: float, most: int
 ) -> tuple[bool, Array]:  # fmt: skip
-    """c_n/√own, (N, D), N ≤ most as few as bring largest^{N+1} times what is left of any unit to the tolerance; if they do.
+    """Compute c_n/√own, (N, D), until largest^{N+1} times the remainder of any unit is within the tolerance.
 
-    The first of them are ``known`` (n, D). A negative tolerance takes them all, as they are: no unit's variance ends them.
+    The first of them are ``known`` (n, D). A negative tolerance takes all ``most`` orders, not limited by the variance of a unit.
+    Return whether the tolerance is met, and the coefficients.
     """
     out, state, left = np.zeros((most, len(units.mean))), np.zeros((7, len(bumps.place), len(units.mean))), units.std.copy()
     out[: len(known)] = known
@@ -412,12 +419,12 @@ def coefficients(
 
 
 @jit()
-def sum_closed(
+def sum_closed_form(
     bumps: Bumps, units: Units, known: Array, rows: npt.NDArray[np.intp], tolerance: float, most: int, sums: Sums
 ) -> None:
-    """Sum the series of matrices ``rows`` (b,): as many orders as the tolerance needs, ``most`` at most.
+    """Sum the series of matrices ``rows`` (b,) with as many orders as the tolerance needs, at most ``most``.
 
-    ``known`` (b, n, D): coefficients in output deviations that are known; ``units`` (b, D).
+    ``known`` (b, n, D): known coefficients in output standard deviations; ``units`` (b, D).
     """
     size = units.mean.shape[1]
     c, state, left = np.empty((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
@@ -434,12 +441,12 @@ def sum_closed(
         goal = _Goal(tolerance, most, sums.largest[b], sums.correlation[b], decay)
         count, enough = _coefficients(bumps.exponential, one, goal, kinds, first, state, left, c)
         if enough:
-            put(sums, b, c[:count])
+            sum_series(sums, b, c[:count])
 
 
 @jit()
 def _largest(values: Array) -> float:
-    """The largest |value|. A loop: what NumPy has for it takes a second to compile."""
+    """Return the largest |value| by a loop: NumPy's function takes a second to compile."""
     largest = 0.0
     for value in values.flat:
         largest = max(largest, abs(value))
@@ -448,7 +455,7 @@ def _largest(values: Array) -> float:
 
 @jit()
 def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Array) -> None:
-    """What is known of one bump and one unit at the start; nothing where it is too far away."""
+    """Initialize the recurrence of one bump and one unit; nothing if it is too far away."""
     total = math.hypot(s, math.sqrt(bumps.width[k]))
     a, r, scale = (m - bumps.place[k]) / total, s / total, 1.0 / (total * math.sqrt(own))
     if abs(a) <= 38.0:
@@ -459,10 +466,10 @@ def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Arr
 
 @jit()
 def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, out: Array) -> tuple[int, int]:
-    """Coefficients that are known, the gain's among them, and bumps that count.
+    """Initialize the recurrences; return the number of known coefficients, including the gain, and of bumps.
 
-    ``state``: τ_0 of each bump and unit, what takes it on (−r a, −r²), the weights of τ_n, τ_{n−1}, τ_{n−2} in output deviations,
-    and 0 for τ_{−1}.
+    ``state``: τ_0 of each bump and unit, the factors of its recurrence (−r a, −r²), the weights of τ_n, τ_{n−1}, τ_{n−2} in
+    output standard deviations, and 0 for τ_{−1}.
     """
     kinds = bumps.place.shape[0] if _largest(units.std) > _WIDE else bumps.common
     for i in range(units.mean.shape[0]):
@@ -483,9 +490,9 @@ def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, ou
 def _coefficients(
     alpha: float, units: Units, goal: _Goal, kinds: int, known: int, state: Array, left: Array, out: Array
 ) -> tuple[int, bool]:  # fmt: skip
-    """Rows n = 1 … of ``out``, and whether they are enough; what they use up of a unit's variance is taken from ``left``.
+    """Fill rows n = 1 … of ``out`` and subtract their squares from ``left``; return their number and whether they are enough.
 
-    ``state`` holds τ_{n−1}; loops are kept apart and short of arrays, or LLVM does not vectorise them.
+    ``state`` holds τ_{n−1}; loops are separate and use few arrays, otherwise LLVM does not vectorize them.
     """
     size = state.shape[2]
     now, before, total, e = state[0], state[6], np.empty(size), np.zeros((3, size))
@@ -503,12 +510,12 @@ def _coefficients(
             _add_exponential(n, units.std, before[0], e, total)
         _add_bumps(n, kinds, used, state, now, before, total)
         now, before = before, now
-        worst = _use_up(n <= known, kinds, total, e[0], now, before, left, out[n - 1])
+        worst = _subtract_variance(n <= known, kinds, total, e[0], now, before, left, out[n - 1])
         power *= goal.largest
         if power * worst <= goal.tolerance:
             return n, True
         if n == look and goal.correlation.shape[0] and goal.tolerance > 0.0:
-            suspect = _look(goal, n, left, suspect)
+            suspect = _check_pairs(goal, n, left, suspect)
             if suspect < 0:
                 return n, suspect == _ENOUGH
             look = n + n // 4
@@ -517,7 +524,7 @@ def _coefficients(
 
 @_inline
 def _add_exponential(n: int, std: Array, tau: Array, e: Array, total: Array) -> None:
-    """What e_{n−2} adds to c_n, and e_{n−1} in its place; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D): e, its weight, 1/s."""
+    """Add e_{n−2} to c_n and replace it by e_{n−1}; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D): e, its weight, 1/s."""
     root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
     both, step = inverse / root, 1.0 / root
     now, weight, pull = e[0], e[1], e[2]
@@ -531,7 +538,7 @@ def _add_exponential(n: int, std: Array, tau: Array, e: Array, total: Array) -> 
 def _add_bumps(
     n: int, kinds: int, used: tuple[bool, bool, bool], state: Array, now: Array, before: Array, total: Array
 ) -> None:  # fmt: skip
-    """What τ_n, τ_{n−1} in ``now`` and τ_{n−2} in ``before`` add to c_n; τ_n takes the place of τ_{n−2}."""
+    """Add τ_n, τ_{n−1} (``now``) and τ_{n−2} (``before``) to c_n; replace τ_{n−2} by τ_n."""
     root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
     both = inverse / root if n > 1 else 0.0
     for k in range(kinds):
@@ -539,16 +546,16 @@ def _add_bumps(
             _add(total, state[4, k], now[k], inverse)
         if used[2]:
             _add(total, state[5, k], before[k], both)
-        _next(now[k], before[k], state[1, k], state[2, k], inverse, root * inverse)
+        _advance(now[k], before[k], state[1, k], state[2, k], inverse, root * inverse)
         if used[0]:
             _add(total, state[3, k], before[k], 1.0)
 
 
 @_inline
-def _use_up(
+def _subtract_variance(
     known: bool, kinds: int, total: Array, e: Array, now: Array, before: Array, left: Array, out: Array
 ) -> float:  # fmt: skip
-    """Take c_n, or what is known of it, from what is left of the variances, the largest of which is returned."""
+    """Subtract c_n², or its known value, from the remaining variances; return the largest of them."""
     beyond = 0
     for i in range(total.size):
         total[i] = out[i] if known else total[i]
@@ -568,16 +575,16 @@ def _use_up(
 
 
 @_inline
-def _look(goal: _Goal, n: int, left: Array, suspect: int) -> int:
-    """A row that n orders do not suffice for; or that they are enough, or that no more will do."""
-    suspect = beyond_tolerance(goal.correlation, left, n + 1, goal.tolerance, suspect)
+def _check_pairs(goal: _Goal, n: int, left: Array, suspect: int) -> int:
+    """Return a row that n orders are not enough for, or that they are enough, or that no more will be."""
+    suspect = find_inaccurate_row(goal.correlation, left, n + 1, goal.tolerance, suspect)
     if suspect < 0:
         return _ENOUGH
     if n == _LOOK_EARLY and goal.decay > 0.0:
         later, fall = np.empty(left.size), (n / goal.most) ** goal.decay
         for i in range(left.size):
             later[i] = left[i] * fall
-        if beyond_tolerance(goal.correlation, later, goal.most + 1, goal.tolerance, suspect) >= 0:
+        if find_inaccurate_row(goal.correlation, later, goal.most + 1, goal.tolerance, suspect) >= 0:
             return _HOPELESS
     return suspect
 
@@ -589,8 +596,8 @@ def _add(total: Array, weight: Array, term: Array, factor: float) -> None:
 
 
 @_inline
-def _next(t: Array, t1: Array, slope: Array, back: Array, inverse: float, ratio: float) -> None:
-    """τ_n in place of τ_{n−2}."""
+def _advance(t: Array, t1: Array, slope: Array, back: Array, inverse: float, ratio: float) -> None:
+    """Replace τ_{n−2} by τ_n."""
     for i in range(t.shape[0]):
         after = slope[i] * inverse * t[i] + back[i] * ratio * t1[i]
         t1[i] = after if abs(after) > 1e-200 else 0.0  # numbers that are hardly any are slow

@@ -1,4 +1,4 @@
-"""The coefficients of Mehler's series, c_n = E[f(z) He_n(x)]/√(n!): closed in :mod:`pesn.moments.hermite`, else projected.
+"""Coefficients of Mehler's series, c_n = E[f(z) He_n(x)]/√(n!): closed forms of :mod:`pesn.moments.hermite`, else projections.
 
 For smooth f one grid in x serves all units of a matrix: the trapezoid rule, exponentially accurate. f with kinks is projected
 with the panels of :mod:`pesn.moments.exact`.
@@ -19,7 +19,7 @@ from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import GELU, SINE, TANH, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
-from pesn.moments.hermite import correlations, fewest_orders, scale_terms, series
+from pesn.moments.hermite import fewest_orders, fill_correlations, scale_terms, series
 
 HIGH = 80  # beyond this order the grid is finer, and panels are cut
 
@@ -30,17 +30,17 @@ _CHUNK = 128
 def project(
     record: Activation, mean: Array, std: Array, count: int, grid: tuple[float, float] | None = None
 ) -> tuple[Array, Array | None]:
-    """c_n/s for n = 1 … count, (D, count), and var/v where the grid gives it too; std > 0. ``grid``: None chooses one."""
-    by_bumps = hermite.bumps_of(record)
+    """Compute c_n/s for n = 1 … count, (D, count), and var/v if the grid yields it; std > 0; ``grid``: None chooses one."""
+    by_bumps = hermite.get_bumps(record)
     if by_bumps is not None:
         bumps, (base, inner, outer, _) = by_bumps
-        gain = gain_of(base, inner * mean, inner * std)
+        gain = compute_gain(base, inner * mean, inner * std)
         return inner * outer * hermite.project(bumps, gain, inner * mean, inner * std, count), None
     if record is SINE:  # every derivative is a sine: c_n = sin(m + nπ/2) e^{−v/2} sⁿ/√(n!)
         degree = np.arange(1.0, count + 1.0)
         size = -0.5 * np.square(std)[:, None] + (degree - 1.0) * np.log(std)[:, None] - 0.5 * special.gammaln(degree + 1.0)
         return np.exp(size) * np.sin(mean[:, None] + 0.5 * math.pi * (degree % 4.0)), None
-    grid = grid_of(record, mean, std, count) if grid is None else grid
+    grid = choose_grid(record, mean, std, count) if grid is None else grid
     if grid is not None:
         x, basis = _basis(*grid, count)
         if is_tanh(record):
@@ -56,8 +56,8 @@ def project(
     return _by_panels(record, mean, std, count), None
 
 
-def gain_of(base: Activation, mean: Array, std: Array) -> Array:
-    """E[f′] of an activation with bumps, in the shape of ``mean``, 0 where std is; empty where bumps are all there is to f′."""
+def compute_gain(base: Activation, mean: Array, std: Array) -> Array:
+    """Return E[f′] of an activation with bumps, in the shape of ``mean``; empty if bumps alone determine it."""
     if base is GELU:
         total = 1.0 + np.square(std)
         a = mean / np.sqrt(total)
@@ -68,7 +68,7 @@ def gain_of(base: Activation, mean: Array, std: Array) -> Array:
 
 
 def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array:
-    """c_n/s by the panels of `exact`, each of at most ten radians of He_count, whose wave number in x is √count."""
+    """Compute c_n/s with the panels of `exact`, each of at most ten radians of He_count, whose wave number in x is √count."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     result = np.empty((len(mean), count))
     order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
@@ -79,9 +79,9 @@ def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array
         half = 0.5 * (x[..., -1] - x[..., 0]) / nodes[-1]
         cuts = max(1, math.ceil(2.0 * float(half.max()) * math.sqrt(count) / 10.0)) if count > HIGH else 1
         left, short = 0.5 * (x[..., 0] + x[..., -1]) - half, half / cuts
-        centre = left[..., None] + (2.0 * np.arange(cuts) + 1.0) * short[..., None]
-        x = (centre[..., None] + short[..., None, None] * nodes).reshape(len(part), -1)
-        p = np.broadcast_to((short[..., None, None] * weights), (*centre.shape, 16)).reshape(len(part), -1)
+        center = left[..., None] + (2.0 * np.arange(cuts) + 1.0) * short[..., None]
+        x = (center[..., None] + short[..., None, None] * nodes).reshape(len(part), -1)
+        p = np.broadcast_to((short[..., None, None] * weights), (*center.shape, 16)).reshape(len(part), -1)
         # The Gaussian is shared: half of it with the polynomial, which is then a bounded Hermite function.
         bell = np.exp(-0.25 * x * x)
         u = record.difference(m, s * x) / s * bell * p / math.sqrt(2.0 * math.pi)
@@ -91,11 +91,11 @@ def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array
     return result
 
 
-def continued(c: Array) -> Array:
-    """c (…, N), Σc² ≤ 1, with the remainder 1 − Σc² appended in N/5 further orders, shaped as the last N/5 are.
+def extend_coefficients(c: Array) -> Array:
+    """Append the remainder 1 − Σc² of c (…, N) in N/5 further orders, shaped as the last N/5.
 
-    Every further term keeps its parity: the sum stays semi-definite, has the exact diagonal, and identical or mirrored
-    units come out with correlation ±1.
+    Further terms keep their parity: the sum stays semi-definite, has the exact diagonal, and identical or mirrored units have
+    correlation ±1.
     """
     block = c.shape[-1] // 10 * 2
     last = c[..., c.shape[-1] - block :]
@@ -106,7 +106,7 @@ def continued(c: Array) -> Array:
 
 
 def _hermite(x: Array, count: int) -> list[Array]:
-    """He_n(x)/√(n!) for n = 1 … count, by the recurrence of the normalised polynomials: no factorial is formed."""
+    """Return He_n(x)/√(n!) for n = 1 … count, by the recurrence of the normalized polynomials: no factorial is formed."""
     previous, h = np.ones_like(x), x.copy()
     result = [h]
     for n in range(1, count):
@@ -116,12 +116,12 @@ def _hermite(x: Array, count: int) -> list[Array]:
 
 
 def is_tanh(record: Activation) -> bool:
-    """Whether f is tanh or a scaled copy of it (sigmoid)."""
+    """Return whether f is tanh or a scaled copy of it (sigmoid)."""
     return as_scaled_tanh(record) is not None
 
 
-def grid_of(record: Activation, mean: Array, std: Array, count: int = HIGH) -> tuple[float, float] | None:
-    """Spacing and reach of the trapezoid rule in x, one for all units; None where it does not serve."""
+def choose_grid(record: Activation, mean: Array, std: Array, count: int = HIGH) -> tuple[float, float] | None:
+    """Return spacing and reach of the trapezoid rule in x, one for all units; None if it is not accurate enough."""
     if record.kinks:
         return None
     size = np.abs(mean)
@@ -129,10 +129,10 @@ def grid_of(record: Activation, mean: Array, std: Array, count: int = HIGH) -> t
         return _grid(record, float(std.max()), float(size.max()), float(np.max(size / std)), count)
 
 
-def by_grid(
+def group_by_grid(
     record: Activation, mean: Array, std: Array, rows: npt.NDArray[np.intp], count: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], tuple[float, float] | None]]:
-    """The ``rows`` of a batch, (B, D), that share a grid, and the grid; each has the one that it would have alone."""
+    """Yield the ``rows`` of a batch, (B, D), that share a grid, and the grid; each row has the grid that it would have alone."""
     if record.kinks:
         yield rows, None
         return
@@ -147,7 +147,7 @@ def by_grid(
 
 
 def _grid(record: Activation, std: float, mean: float, ratio: float, count: int = HIGH) -> tuple[float, float] | None:
-    """From the largest deviation, the largest |mean| and the largest of their ratios, |mean|/std."""
+    """Choose a grid from the largest standard deviation, the largest |mean| and the largest |mean|/std."""
     widest = std / record.scale
     # φ h_80 holds frequencies up to √80 + 6 = 2π/0.42, f(m + sx) those up to 2π · 5s. In steps of √2, so that bases are shared.
     steps = 0.0 if widest <= 0.5 else 0.5 * math.ceil(2.0 * math.log2(2.0 * widest))
@@ -161,7 +161,7 @@ def _grid(record: Activation, std: float, mean: float, ratio: float, count: int 
 
 
 def tanh_basis(mean: Array, cov: Array, count: int) -> tuple[float, Array] | None:
-    """Spacing and basis (count + 1, K) of the grid that serves tanh of all of a batch, (B, D) and (B, D, D); None: none does."""
+    """Return spacing and basis (count + 1, K) of a grid for tanh of a batch, (B, D) and (B, D, D); None if there is none."""
     std, ratio = _extremes(mean, cov)
     grid = _grid(TANH, std, 0.0, ratio)
     return None if grid is None else (grid[0], _basis(*grid, count)[1])
@@ -169,7 +169,7 @@ def tanh_basis(mean: Array, cov: Array, count: int) -> tuple[float, Array] | Non
 
 @lru_cache(maxsize=32)
 def _basis(spacing: float, reach: float, count: int) -> tuple[Array, Array]:
-    """Nodes x > 0 (K,) and weights times normalised Hermite polynomials of degrees 0 … count there (count + 1, K)."""
+    """Return nodes x > 0 (K,) and weights times normalized Hermite polynomials of degrees 0 … count there (count + 1, K)."""
     x = spacing * np.arange(1.0, round(reach / spacing) + 1.0)
     basis = np.stack([np.ones_like(x), *_hermite(x, count)]) * (spacing / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * x * x))
     x.flags.writeable = basis.flags.writeable = False
@@ -181,7 +181,7 @@ def _basis(spacing: float, reach: float, count: int) -> tuple[Array, Array]:
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, basis: Array, c: Array, var: Array) -> None:
-    """c_n, n ≥ 0, and the variance of (tanh(m + sx) − tanh(m)) · factor by the trapezoid rule, one unit at a time.
+    """Compute c_n, n ≥ 0, and the variance of (tanh(m + sx) − tanh(m)) · factor by the trapezoid rule, one unit at a time.
 
     With A = e^{−2|m|} and G = e^{2sx} − 1 the difference is 2A G/((1 + A)(1 + A + A G)) away from zero and
     −2A G/((1 + A)(1 + G + A)) towards it: positive terms only. Compiled, because BLAS threads cost more than the work.
@@ -221,7 +221,7 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
 
 @jit()
 def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
-    """The largest deviation and the largest |mean|/deviation of all that vary."""
+    """Return the largest standard deviation and the largest |mean|/std of units that vary."""
     widest, ratio = 0.0, 0.0
     for b in range(mean.shape[0]):
         for i in range(mean.shape[1]):
@@ -233,7 +233,7 @@ def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
-    """Σ u h_n(x) for n = 1 … of each unit, (D, n); h_n the normalised polynomials times ``bell``; x, u, bell (D, K)."""
+    """Compute Σ u h_n(x), n = 1 …, of each unit, (D, n); h_n are normalized polynomials times ``bell``; x, u, bell (D, K)."""
     before, h = np.empty(x.shape[1]), np.empty(x.shape[1])
     for i in range(x.shape[0]):
         at, weight = x[i], u[i]
@@ -254,10 +254,10 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
 def tanh_rests(
     mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array
 ) -> npt.NDArray[np.bool_]:
-    """E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D) of a batch; which of them (B,) the orders of ``basis`` suffice for.
+    """Compute E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) the orders of ``basis`` are enough.
 
-    What :func:`pesn.moments.covariance.linear_and_rest` does in steps, for means (B, D) and covariances (B, D, D) that one grid
-    serves; where it does not suffice, or a covariance exceeds what the deviations allow, nothing is said.
+    The same as :func:`pesn.moments.covariance.linear_and_rest`, in one call, for means (B, D) and covariances (B, D, D) that
+    share a grid. Matrices that need more orders, or are not covariances, are left to it.
     """
     batch, size = mean.shape
     count = basis.shape[0] - 1
@@ -270,7 +270,7 @@ def tanh_rests(
         for i in range(size):
             std[i] = math.sqrt(max(cov[b, i, i], 0.0))
             factor[i] = 1.0 / std[i] if std[i] > 0.0 else 0.0
-        largest = correlations(cov[b], std, correlation)
+        largest = fill_correlations(cov[b], std, correlation)
         if not largest <= 1.0 + 1e-8:
             continue
         largest = min(largest, 1.0)

@@ -1,7 +1,7 @@
 """tanh as a mixture of error functions: closed means, variances and covariances by Plackett's integral.
 
 The logistic distribution function is within 2.1e-9 of Σ p_i Φ(s_i x) with eight terms (Monahan and Stefanski 1992, in
-Handbook of the Logistic Distribution; coefficients refitted to 25 digits in ``tables/logistic_mixture.json``). So with
+Handbook of the Logistic Distribution; coefficients refitted to 25 digits in ``tables/logistic_mixture.json``). With
 t_i = 1/(4 s_i²)
 
     tanh(z) ≈ Σ p_i erf(z/√(2 t_i)),    E tanh(z) ≈ Σ p_i erf(m/√(2(v + t_i)))
@@ -12,7 +12,7 @@ variance cannot be negative:
 
     (2/π) Σ p_i p_j ∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ,    r = k/√((v₁ + t_i)(v₂ + t_j))
 
-The derivatives of E tanh(z) by m, and with them the coefficients of Mehler's series, are closed as well, at any order:
+The derivatives of E tanh(z) by m, and with them the coefficients of Mehler's series, have closed forms at any order:
 
     c_n = E[tanh(z) He_n(x)]/√(n!) ≈ 2 Σ p_i rⁿ (−1)^{n−1} He_{n−1}(a) φ(a)/√(n!),    a = m/√(v + t_i),  r = √(v/(v + t_i))
 """
@@ -48,7 +48,7 @@ def _components(count: int) -> tuple[Array, Array]:
 
 
 def components(n_components: int = 8) -> tuple[Array, Array]:
-    """Weights p and variances t of the mixture: tanh(z) ≈ Σ p_i erf(z/√(2 t_i)).
+    """Return weights p and variances t of the mixture: tanh(z) ≈ Σ p_i erf(z/√(2 t_i)).
 
     >>> p, t = components(8)
     >>> abs(np.sum(p * special.erf(1.0 / np.sqrt(2.0 * t))) - np.tanh(1.0)) < 5e-9
@@ -61,7 +61,7 @@ def components(n_components: int = 8) -> tuple[Array, Array]:
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_components: int = 8) -> tuple[Array, ...]:
-    """Mean and variance of the mixture itself: eight components are within 1e-8 of tanh's for every mean and variance.
+    """Compute mean and variance of the mixture: eight components are within 1e-8 of tanh for every mean and variance.
 
     >>> from pesn import activations
     >>> moments(activations.get("tanh"), np.array([3.0]), np.array([0.2]), 2)[1].round(7)
@@ -80,9 +80,9 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_co
 
 
 def covariance(mean: Array, var: Array, correlation: Array, weights: Array, widths: Array) -> Array:
-    """Cov(g(z_u), g(z_w)) of g(z) = Σ p_i erf(z/√(2 t_i)), z Gaussian with ``mean`` (D,), ``var`` (D,), ``correlation`` (D, D).
+    """Compute Cov(g(z_u), g(z_w)) of g(z) = Σ p_i erf(z/√(2 t_i)), z with ``mean`` (D,), ``var`` (D,), ``correlation`` (D, D).
 
-    With ``components()`` g is tanh to 4e-9; with p = 1, t = 1/2 it is erf exactly. Only the upper triangle is read.
+    With ``components()`` g is tanh to 4e-9; with p = 1, t = 1/2 it is exactly erf. Only the upper triangle is read.
 
     >>> R = np.array([[1.0, 0.5], [0.5, 1.0]])
     >>> covariance(np.zeros(2), np.ones(2), R, np.ones(1), np.full(1, 0.5))[0, 1] - 2/np.pi*np.arcsin(1/3) < 1e-15
@@ -94,12 +94,12 @@ def covariance(mean: Array, var: Array, correlation: Array, weights: Array, widt
 
 @cache
 def bumps() -> hermite.Bumps:
-    """What tanh′ is a sum of."""
+    """Return the normal densities whose sum is tanh′."""
     return hermite.tanh_bumps(*_components(8))
 
 
 def _check_scaled_tanh(method: str, activation: Activation, order: int) -> Reduction:
-    """The scaling of tanh, or a ValueError that names the methods which serve this activation and order."""
+    """Return the scaling of tanh; raise a ValueError that names suitable methods for other activations and orders."""
     reduction = as_scaled_tanh(activation)
     others = "use 'surface', 'exact', 'spline' or 'monte-carlo'"
     if reduction is None:
@@ -113,7 +113,7 @@ def _check_scaled_tanh(method: str, activation: Activation, order: int) -> Reduc
 
 
 def formulas(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[Array, Array]:
-    """The paper's mean and variance of tanh(z), z ~ N(mean, var), as printed: this variance can be negative.
+    """Compute the paper's mean and variance of tanh(z), z ~ N(mean, var), as printed: this variance can be negative.
 
     >>> mean, var = formulas(0.8, 0.01)
     >>> print(f"{mean:.4f} {var:.4f}")         # exactly: 0.6603 and 0.0032
@@ -129,7 +129,7 @@ def formulas(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def analytic_moments(activation: Activation, mean: Array, var: Array, order: int) -> tuple[Array, ...]:
-    """Mean and variance by the paper's formulas, the variance clipped at 0; one-dimensional float64.
+    """Compute mean and variance by the paper's formulas, the variance clipped at 0; one-dimensional float64 arrays.
 
     >>> from pesn import activations
     >>> analytic_moments(activations.get("tanh"), np.array([0.8]), np.array([0.01]), 2)[1]
@@ -145,7 +145,7 @@ def analytic_moments(activation: Activation, mean: Array, var: Array, order: int
 
 @jit()
 def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Array) -> float:
-    """∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ for r = sin, c = cos of the upper limit."""
+    """Compute ∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ for r = sin, c = cos of the upper limit."""
     if r == 0.0 or max(abs(a), abs(b)) > 39.0:  # the exponent is at least max(a, b)²/2, here beyond the range of doubles
         return 0.0
     sign = 1.0
@@ -179,7 +179,7 @@ def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Arr
 def _pair(
     m1: float, v1: float, m2: float, v2: float, rho: float, same: bool, p: Array, t: Array, nodes: Array, weights: Array
 ) -> float:
-    """One covariance; ``same`` marks a variance, whose double sum is symmetric."""
+    """Compute one covariance; ``same`` marks a variance, whose double sum is symmetric."""
     total = 0.0
     for i in range(p.shape[0]):
         w1 = v1 + t[i]

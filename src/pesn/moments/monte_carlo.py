@@ -1,7 +1,7 @@
-"""Moments by sampling: the baseline of every figure.
+"""Moments by sampling, the baseline of every figure.
 
-Plain central moments of the sample (divided by n, not n − 1) at every order, so that variance, skewness and kurtosis are
-those of one and the same empirical distribution. Each element has draws of its own, which are held at once.
+Plain central moments of the sample (divided by n, not n − 1) at every order, so that variance, skewness and kurtosis belong to
+one empirical distribution. Each element has its own draws, which are held in memory at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _BLOCK = 1 << 17  # draws of several elements that are held at once: 1 MB an arr
 def moments(
     activation: Activation, mean: Array, var: Array, order: int, *, n_samples: int = 10_000, rng: Rng = None
 ) -> tuple[Array, ...]:
-    """The first ``order`` of mean, variance, skewness, kurtosis of ``n_samples`` draws an element.
+    """Compute the first ``order`` of mean, variance, skewness, kurtosis of ``n_samples`` draws per element.
 
-    ``rng`` is what :func:`numpy.random.default_rng` takes (SPEC 7): a seed, a Generator, or ``None`` for fresh entropy.
+    ``rng`` is an argument of :func:`numpy.random.default_rng`: a seed, a Generator, or ``None`` for fresh entropy.
 
     >>> from pesn import activations
     >>> mean, var = moments(activations.get("tanh"), np.array([3.0, 1.0]), np.array([0.2, 0.0]), 2, n_samples=1000, rng=1)

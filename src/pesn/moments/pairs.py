@@ -1,13 +1,13 @@
-"""Covariances pair by pair, without a series: piecewise-linear activations by Plackett's integral, sine in closed form.
+"""Covariances pair by pair, without a series: Plackett's integral for piecewise-linear activations, a closed form for sine.
 
 Price's theorem, ∂Cov/∂ρ = s₁s₂ E[f′f′], applied twice: a piecewise-linear f is a line and a row of pieces of constant
 slope, and the probability of a rectangle of two pieces changes with ρ by the density φ₂ at its corners (Plackett 1954)::
 
     Cov(f(z₁), f(z₂))/(s₁s₂) = ρ E[f′] E[f′] + Σ k_p k_q ∫₀^ρ (ρ − r) [φ₂(a, b) − φ₂(a′, b) − φ₂(a, b′) + φ₂(a′, b′)] dr
 
-over pieces [a, a′] and [b, b′] in standardised coordinates; a piece that reaches to infinity has no far corners. Each pair of
-kinks is a corner by itself, unless the Gaussian is wide and pieces narrow (hard tanh): then all four corners of two pieces are
-taken together, so that the sum keeps its digits.
+over pieces [a, a′] and [b, b′] in standardized coordinates; a piece that reaches to infinity has no far corners. Each pair of
+kinks is integrated as one corner, except if the Gaussian is wide and pieces are narrow (hard tanh): then the four corners of two
+pieces are evaluated together, so that the sum keeps its digits.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long
 
 
 class _Kinks(NamedTuple):
-    """Kinks of each unit (B, D, K), standardised, and the ``steps`` (K,) of the slope at them."""
+    """Standardized kinks of each unit (B, D, K), and the ``steps`` (K,) of the slope at them."""
 
     places: Array
     steps: Array
 
 
 class _Pieces(NamedTuple):
-    """Ends and widths (B, D, P) of the pieces of each unit, standardised, and their slopes (P,) beside that of the first."""
+    """Standardized ends and widths (B, D, P) of the pieces of each unit, and their slopes (P,) less that of the first."""
 
     low: Array
     high: Array
@@ -51,7 +51,7 @@ class _Pieces(NamedTuple):
 
 
 class _Pool(NamedTuple):
-    """Pairs of kinks whose integrals are under way, side by side in ``work``, and where they belong in the result."""
+    """Pairs of kinks that are being integrated, side by side in ``work``, and their positions in the result."""
 
     work: Array  # (_KINKS + 2 K, n): the rows named below, then the kinks of the first and of the second unit
     place: npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ _TOP, _GAP, _START, _HALF, _MIDDLE, _BEYOND, _APART, _ALONG, _LEVER, _INVERSE, _
 
 
 def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: Array) -> Array:
-    """Cov(f(z_i), f(z_j))/(s_i s_j) for z with ``mean``, ``var`` (…, D), var > 0, and ``correlation`` (…, D, D).
+    """Compute Cov(f(z_i), f(z_j))/(s_i s_j) for z with ``mean``, ``var`` (…, D), var > 0, and ``correlation`` (…, D, D).
 
     Where f is bounded and var beyond 1e120, the rows and columns are in another unit: use its correlations.
 
@@ -100,7 +100,9 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
 
 
 def sine(mean: Array, std: Array, correlation: Array) -> Array:
-    """Cov(sin z_i, sin z_j) = e^{−(v_i+v_j)/2} (sinh k · cos m_i cos m_j + (cosh k − 1) · sin m_i sin m_j), k = ρ s_i s_j.
+    """Compute Cov(sin z_i, sin z_j).
+
+    With k = ρ s_i s_j it is e^{−(v_i+v_j)/2} (sinh k · cos m_i cos m_j + (cosh k − 1) · sin m_i sin m_j).
 
     >>> sine(np.zeros(2), np.full(2, 20.0), np.ones((2, 2))).round(12)
     array([[0.5, 0.5],
@@ -156,7 +158,7 @@ def _piecewise_linear(
                     pool.place[active] = (b * size + i) * size + j
                     # what is e^−limit and less is nothing beside the linear part
                     pool.work[_LIMIT, active] = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
-                    _enter(pool.work, active, rho, kinks.places[b, i], kinks.places[b, j])
+                    _add_pair(pool.work, active, rho, kinks.places[b, i], kinks.places[b, j])
                     active += 1
                     if active == _POOL:  # pairs that are done with make room for others
                         active = _panels(pool, active, kinks.steps, flat)
@@ -168,7 +170,7 @@ def _piecewise_linear(
 
 @jit()
 def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
-    """ρ E[f′] E[f′] and the integrals over 2π, in both triangles."""
+    """Add ρ E[f′] E[f′] to the integrals over 2π, in both triangles."""
     batch, size = gain.shape
     for b in range(batch):
         for i in range(size):
@@ -180,7 +182,7 @@ def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
 
 @jit()
 def _collinears(kinks: _Kinks, b: int, i: int, j: int, rho: float) -> float:
-    """The integral of a pair at ρ = ±1, kink by kink."""
+    """Compute the integral of a pair at ρ = ±1, kink by kink."""
     total, one, other = 0.0, np.empty(4), np.empty(4)
     for p in range(kinks.steps.size):
         _tail(kinks.places[b, i, p], one)
@@ -192,7 +194,7 @@ def _collinears(kinks: _Kinks, b: int, i: int, j: int, rho: float) -> float:
 
 @jit()
 def _rectangles(pieces: _Pieces, b: int, i: int, j: int, rho: float) -> float:
-    """The integral of a pair, piece by piece; φ₂(a, b; −r) = φ₂(a, −b; r)."""
+    """Compute the integral of a pair, piece by piece; φ₂(a, b; −r) = φ₂(a, −b; r)."""
     total, side = 0.0, math.copysign(1.0, rho)
     for p in range(pieces.heights.size):
         one = pieces.low[b, i, p], pieces.high[b, i, p], pieces.width[b, i, p]
@@ -204,7 +206,7 @@ def _rectangles(pieces: _Pieces, b: int, i: int, j: int, rho: float) -> float:
 
 @jit(**INLINE)
 def _exponents(rest: float) -> tuple[float, float]:
-    """1/(2 cos² θ) and 1/(1 + sin θ) at tan(θ/2) = 1 − rest: what (a − b)² and ab are multiplied by in the exponent."""
+    """Return 1/(2 cos² θ) and 1/(1 + sin θ) at tan(θ/2) = 1 − rest, the factors of (a − b)² and ab in the exponent."""
     more, square = 2.0 - rest, 1.0 + (1.0 - rest) * (1.0 - rest)
     inverse = 1.0 / (rest * more)
     slope, other = square * inverse, rest * inverse
@@ -212,8 +214,8 @@ def _exponents(rest: float) -> tuple[float, float]:
 
 
 @jit(**INLINE)
-def _enter(work: Array, n: int, rho: float, first: Array, second: Array) -> None:
-    """A pair to place n; φ₂(a, b; −r) = φ₂(a, −b; r)."""
+def _add_pair(work: Array, n: int, rho: float, first: Array, second: Array) -> None:
+    """Add a pair at column n; φ₂(a, b; −r) = φ₂(a, −b; r)."""
     side, size = math.copysign(1.0, rho), abs(rho)
     cosine = math.sqrt((1.0 - size) * (1.0 + size))
     work[_TOP, n] = size / (1.0 + cosine)
@@ -224,15 +226,15 @@ def _enter(work: Array, n: int, rho: float, first: Array, second: Array) -> None
 
 
 @_inline
-def _is_off(a: float, b: float, far: float, gap: float, limit: float) -> bool:
-    """Whether a corner off the diagonal is alive: e^{−δ²/2cos²θ} is singular at τ = 1, and panels halve towards it."""
+def _is_off_diagonal(a: float, b: float, far: float, gap: float, limit: float) -> bool:
+    """Return whether a corner off the diagonal counts: e^{−δ²/2cos²θ} is singular at τ = 1, and panels halve toward it."""
     square = (a - b) ** 2
     return square * far > 1e-13 * gap * gap and square < limit * far * far
 
 
 @_inline
-def _range_of_exponents(work: Array, n: int, count: int, near: float) -> float:
-    """How far the exponents of the corners that count fall until ``near``."""
+def _exponent_range(work: Array, n: int, count: int, near: float) -> float:
+    """Return how far the exponents of the corners that count fall until ``near``."""
     spread, limit = 0.0, work[_LIMIT, n]
     (far_apart, far_along), (near_apart, near_along) = _exponents(work[_START, n]), _exponents(near)
     for p in range(count):
@@ -248,7 +250,7 @@ def _range_of_exponents(work: Array, n: int, count: int, near: float) -> float:
 
 @jit(fastmath={"contract", "nsz"})
 def _next_panel(work: Array, n: int, count: int) -> None:
-    """The next part of a panel of pair n, or its next panel: half of the way, as long as a corner off the diagonal is alive."""
+    """Move pair n to the next part of its panel, or to the next panel: half of the way while a corner off the diagonal counts."""
     far, gap = work[_START, n], work[_GAP, n]
     if work[_PARTS, n] > 0.0:
         work[_PARTS, n] -= 1.0
@@ -262,9 +264,9 @@ def _next_panel(work: Array, n: int, count: int) -> None:
     if gap < 0.5 * far:
         for p in range(count):
             for q in range(count):
-                if _is_off(work[_KINKS + p, n], work[_KINKS + count + q, n], far, gap, 2.5 * work[_LIMIT, n]):
+                if _is_off_diagonal(work[_KINKS + p, n], work[_KINKS + count + q, n], far, gap, 2.5 * work[_LIMIT, n]):
                     near = 0.5 * far
-    parts = math.floor(_range_of_exponents(work, n, count, near) / 8.0)  # beside the first: 12 nodes integrate no more than that
+    parts = math.floor(_exponent_range(work, n, count, near) / 8.0)  # beside the first: 12 nodes integrate no more than that
     half = 0.5 * (work[_TOP, n] if far == 1.0 and near == gap else far - near) / (1.0 + parts)
     work[_PARTS, n], work[_HALF, n], work[_MIDDLE, n] = parts, half, far - half
     work[_BEYOND, n] = half if near == gap and parts == 0.0 else far - half - gap
@@ -273,16 +275,17 @@ def _next_panel(work: Array, n: int, count: int) -> None:
 
 @jit(fastmath={"contract", "nsz"})
 def _panels(pool: _Pool, active: int, steps: Array, out: Array) -> int:
-    """One panel more of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, 0 < ρ < 1, in τ = tan(θ/2).
+    """Integrate one more panel of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, in τ = tan(θ/2).
 
-    As :func:`_rectangle` does with its corners; but a node of the panels of all pairs in the pool is a vector. How many are left.
+    0 < ρ < 1. The same as :func:`_rectangle`, but a node of the panels of all pairs in the pool is a vector. Return the number of
+    pairs that remain.
     """
     work, place, count = pool.work, pool.place, steps.shape[0]
     for n in range(active):
         work[_VALUE, n] = 0.0
         _next_panel(work, n, count)
     for k in range(_FEW_NODES.shape[0]):
-        _at_node(_FEW_NODES[k], _FEW_WEIGHTS[k], active, work)
+        _evaluate_node(_FEW_NODES[k], _FEW_WEIGHTS[k], active, work)
         for p in range(count):
             for q in range(count):
                 _add_corner(work[_KINKS + p], work[_KINKS + count + q], steps[p] * steps[q], active, work)
@@ -299,8 +302,8 @@ def _panels(pool: _Pool, active: int, steps: Array, out: Array) -> int:
 
 # Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
 @_inline
-def _at_node(x: float, weight: float, active: int, work: Array) -> None:
-    """−1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ, but for 4/(1 + T²), at a node of each panel."""
+def _evaluate_node(x: float, weight: float, active: int, work: Array) -> None:
+    """Compute −1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ without 4/(1 + T²), at a node of each panel."""
     half, middle, inverse, apart, along, lever = (
         work[_HALF], work[_MIDDLE], work[_INVERSE], work[_APART], work[_ALONG], work[_LEVER],
     )  # fmt: skip
@@ -334,7 +337,7 @@ def _add_corner(a: Array, b: Array, step: float, active: int, work: Array) -> No
 
 @jit(**INLINE)
 def _tail(a: float, out: Array) -> None:
-    """a and E[(z − |a|)₊ⁿ] of a standard normal z, n = 0, 1, 2; 0 where it is none to speak of."""
+    """Fill a and E[(z − |a|)₊ⁿ] of a standard normal z, n = 0, 1, 2; 0 if negligible."""
     zeroth, first, second = mills(min(abs(a), 39.0))
     p = density(a) if abs(a) <= 39.0 else 0.0
     out[0], out[1], out[2], out[3] = a, p * zeroth, p * first, p * second
@@ -342,7 +345,7 @@ def _tail(a: float, out: Array) -> None:
 
 @jit(**INLINE)
 def _collinear(one: Array, side: float, other: Array) -> float:
-    """The same at ρ = 1: 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b), from their tails."""
+    """Return 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b), from the tails (ρ = 1)."""
     both = one[1] * other[1]
     if one[0] * other[0] * side < 0.0:  # where the first term is as large as the others, and by Stein the difference is known
         return 2.0 * math.pi * (both - one[2] * other[2])
@@ -354,7 +357,7 @@ def _collinear(one: Array, side: float, other: Array) -> float:
 
 @jit()
 def _exponent(a: float, b: float, rest: float) -> float:
-    """(a² + b² − 2ab sin θ)/(2 cos² θ) at tan(θ/2) = 1 − rest, as (a−b)²/(2cos²θ) + ab/(1 + sin θ)."""
+    """Return (a² + b² − 2ab sin θ)/(2 cos² θ) at tan(θ/2) = 1 − rest, as (a−b)²/(2cos²θ) + ab/(1 + sin θ)."""
     tau = 1.0 - rest
     square = 1.0 + tau * tau
     delta = a - b
@@ -364,9 +367,9 @@ def _exponent(a: float, b: float, rest: float) -> float:
 
 @jit()
 def _corners(one: _Piece, other: _Piece, rest: float) -> float:
-    """e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, seen from the corner where Q is smallest.
+    """Return e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, relative to the corner where Q is smallest.
 
-    So nothing overflows, and narrow rectangles keep their digits.
+    Nothing overflows, and narrow rectangles keep their digits.
     """
     (a, a2, wa), (b, b2, wb) = one, other
     if math.isinf(a2) and math.isinf(b2):
@@ -407,7 +410,7 @@ def _corners(one: _Piece, other: _Piece, rest: float) -> float:
 
 @jit()
 def _widest_corner(one: _Piece, other: _Piece, far: float, near: float) -> float:
-    """How far the exponents of the corners that count fall from ``far`` to ``near``."""
+    """Return how far the exponents of the corners that count fall from ``far`` to ``near``."""
     spread = 0.0
     for x in one[:2]:
         for y in other[:2]:
@@ -419,19 +422,19 @@ def _widest_corner(one: _Piece, other: _Piece, far: float, near: float) -> float
 
 
 @jit()
-def _end_of_panel(one: _Piece, other: _Piece, far: float, gap: float) -> float:
-    """Half of ``far``, as long as a corner off the diagonal is alive, else the end."""
+def _panel_end(one: _Piece, other: _Piece, far: float, gap: float) -> float:
+    """Return half of ``far`` while a corner off the diagonal counts, else the end."""
     if gap < 0.5 * far:
         for x in one[:2]:
             for y in other[:2]:
-                if not (math.isinf(x) or math.isinf(y)) and _is_off(x, y, far, gap, 200.0):
+                if not (math.isinf(x) or math.isinf(y)) and _is_off_diagonal(x, y, far, gap, 200.0):
                     return 0.5 * far
     return gap
 
 
 @jit()
 def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
-    """∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
+    """Compute ∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
     if min(abs(one[0]), abs(one[1])) > 39.0 or min(abs(other[0]), abs(other[1])) > 39.0:  # all beyond the range of doubles
         return 0.0
     cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
@@ -440,7 +443,7 @@ def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
     negligible = 1e-24 * min(1.0, abs(one[2])) * min(1.0, abs(other[2]))
     total, far = 0.0, 1.0
     while True:
-        near = _end_of_panel(one, other, far, gap)
+        near = _panel_end(one, other, far, gap)
         # as many parts as keep the exponents' range on each within what 16 nodes integrate
         parts = 1 + int(min(_widest_corner(one, other, far, near), 500.0) / 12.0)
         half = 0.5 * (top if far == 1.0 and near == gap else far - near) / parts

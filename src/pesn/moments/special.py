@@ -32,13 +32,13 @@ fast, fast_inline = jit(fastmath=_FAST), jit(fastmath=_FAST, **INLINE)
 
 @_inline
 def near(x: float) -> float:
-    """A distance in standard deviations, 1,000 at most; a NaN, 0/0, is as far."""
+    """Clip a distance in standard deviations to 1,000; a NaN, 0/0, becomes 1,000."""
     return x if x < _FAR else _FAR
 
 
 @_inline
 def _expm1_small(r: float) -> float:
-    """e^r − 1 for |r| ≤ ln(2)/2: a Chebyshev fit of (e^r − 1 − r)/r² of degree 9 (1.3e-17, from mpmath), in Estrin's order."""
+    """Compute e^r − 1 for |r| ≤ ln(2)/2: Chebyshev fit of (e^r − 1 − r)/r² of degree 9 (1.3e-17), in Estrin's order."""
     r2 = r * r
     r4 = r2 * r2
     low = (0.5 + 0.16666666666666669 * r) + (0.041666666666623824 + 0.008333333333330039 * r) * r2
@@ -50,7 +50,7 @@ def _expm1_small(r: float) -> float:
 # No fast-math beyond fused products: reassociation would cancel the rounding constant.
 @jit(fastmath={"contract", "nnan", "ninf"}, forceinline=True)
 def exp(x: float) -> float:
-    """e^x within 2 ulp for −708 ≤ x ≤ 709; 0 below, e^709 above; a NaN is not recognised."""
+    """Compute e^x within 2 ulp for −708 ≤ x ≤ 709; 0 below, e^709 above; NaN is not propagated."""
     y = x if x > -708.0 else -708.0
     y = y if y < 709.0 else 709.0
     shifted = y * _LOG2_E + _ROUND
@@ -70,8 +70,8 @@ _ONE_SINGLE = _F(1.0)
 
 
 @_inline
-def single_exp(x: np.float32) -> np.float32:
-    """e^x of a float32 within 2 units in its last place for −87 ≤ x ≤ 88; e^−87 below, e^88 above."""
+def exp_single(x: np.float32) -> np.float32:
+    """Compute e^x of a float32 within 2 ulp for −87 ≤ x ≤ 88; e^−87 below, e^88 above."""
     y = min(max(x, _LEAST_SINGLE), _MOST_SINGLE)
     shifted = y * _LOG2_E_SINGLE + _ROUND_SINGLE
     n = shifted - _ROUND_SINGLE
@@ -85,7 +85,7 @@ def single_exp(x: np.float32) -> np.float32:
 
 @_inline
 def expm1(x: float) -> float:
-    """e^x − 1 to a few units in the last place, for x ≤ 709; e^709 above; a NaN is not recognised."""
+    """Compute e^x − 1 to a few ulp, for x ≤ 709; e^709 above; NaN is not propagated."""
     y = x if x > -708.0 else -708.0
     y = y if y < 709.0 else 709.0
     # 2^n e^r − 1 = 2^n (e^r − 1) + (2^n − 1) keeps its digits where x is small.
@@ -98,7 +98,7 @@ def expm1(x: float) -> float:
 
 @_inline
 def tanh_and_slope(x: float) -> tuple[float, float]:
-    """Tanh x and 1 − tanh² x, both to a few units in the last place for every x."""
+    """Compute tanh x and 1 − tanh² x, both to a few ulp for every x."""
     u = 2.0 * abs(x)
     u = u if u < 708.0 else 708.0
     # e^−u = 2^n e^r; e^−u − 1 = 2^n (e^r − 1) + (2^n − 1) keeps its digits where u is small.
@@ -114,7 +114,7 @@ def tanh_and_slope(x: float) -> tuple[float, float]:
 
 @_inline
 def tanh(x: float) -> float:
-    """Tanh within 4e-15, odd to the bit, relatively accurate at 0; branch-free."""
+    """Compute tanh within 4e-15, odd to the bit, relatively accurate at 0; branch-free."""
     value: float = tanh_and_slope(x)[0]
     return value
 
@@ -149,7 +149,7 @@ _mills2 = power_series(
 
 @_inline
 def mills(x: float) -> tuple[float, float, float]:
-    """∫₀^∞ yⁿ exp(−xy − y²/2) dy for n = 0 (Mills' ratio Φ(−x)/φ(x)), 1 and 2, each relatively accurate for x ≥ −½."""
+    """Compute ∫₀^∞ yⁿ exp(−xy − y²/2) dy for n = 0 (Mills' ratio Φ(−x)/φ(x)), 1 and 2, relatively accurate for x ≥ −½."""
     # rⁿ⁺¹ times a polynomial in t, which maps x from −½ to ∞ onto −1 to 1.
     r = 1.0 / (x + 5.5)
     t = 1.0 - 10.0 * r
@@ -159,7 +159,7 @@ def mills(x: float) -> tuple[float, float, float]:
 
 @_inline
 def density(x: float) -> float:
-    """exp(−x²/2)/√(2π), relatively accurate as far as it is a normal number, 0 beyond."""
+    """Compute exp(−x²/2)/√(2π), relatively accurate down to the smallest normal number, then 0."""
     y = abs(x)
     y = y if y < 40.0 else 40.0
     # x² rounded would be off by x² units in the last place of the result: the square of a short number near x is exact.
@@ -170,6 +170,6 @@ def density(x: float) -> float:
 
 @_inline
 def ndtr(x: float) -> float:
-    """Φ(x), relatively accurate on the left too: 1e-14."""
+    """Compute Φ(x), relatively accurate on the left too: 1e-14."""
     tail = density(x) * mills(abs(x))[0]
     return tail if x < 0.0 else 1.0 - tail

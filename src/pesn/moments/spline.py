@@ -1,11 +1,11 @@
-"""The paper's spline: f as a cubic on each interval of an even mesh, its declared tails outside, and the moments of that.
+"""The paper's spline: a cubic on each interval of an even mesh, the declared tails outside, and the moments of that function.
 
 By default the moments are those of the spline P itself, summed over u = (P(z) − P(m))/s, so that a variance cannot be negative
 and keeps its digits down to v = 0.
 
 A piece of P times the Gaussian is integrated by Gauss-Legendre nodes, exact to rounding: the recurrence for
-∫ (z − z_j)^k N(z; m, v) dz multiplies rounding by (s/step)^k, while one vectorised exp a node has no such trouble. Three
-cases, by the Gaussian's width:
+∫ (z − z_j)^k N(z; m, v) dz multiplies rounding errors by (s/step)^k, while one vectorized exp per node does not. Three cases, by
+the width of the Gaussian:
 
 - no mesh point within reach: P is one cubic there, whose moments are polynomials in s;
 - s < step/2: the few pieces within reach, each cut to panels of 2 s, P expanded about m without a constant term;
@@ -39,7 +39,7 @@ _DEFAULT_MESH = Mesh(-10.0, 10.0, 101)
 
 
 class Spline(NamedTuple):
-    """A cubic spline with tails, and its values at the nodes of three quadrature rules; numba passes it as one argument."""
+    """Cubic spline with tails, and its values at the nodes of three quadrature rules; numba passes it as one argument."""
 
     knots: Array
     values: Array
@@ -54,7 +54,7 @@ class Spline(NamedTuple):
 
 
 def _interpolant(activation: Activation, mesh: Mesh, power: int) -> CubicSpline:
-    """The complete cubic spline of f^power (exact end slopes); not-a-knot where f′ is unknown."""
+    """Return the complete cubic spline of f^power (exact end slopes); not-a-knot if f′ is unknown."""
     ends: str | tuple[tuple[int, float], ...] = "not-a-knot"
     f = np.asarray(activation.value(mesh.points), dtype=float)
     if activation.derivative is not None:
@@ -95,23 +95,23 @@ def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> A
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh | None = None) -> tuple[Array, ...]:
-    """The first ``order`` of mean, variance, skewness, kurtosis of the spline of f; ``mean`` and ``var`` one-dimensional float64.
+    """Compute the first ``order`` of mean, variance, skewness, kurtosis of the spline of f; one-dimensional float64 arrays.
 
-    Outside the mesh the spline continues as f's declared tails, or as 0 where there is none (sine): :func:`check_inside_mesh`
-    guards against that. Where the variance is 0, skewness is 0 and kurtosis 3.
+    Outside the mesh the spline continues as the declared tails of f, or as 0 if there is none (sine): see
+    :func:`check_inside_mesh`. Where the variance is 0, skewness is 0 and kurtosis 3.
     """
-    mesh = _checked(mesh)
+    mesh = _check_mesh(mesh)
     return tuple(_run(_build(activation, mesh, max(order, 2), 1, True), mean, var, order, activation.scale))
 
 
-def _checked(mesh: Mesh | None) -> Mesh:
+def _check_mesh(mesh: Mesh | None) -> Mesh:
     if mesh is not None and not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a pesn.Mesh(a, b, n_points) or None, got {mesh!r}")
     return _DEFAULT_MESH if mesh is None else mesh
 
 
 def check_inside_mesh(activation: Activation, mean: Array, var: Array, mesh: Mesh | None) -> None:
-    """A ValueError where f declares no tail and a Gaussian reaches, with six deviations, beyond the mesh."""
+    """Raise a ValueError if f declares no tail and six standard deviations of a Gaussian reach outside the mesh."""
     a, b = (_DEFAULT_MESH.a, _DEFAULT_MESH.b) if mesh is None else (mesh.a, mesh.b)
     reach = 6.0 * np.sqrt(var)
     for tail, outside in ((activation.left, a - mean + reach), (activation.right, mean + reach - b)):
@@ -123,11 +123,11 @@ def check_inside_mesh(activation: Activation, mean: Array, var: Array, mesh: Mes
 
 
 def raw_moments(activation: Activation, mean: Array, var: Array, order: int, mesh: Mesh | None = None) -> tuple[Array, ...]:
-    """The paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**.
+    """Compute the paper's form, from separate splines of f, f², f³ and f⁴: var = A₂ − A₁², which **can be negative**.
 
     Skewness and kurtosis are 0 and 3 where it is not positive.
     """
-    mesh, powers = _checked(mesh), []
+    mesh, powers = _check_mesh(mesh), []
     for k in range(1, order + 1):
         inside = _run(_build(activation, mesh, 2, k, False), mean, var, 1, activation.scale)[0]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -152,7 +152,10 @@ def raw_moments(activation: Activation, mean: Array, var: Array, order: int, mes
 
 
 def _tail(tail: Tail, side: float, end: float, mean: Array, var: Array, power: int) -> Array:
-    """E[(intercept + slope z)^power; z beyond ``end``], by truncated moments T_k = E[x^k; x > α], mirrored on the left."""
+    """Compute E[(intercept + slope z)^power; z outside ``end``] from truncated moments T_k = E[x^k; x > α].
+
+    The left tail is mirrored.
+    """
     std = np.sqrt(var)
     moving = std > 0.0
     # Beyond 40 standard deviations the mass is 0 or 1 in double precision, and α^k φ(α) is 0.
@@ -176,12 +179,12 @@ _MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 # Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
 _fused = jit(fastmath={"contract", "nsz"})
-_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered: that is what vectorises
+_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered: that is what vectorizes
 
 
 @jit()
 def _mass(low: float, high: float) -> float:
-    """Probability of low < x < high, taken on the side where it does not cancel."""
+    """Return the probability of low < x < high, computed on the side where it does not cancel."""
     if low > 0.0:
         return 0.5 * (math.erfc(low * _SQRT_HALF) - math.erfc(high * _SQRT_HALF))
     return 0.5 * (math.erfc(-high * _SQRT_HALF) - math.erfc(-low * _SQRT_HALF))
@@ -196,7 +199,7 @@ def _piece(k, p, u, rule, low, high, origin, c0, c1, c2, c3):  # type: ignore[no
     panels = max(1, math.ceil(0.5 * (high - low)))
     half = 0.5 * (high - low) / panels
     n = rule[0].size // _MOST_PANELS * panels
-    # Slices, because an index that LLVM cannot prove non-negative keeps the loop from being vectorised.
+    # Slices, because an index that LLVM cannot prove non-negative keeps the loop from being vectorized.
     nodes, weights, to_p, to_u = rule[0][:n], rule[1][:n], p[k : k + n], u[k : k + n]
     for i in range(nodes.size):
         x = low + half * nodes[i]
@@ -220,7 +223,7 @@ def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-u
 
 @jit()
 def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: ignore[no-untyped-def]
-    """Nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
+    """Append nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
     knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
     n = knots.size
     a, b, g = knots[0], knots[-1], s / unit
@@ -294,7 +297,7 @@ def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: 
 
 @_loose
 def _central(p, u, k, order):  # type: ignore[no-untyped-def]
-    """Mean, central second moment, skewness and kurtosis of u; standardised first, so that fourth powers stay in range."""
+    """Return mean, central second moment, skewness and kurtosis of u, standardized first: fourth powers stay in range."""
     shift, second = 0.0, 0.0
     for i in range(k):
         shift += p[i] * u[i]
@@ -317,7 +320,7 @@ def _central(p, u, k, order):  # type: ignore[no-untyped-def]
 
 @jit()
 def _fill_moments(mean, var, order, spline, rule, hermite, scale, out):  # type: ignore[no-untyped-def]
-    """Moments of the spline at every (mean, var), row by row into ``out`` (order, n)."""
+    """Fill the moments of the spline at every (mean, var) into ``out`` (order, n)."""
     knots, cubic, tails = spline.knots, spline.coefficients, spline.tails
     n = knots.size
     a, step = knots[0], (knots[-1] - knots[0]) / (n - 1)
@@ -368,7 +371,7 @@ def _fill_moments(mean, var, order, spline, rule, hermite, scale, out):  # type:
 
 @lru_cache(maxsize=4)
 def _rules(order: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Gauss-Legendre nodes for panels side by side, and Gauss-Hermite nodes for a cubic under the whole Gaussian."""
+    """Return Gauss-Legendre nodes for panels side by side, and Gauss-Hermite nodes for a cubic under the whole Gaussian."""
     nodes, weights = np.polynomial.legendre.leggauss(12 if order <= 2 else 16)
     legendre = (np.add.outer(2.0 * np.arange(_MOST_PANELS) + 1.0, nodes).ravel(), np.tile(weights, _MOST_PANELS))
     x, w = np.polynomial.hermite_e.hermegauss(7)  # exact to degree 13; (cubic)⁴ has 12

@@ -1,11 +1,11 @@
-"""The surface: interpolate the answer once instead of the integrand every time.
+"""The surface: interpolation of the moments, tabulated once, instead of the integrand at every call.
 
-A moment costs two coordinates, one cell of a table and a polynomial in each quantity, and is nearly exact for every mean and
-variance. Activations with a closed form take that instead, those that are neither smooth nor piecewise linear the quadrature.
+A moment costs two coordinates, one cell of a table and a polynomial per quantity, and is nearly exact for every mean and
+variance. Activations with a closed form use that instead; those that are neither smooth nor piecewise linear use quadrature.
 
 With w = √(v + c), the coordinates are q = √c / w, which runs from 1 (v = 0) to 0 (v → ∞), and a = m / w, folded to
 t = a / (|a| + FOLD). The moments are smooth in (t, q), so a grid of cells with a polynomial of degree 7 in t and 9 in q
-holds them to about 1e-12. What is tabulated stays of order one everywhere:
+represents them to about 1e-12. The tabulated quantities are of order one everywhere:
 
 =============  ==============================================  =======================================
 quantity       tails constant on both sides                    a tail with a slope
@@ -15,8 +15,8 @@ variance       Var[f] · w² / v                                 Var[f] / v
 gain           E[f′] / q                                       E[f′]
 =============  ==============================================  =======================================
 
-For a monotone f that never comes to rest (tanh, softplus) the logarithms of variance and gain are kept: relative accuracy
-survives saturation.
+For a monotone f whose slope never vanishes (tanh, softplus) variance and gain are tabulated as logarithms: relative accuracy is
+kept in saturation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _notice = logging.getLogger("pesn")
 
 
 class Surface(NamedTuple):
-    """A table and what its evaluation must know; numba passes it as one argument."""
+    """Table and constants of its evaluation; numba passes it as one argument."""
 
     moments: Array  # flat: cell, row, column, (mean, variance)
     gains: Array  # flat: cell, row, column
@@ -71,7 +71,7 @@ class Surface(NamedTuple):
 
 
 def coordinates(n_t: int, n_q: int, root_c: float, odd: bool) -> tuple[Array, Array]:
-    """Means and variances at the Chebyshev points of every cell, each (n_t, n_q, COLUMNS, ROWS)."""
+    """Return means and variances at the Chebyshev points of every cell, each (n_t, n_q, COLUMNS, ROWS)."""
     farthest = FARTHEST / (FARTHEST + FOLD)
     t = cell_points(0.0 if odd else -farthest, farthest, n_t, COLUMNS)[:, None, :, None]
     q = cell_points(0.0, 1.0, n_q, ROWS)[None, :, None, :]
@@ -80,18 +80,18 @@ def coordinates(n_t: int, n_q: int, root_c: float, odd: bool) -> tuple[Array, Ar
 
 
 def cell_points(start: float, stop: float, cells: int, count: int) -> Array:
-    """The Chebyshev points of every cell, (cells, count)."""
+    """Return the Chebyshev points of every cell, (cells, count)."""
     edges = np.linspace(start, stop, cells + 1)
     return np.asarray(edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * _chebyshev_points(count)))
 
 
 def _chebyshev_points(n: int) -> Array:
-    """On [−1, 1]."""
+    """Return the Chebyshev points on [−1, 1]."""
     return np.asarray(-np.cos(np.pi * (np.arange(n) + 0.5) / n))
 
 
 def fit(values: Array) -> Array:
-    """Values at a cell's Chebyshev points (…, t, q) → coefficients of powers of coordinates that run over ±½ (…, q, t)."""
+    """Convert values at the Chebyshev points of a cell (…, t, q) to coefficients of powers of coordinates within ±½ (…, q, t)."""
     columns, rows = values.shape[-2:]
     chebyshev = np.einsum("ia,jb,...ab->...ji", _to_chebyshev(columns), _to_chebyshev(rows), values)
     # Coefficients that are rounding noise would be amplified a thousandfold by the change to powers.
@@ -113,7 +113,7 @@ def _from_chebyshev(n: int) -> Array:
 
 
 def _empty(activation: Activation, n_t: int, n_q: int) -> Surface:
-    """The record without its tables: what follows from the activation alone."""
+    """Return the record without its tables."""
     left, right = activation.left, activation.right
     if left is None or right is None or activation.kinks:
         raise ValueError(f"a surface needs a smooth activation with declared tails, got {activation.name!r}")
@@ -139,7 +139,7 @@ def _empty(activation: Activation, n_t: int, n_q: int) -> Surface:
 
 
 def _dips(slopes: Array) -> bool:
-    """Whether the slope falls to almost nothing between two steeper places (tanh³ at 0): its logarithm is not smooth."""
+    """Return whether the slope nearly vanishes between two steeper places (tanh³ at 0): its logarithm is not smooth."""
     left, right = np.maximum.accumulate(slopes), np.maximum.accumulate(slopes[::-1])[::-1]
     return bool(np.any(slopes < 1e-2 * np.minimum(left, right)))
 
@@ -160,11 +160,11 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
     tables = [fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
-    return surface._replace(moments=aligned(np.stack(tables[:2], axis=-1)), gains=aligned(tables[2]))
+    return surface._replace(moments=align(np.stack(tables[:2], axis=-1)), gains=align(tables[2]))
 
 
-def aligned(table: AnyArray) -> AnyArray:
-    """A flat copy that begins with a cache line, so that no row of a cell lies across more lines than it must."""
+def align(table: AnyArray) -> AnyArray:
+    """Return a flat copy that begins at a cache line, so that no row of a cell crosses more lines than necessary."""
     memory = np.empty(table.nbytes + _LINE, np.uint8)
     start = -memory.ctypes.data % _LINE
     copy = memory[start : start + table.nbytes].view(table.dtype)
@@ -173,7 +173,7 @@ def aligned(table: AnyArray) -> AnyArray:
 
 
 def tail_mean(left: tuple[float, float], right: tuple[float, float], mean: Array, width: Array) -> Array:
-    """E of the two tails, joined at 0, under N(mean, width²): what a mean approaches as v → ∞, smooth in m."""
+    """Compute the mean of the two tails, joined at 0, under N(mean, width²): the limit of the mean for v → ∞, smooth in m."""
     a = mean / width
     low, high = (line[0] + line[1] * mean for line in (left, right))
     density = np.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
@@ -187,13 +187,13 @@ _loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKey
 
 
 def is_shipped(activation: Activation) -> bool:
-    """Whether a table for f, or for what it is a scaled copy of, comes with the package."""
+    """Return whether the package contains a table of the activation or of its base."""
     base = activation.reduction.base if activation.reduction else activation
     return _SHIPPED_RECORDS.get(base.name) is base
 
 
 def load(activation: Activation) -> Surface | None:
-    """The surface of an activation: shipped, or built at first use; None for one without an accurate surface."""
+    """Return the surface of an activation, shipped or built at first use; None if there is no accurate one."""
     if activation.kinks or activation.left is None or activation.right is None:
         return None
     with _lock:
@@ -215,7 +215,7 @@ def _make(activation: Activation) -> Surface | None:
             n_t, n_q = (int(n) for n in data["cells"])
             # on disk the two quantities stand apart
             pairs = np.moveaxis(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, -1)
-            return _empty(activation, n_t, n_q)._replace(moments=aligned(pairs), gains=aligned(data["gains"]))
+            return _empty(activation, n_t, n_q)._replace(moments=align(pairs), gains=align(data["gains"]))
     _notice.warning("building the surface of %s: once, a few seconds", activation.name)
     for n_t, n_q in _CELLS:
         surface = build(activation, n_t, n_q)
@@ -235,7 +235,7 @@ _CELL = ROWS * COLUMNS
 _EDGE = FARTHEST / (FARTHEST + FOLD)
 _BACK = 0.25  # a step back from the table's edge, for the slope of the extrapolation
 _SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
-_BEYOND = -1.0  # as a variance: still to be found
+_OUTSIDE = -1.0  # as a variance: still to be found
 
 _pair: Any = polynomial(ROWS, COLUMNS, 2)
 _one: Any = polynomial(ROWS, COLUMNS, 1)
@@ -243,19 +243,19 @@ _one: Any = polynomial(ROWS, COLUMNS, 1)
 
 @fast_inline
 def _place(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
-    """The cell that holds (a, q), and the place in it: each coordinate within ±½."""
+    """Return the cell that holds (a, q), and the coordinates in it, each within ±½."""
     t = min(1.0 - FOLD / (abs(a) + FOLD), _EDGE) * (surface.n_t / _EDGE)
     u = t if surface.odd else 0.5 * (surface.n_t + math.copysign(t, a))
     r = q * surface.n_q
-    # 32-bit conversions are the ones that vectorise. From both sides: a NaN, or an infinity, must not look outside of the table.
+    # 32-bit conversions are the ones that vectorize. From both sides: a NaN, or an infinity, must not look outside of the table.
     i = max(min(np.int32(u), np.int32(surface.n_t - 1)), np.int32(0))
     j = max(min(np.int32(r), np.int32(surface.n_q - 1)), np.int32(0))
     return i * np.int32(surface.n_q) + j, u - i - 0.5, r - j - 0.5
 
 
 @fast_inline
-def _bounded(surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
-    """Mean and variance from what the table holds, where both tails are constant."""
+def _constant_tails(surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
+    """Return mean and variance from the tabulated quantities if both tails are constant."""
     low, high = min(surface.left[0], surface.right[0]), max(surface.left[0], surface.right[0])
     if surface.odd:
         mean = math.copysign(mean, m) if m != 0.0 else 0.0
@@ -266,10 +266,10 @@ def _bounded(surface: Surface, mean: float, ratio: float, m: float, v: float, in
 
 
 @fast_inline
-def _sloped(
+def _linear_tails(
     surface: Surface, mean: float, ratio: float, m: float, v: float, inverse: float, below: float, peak: float
 ) -> tuple[float, float]:
-    """The same where a tail has a slope: the mean of the two tails joined at 0, under N(m, v + c), is added.
+    """Return mean and variance if a tail has a slope: the mean of the two tails joined at 0, under N(m, v + c), is added.
 
     ``below`` and ``peak`` are Φ(−a) and φ(a).
     """
@@ -283,14 +283,14 @@ def _sloped(
 
 @fast_inline
 def _scaled(surface: Surface, m: float, v: float) -> tuple[float, float, float]:
-    """The mean and variance that the table is asked for, and 1/√(v + c)."""
+    """Return mean and variance in the units of the table, and 1/√(v + c)."""
     m, v = m * surface.input_scale, v * surface.input_scale * surface.input_scale
     return m, v, 1.0 / math.sqrt(v + surface.root_c * surface.root_c)
 
 
 @fast
-def _beyond(surface: Surface, m: float, v: float) -> tuple[float, float]:
-    """Mean and variance where |a| > FARTHEST: the tail; a saturated variance goes on falling at the rate it had at the edge."""
+def _tail_moments(surface: Surface, m: float, v: float) -> tuple[float, float]:
+    """Return mean and variance for |a| > FARTHEST: those of the tail; the variance of a saturated f is extrapolated."""
     m, v, inverse = _scaled(surface, m, v)
     a, q = m * inverse, surface.root_c * inverse
     tail = surface.left if m < 0.0 else surface.right
@@ -305,35 +305,37 @@ def _beyond(surface: Surface, m: float, v: float) -> tuple[float, float]:
 
 @fast
 def _extrapolate(surface: Surface, gains: bool, a: float, q: float) -> float:
-    """The logarithm of the variance's ratio, or of the gain, at an a beyond the table: on along a straight line."""
-    edge = _log_at(surface, gains, math.copysign(FARTHEST, a), q)
-    before = _log_at(surface, gains, math.copysign(FARTHEST - _BACK, a), q)
+    """Extrapolate the logarithm of the variance ratio, or of the gain, to an a outside the table, linearly."""
+    edge = _log_value(surface, gains, math.copysign(FARTHEST, a), q)
+    before = _log_value(surface, gains, math.copysign(FARTHEST - _BACK, a), q)
     return edge + (abs(a) - FARTHEST) * min(edge - before, 0.0) / _BACK
 
 
 @fast_inline
-def _log_at(surface: Surface, gains: bool, a: float, q: float) -> float:
+def _log_value(surface: Surface, gains: bool, a: float, q: float) -> float:
     cell, x, y = _place(surface, a, q)
     return _one(surface.gains, cell * _CELL, x, y) if gains else _pair(surface.moments, cell * 2 * _CELL, x, y)[1]
 
 
 @fast_inline
 def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
-    """Mean and variance at one (m, v): for kernels that have one at a time."""
+    """Return mean and variance at one (m, v), for kernels that process one at a time."""
     sm, sv, inverse = _scaled(surface, m, v)
     if abs(sm * inverse) > FARTHEST:
-        return _beyond(surface, m, v)
+        return _tail_moments(surface, m, v)
     cell, x, y = _place(surface, sm * inverse, surface.root_c * inverse)
     mean, ratio = _pair(surface.moments, cell * 2 * _CELL, x, y)
     if surface.bounded:
-        return _bounded(surface, mean, ratio, sm, sv, inverse)
+        return _constant_tails(surface, mean, ratio, sm, sv, inverse)
     a = sm * inverse  # libm's are compiled sooner
-    return _sloped(surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a))
+    return _linear_tails(
+        surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a)
+    )
 
 
 @fast
-def _gain_beyond(surface: Surface, m: float, v: float) -> float:
-    """E[f′] where |a| > FARTHEST: the slope of the tail; of a saturated f it goes on falling at the rate it had at the edge."""
+def _tail_gain(surface: Surface, m: float, v: float) -> float:
+    """Return E[f′] for |a| > FARTHEST: the slope of the tail; the gain of a saturated f is extrapolated."""
     m, _, inverse = _scaled(surface, m, v)
     a, q = m * inverse, surface.root_c * inverse
     gain = surface.left[1] if m < 0.0 else surface.right[1]
@@ -343,9 +345,9 @@ def _gain_beyond(surface: Surface, m: float, v: float) -> float:
 
 
 @fast_inline
-def _find(surface: Surface, mean: Array, var: Array, n: int, cells: Array, work: Array) -> int:
-    """The first pass: m, v, 1/√(v + c) and the places in the cells; how many elements lie beyond the table."""
-    beyond = 0  # a count, which vectorises; a largest |a| does not
+def _locate_block(surface: Surface, mean: Array, var: Array, n: int, cells: Array, work: Array) -> int:
+    """Fill m, v, 1/√(v + c) and the cells of a block (first pass); return the number of elements outside the table."""
+    beyond = 0  # a count, which vectorizes; a largest |a| does not
     for i in range(n):
         m, v, inverse = _scaled(surface, mean[i], var[i])
         beyond += int(abs(m * inverse) > FARTHEST)
@@ -355,62 +357,62 @@ def _find(surface: Surface, mean: Array, var: Array, n: int, cells: Array, work:
 
 
 @fast_inline
-def _look_up(surface: Surface, n: int, cells: Array, work: Array) -> None:
-    """The second pass: what the cells hold of mean and variance, in the place of the places."""
+def _evaluate_cells(surface: Surface, n: int, cells: Array, work: Array) -> None:
+    """Replace the coordinates in the cells by the tabulated quantities of mean and variance (second pass)."""
     for i in range(n):
         x, y = work[3 * BLOCK + i], work[4 * BLOCK + i]
         work[3 * BLOCK + i], work[4 * BLOCK + i] = _pair(surface.moments, np.int64(cells[i]) * 2 * _CELL, x, y)
 
 
 @fast
-def fill_bounded(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
-    """All but what lies beyond the table, where the variance is left as −1; how much does. Both tails constant."""
+def fill_constant_tails(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
+    """Fill mean and variance if both tails are constant, the variance with −1 outside the table; return the number outside."""
     cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
     for start in range(0, mean.size, BLOCK):
         n = min(BLOCK, mean.size - start)
-        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
-        _look_up(surface, n, cells, work)
+        beyond += _locate_block(surface, mean[start:][:n], var[start:][:n], n, cells, work)
+        _evaluate_cells(surface, n, cells, work)
         first, second = out_mean[start:][:n], out_var[start:][:n]
         for i in range(n):
             m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
-            first[i], found = _bounded(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
-            second[i] = _BEYOND if abs(m * inverse) > FARTHEST else found
+            first[i], found = _constant_tails(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse)
+            second[i] = _OUTSIDE if abs(m * inverse) > FARTHEST else found
     return beyond
 
 
 @fast
-def fill_sloped(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
-    """The same where a tail has a slope: apart, as each takes a while to compile."""
+def fill_linear_tails(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> int:
+    """Fill the same if a tail has a slope; a separate kernel, because each takes a while to compile."""
     cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
     for start in range(0, mean.size, BLOCK):
         n = min(BLOCK, mean.size - start)
-        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
-        _look_up(surface, n, cells, work)
+        beyond += _locate_block(surface, mean[start:][:n], var[start:][:n], n, cells, work)
+        _evaluate_cells(surface, n, cells, work)
         first, second = out_mean[start:][:n], out_var[start:][:n]
         for i in range(n):
             m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
             below, peak = ndtr(-m * inverse), density(m * inverse)
-            first[i], found = _sloped(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
-            second[i] = _BEYOND if abs(m * inverse) > FARTHEST else found
+            first[i], found = _linear_tails(surface, work[3 * BLOCK + i], work[4 * BLOCK + i], m, v, inverse, below, peak)
+            second[i] = _OUTSIDE if abs(m * inverse) > FARTHEST else found
     return beyond
 
 
 @fast
 def fill_tails(surface: Surface, mean: Array, var: Array, out_mean: Array, out_var: Array) -> None:
-    """What lies beyond the table: a kernel of its own, as few calls need it compiled."""
+    """Fill the elements outside the table; a separate kernel, because few calls need it."""
     for i in range(mean.size):
         if out_var[i] < 0.0:
-            out_mean[i], out_var[i] = _beyond(surface, mean[i], var[i])
+            out_mean[i], out_var[i] = _tail_moments(surface, mean[i], var[i])
 
 
 @fast
 def fill_gains(surface: Surface, mean: Array, var: Array, out: Array) -> int:
-    """E[f′] of all but what lies beyond the table, NaN there; how much does."""
+    """Fill E[f′], NaN outside the table; return the number of elements outside."""
     cells, work, beyond = np.empty(BLOCK, np.int32), np.empty(5 * BLOCK), 0
     scale = surface.output_scale * surface.input_scale
     for start in range(0, mean.size, BLOCK):
         n = min(BLOCK, mean.size - start)
-        beyond += _find(surface, mean[start:][:n], var[start:][:n], n, cells, work)
+        beyond += _locate_block(surface, mean[start:][:n], var[start:][:n], n, cells, work)
         for i in range(n):
             work[3 * BLOCK + i] = _one(surface.gains, np.int64(cells[i]) * _CELL, work[3 * BLOCK + i], work[4 * BLOCK + i])
         part = out[start:][:n]
@@ -424,22 +426,22 @@ def fill_gains(surface: Surface, mean: Array, var: Array, out: Array) -> int:
 
 @fast
 def fill_gain_tails(surface: Surface, mean: Array, var: Array, out: Array) -> None:
-    """What lies beyond the table."""
+    """Fill the gains outside the table."""
     for i in range(mean.size):
         if math.isnan(out[i]):
-            out[i] = _gain_beyond(surface, mean[i], var[i])
+            out[i] = _tail_gain(surface, mean[i], var[i])
 
 
 # ---------------------------------------------------------------- arrays
 
 
 def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
-    """Mean and variance (2, n) from a surface."""
-    return closed.fill((fill_bounded if surface.bounded else fill_sloped, fill_tails), (surface,), mean, var, 2)
+    """Compute mean and variance (2, n) from a surface."""
+    return closed.fill((fill_constant_tails if surface.bounded else fill_linear_tails, fill_tails), (surface,), mean, var, 2)
 
 
 def _error(activation: Activation, surface: Surface) -> float:
-    """The largest error at points between those that a surface was built from, as a multiple of what is tolerated."""
+    """Return the largest error at points between the fitted ones, relative to the tolerance."""
     rng = np.random.default_rng(0)
     mean, var = activation.scale * rng.uniform(-10.0, 10.0, 1000), activation.scale**2 * 10.0 ** rng.uniform(-4.0, 4.0, 1000)
     true_mean, true_var = exact.moments(activation, mean, var, 2)
@@ -450,7 +452,7 @@ def _error(activation: Activation, surface: Surface) -> float:
 
 
 def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -> tuple[Array, ...]:
-    """The first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
+    """Compute the first ``order`` moments; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if order <= 2 and activation.has_closed_form:
         return closed.moments(activation, mean, var, order)
@@ -458,14 +460,14 @@ def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -
     if surface is None:
         return exact.moments(activation, mean, var, order)
     result = evaluate(surface, mean, var)[:order]
-    beyond = _unfinished(activation, surface, mean, var)
+    beyond = _find_transition(activation, surface, mean, var)
     if beyond is not None:
         result[:, beyond] = exact.moments(activation, mean[beyond], var[beyond], order)
     return tuple(result)
 
 
 def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
-    """E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
+    """Compute E[f′(z)]; ``mean`` and ``var`` one-dimensional, float32 or float64."""
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if activation.has_closed_form:
         return closed.gain(activation, mean, var)
@@ -473,14 +475,14 @@ def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
     if surface is None:
         return exact.gain(activation, mean, var)
     out = closed.fill((fill_gains, fill_gain_tails), (surface,), mean, var, 1)[0]
-    beyond = _unfinished(activation, surface, mean, var)
+    beyond = _find_transition(activation, surface, mean, var)
     if beyond is not None:
         out[beyond] = exact.gain(activation, mean[beyond], var[beyond])
     return out
 
 
-def _unfinished(activation: Activation, surface: Surface, mean: FloatArray, var: FloatArray) -> npt.NDArray[np.intp] | None:
-    """Where the table ends though an activation of the user's own is not on its tail yet, or None."""
+def _find_transition(activation: Activation, surface: Surface, mean: FloatArray, var: FloatArray) -> npt.NDArray[np.intp] | None:
+    """Return the elements outside the table that are not yet on a tail of a custom activation, or None."""
     if is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
         return None
     size = np.abs(mean)
