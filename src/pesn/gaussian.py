@@ -37,7 +37,7 @@ from pesn.linalg import (
     transpose,
 )
 
-Numbers = TypeVar("Numbers", bound=AnyArray)  # of the precision of a class
+Numbers = TypeVar("Numbers", bound=AnyArray)  # the array type of a class
 
 
 def probabilities(q: npt.ArrayLike) -> Array:
@@ -57,7 +57,7 @@ def normal_crps(y: FloatArray, mean: FloatArray, std: FloatArray) -> AnyArray:
     with np.errstate(all="ignore"):
         away = np.abs(y - mean)
         z = away / np.where(std > 0.0, std, 1.0)
-        # |y − mean| stands outside, where it keeps its digits however small σ is; nothing else cancels: the sum is at least
+        # |y − mean| is a factor, so that it keeps its digits for any σ; nothing else cancels: the sum is at least
         # (√2 − 1) σ/√π.
         score = away * special.erf(z / math.sqrt(2.0)) + std * (
             math.sqrt(2.0 / math.pi) * np.exp(-0.5 * z * z) - 1.0 / math.sqrt(math.pi)
@@ -192,7 +192,7 @@ class Gaussian(NormalMarginals[FloatArray]):
     ) -> Gaussian:
         """Return a :class:`pesn.adapters.torch.TensorGaussian` for tensors and ``torch.distributions`` Gaussians."""
         if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor))):
-            cls = import_module("pesn.adapters.torch").TensorGaussian  # here, not above: torch is an extra
+            cls = import_module("pesn.adapters.torch").TensorGaussian  # imported here because torch is optional
         return object.__new__(cls)
 
     def __getnewargs__(self) -> tuple[FloatArray]:
@@ -419,7 +419,7 @@ class Gaussian(NormalMarginals[FloatArray]):
             square, half_log_det = np.sum(np.square(solve(root, r)), axis=-1), half_log_determinant(root)
         return -0.5 * square - half_log_det - 0.5 * self.dim * math.log(2.0 * math.pi)
 
-    def to_torch(self) -> Any:  # torch is an extra, and its types are slow to read
+    def to_torch(self) -> Any:  # torch is optional, and its types are slow to check
         """Convert to a ``torch.distributions`` object: Normal for a scalar, Independent(Normal), (LowRank)MultivariateNormal."""
         return import_module("pesn.adapters.torch").to_distribution(self)
 
@@ -451,7 +451,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         mean = _plus(x._mean @ matrix.T, offset)
         if x._cov is not None:
             return self._of(mean, cov=symmetric(matrix @ x._cov @ matrix.T))
-        # F Fᵀ + diag(s²) = [F, diag(s)] [F, diag(s)]ᵀ; the columns of s are left out where all of them are 0.
+        # F Fᵀ + diag(s²) = [F, diag(s)] [F, diag(s)]ᵀ; the columns of s are omitted if all of them are 0.
         assert x._diagonal is not None
         own = matrix * np.sqrt(x._diagonal)[..., None, :]
         root = own if x._diagonal.any() else own[..., :0]
@@ -488,7 +488,7 @@ class Gaussian(NormalMarginals[FloatArray]):
             return np.concatenate([np.broadcast_to(a, (*batch, x.dim)), np.broadcast_to(b, (*batch, y.dim))], axis=-1)
 
         mean = stack(x._mean, y._mean)
-        if cross is None and x._diagonal is not None and y._diagonal is not None:  # neither keeps a full covariance
+        if cross is None and x._diagonal is not None and y._diagonal is not None:  # neither stores a full covariance
             diagonal = stack(x._diagonal, y._diagonal)
             if x._factor is None and y._factor is None:
                 return self._of(mean, diagonal)
@@ -550,7 +550,7 @@ class Gaussian(NormalMarginals[FloatArray]):
             seen, other = root[..., i, :], root[..., rest, :]
             rounding = covariance_rounding(root.dtype, x.dim)
         else:
-            # Each coordinate's own variance is noise on what is seen, and stays as it is on the rest.
+            # The diagonal variance of an observed variable is noise; that of the others does not change.
             own, diagonal = x.marginal(i), x.marginal(rest)._diagonal
             seen = own._columns()
             other = np.zeros((*x.batch_shape, len(rest), 0), seen.dtype) if x._factor is None else x._factor[..., rest, :]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from pesn._support.types import Array
 
 _F = TypeVar("_F", bound=np.floating)
-Real: TypeAlias = npt.NDArray[_F]  # of the precision that it was given in
-_NEAR = 1e-6  # eigenvalues that differ by no more of themselves are one
+Real: TypeAlias = npt.NDArray[_F]  # in the precision of the argument
+_NEAR = 1e-6  # relative difference below which eigenvalues are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def _with_row_norms(root: Real[_F], norms: Real[_F]) -> Real[_F]:
     return root * np.divide(norms, size, out=np.zeros_like(norms), where=size > 0.0)[..., None]
 
 
-_MADE_UP = 2e-12  # of a direction's size, for each entry
+_MADE_UP = 2e-12  # relative size of a direction that is rounding, per entry
 
 
 def covariance_rounding(dtype: np.dtype[np.floating], d: int) -> float:
@@ -156,10 +156,10 @@ def condition_root(seen: Real[_F], other: Real[_F], rounding: float | None = Non
     left : array of shape (..., q, m)
     """
     size = np.sqrt(np.sum(np.square(seen), axis=-1))
-    scale = np.where(size > 0.0, size, size.dtype.type(1.0))  # rows of one length: units must not decide the rank
+    scale = np.where(size > 0.0, size, size.dtype.type(1.0))  # unit rows: units of measure must not decide the rank
     u, s, vt = np.linalg.svd(seen / scale[..., None], full_matrices=True)
     n = s.shape[-1]
-    # what many steps leave of a direction that others make up is more than one rounding, and 1 ÷ it would be a gain
+    # after many steps a dependent direction has accumulated more than one rounding error; its inverse must not become a gain
     least = max(float(np.finfo(s.dtype).eps), _MADE_UP) * max(seen.shape[-2:]) if rounding is None else rounding
     live = s > least * np.max(s, axis=-1, keepdims=True, initial=0.0)
     turned = other @ transpose(vt)
@@ -170,7 +170,7 @@ def condition_root(seen: Real[_F], other: Real[_F], rounding: float | None = Non
     else:
         left = turned
         left[..., :n] *= ~live[..., None, :]
-    # a remainder of rounding alone is no variance: conditioned on, it would explain others
+    # a remainder that is only rounding is no variance: conditioning on it would explain others
     known = np.sum(np.square(left), axis=-1) <= least**2 * np.sum(np.square(other), axis=-1)
     return gain, np.where(known[..., None], left.dtype.type(0.0), left)
 

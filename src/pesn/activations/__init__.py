@@ -95,5 +95,5 @@ def get(activation: str | Activation) -> Activation:
     raise ValueError(f"activation {activation!r} is not known; {hint}known: {', '.join(names())}")
 
 
-for _name, _record in _BUILT_IN.items():  # a pickle of a built-in record is its name
+for _name, _record in _BUILT_IN.items():  # a built-in record is pickled by name
     object.__setattr__(_record, "recipe", (get, (_name,)))

@@ -134,7 +134,7 @@ def elu(alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Activation
 
     def difference(m: FloatArray, d: FloatArray) -> FloatArray:
         z = m + d
-        # What is below 0 moves along the exponential, what is above along the line; d itself where one side holds it all.
+        # The part below 0 follows the exponential, the part above the line; d itself if all of it is on one side.
         low_m, low_z = np.minimum(m, 0.0), np.minimum(z, 0.0)
         below = np.where((m < 0.0) & (z < 0.0), d, low_z - low_m)
         above = np.where((m > 0.0) & (z > 0.0), d, np.maximum(z, 0.0) - np.maximum(m, 0.0))
@@ -179,7 +179,7 @@ def soft_shrink(width: float = 0.5) -> Activation:
 
 
 def _hard_swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
-    # piece by piece: 0, (z² + 3z)/6, z
+    # pieces: 0, (z² + 3z)/6, z
     z = m + d
     inside = (np.abs(m) <= 3.0) & (np.abs(z) <= 3.0)
     low_m, low_z = np.clip(m, -3.0, 3.0), np.clip(z, -3.0, 3.0)
@@ -205,7 +205,7 @@ def _softsign_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return np.where(np.sign(m) * np.sign(z) >= 0.0, d / one / other, z / other - m / one)
 
 
-SOFTSIGN = Activation(  # its second derivative jumps at 0, and its tails are never reached
+SOFTSIGN = Activation(  # its second derivative jumps at 0, and it never reaches its tails
     "softsign",
     lambda z: np.asarray(z) / (1.0 + np.abs(z)),
     lambda z: np.square(1.0 / (1.0 + np.abs(z))),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pesn._support.arguments import number
 from pesn._support.types import FloatArray
 
-Function = Callable[[Any], Any]  # of arrays and tensors alike
+Function = Callable[[Any], Any]  # of arrays or tensors
 Difference = Callable[[Any, Any], Any]
 
 
@@ -139,7 +139,7 @@ class Activation:
                 for kink in self.kinks:
                     near &= ~((np.minimum(m, z) < kink) & (kink < np.maximum(m, z)))
                 result[near] = slope_integral(self.derivative, m[near], d[near])
-        # Both ends on the same straight tail: exact, also where m + d rounds to m.
+        # Both ends on the same straight tail: exact, even if m + d rounds to m.
         for tail, side in ((self.left, -1.0), (self.right, 1.0)):
             if tail is not None and tail.slope != 0.0:
                 result = np.where((side * m >= self.core) & (side * z >= self.core), tail.slope * d, result)

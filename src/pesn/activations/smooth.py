@@ -24,13 +24,13 @@ def _sigmoid_difference(m: FloatArray, d: FloatArray) -> FloatArray:
 
 
 def _softplus_difference(m: FloatArray, d: FloatArray) -> FloatArray:
-    # log((1 + e^z)/(1 + e^m)) = log1p(σ(m) (e^d − 1)); over a longer step the plain difference loses nothing.
+    # log((1 + e^z)/(1 + e^m)) = log1p(σ(m) (e^d − 1)); over a longer step the plain difference does not cancel.
     near = np.log1p(special.expit(m) * np.expm1(np.clip(d, -1.0, 1.0)))
     return np.where(np.abs(d) < 1.0, near, np.logaddexp(0.0, m + d) - np.logaddexp(0.0, m))
 
 
 def _erf_difference(m: FloatArray, d: FloatArray) -> FloatArray:
-    # On either side of 0 it is the distance to the nearer limit, erfc, that carries the digits.
+    # On either side of 0 the distance to the nearer limit, erfc, keeps the digits.
     z = m + d
     far = np.where(m + z > 0.0, special.erfc(m) - special.erfc(z), special.erfc(-z) - special.erfc(-m))
     near = np.abs(d) < 1.0

@@ -78,10 +78,10 @@ class Mesh:
         return (self.b - self.a) / (self.n_points - 1)
 
 
-UnitMethod: TypeAlias = MomentName | tuple[Literal["spline", "spline-raw"], Mesh]  # as networks and reservoirs take it
+UnitMethod: TypeAlias = MomentName | tuple[Literal["spline", "spline-raw"], Mesh]  # argument of networks and reservoirs
 
 
-# imported when they are called: numba and the tables cost more than the rest of the package
+# imported at the first call: numba and the tables take longer to import than the rest of the package
 _METHODS = {
     "surface": "surface.moments",
     "exact": "exact.moments",
@@ -128,7 +128,7 @@ class MomentMethod:
     def __call__(self, mean: FloatArray, var: FloatArray, order: int = 2) -> tuple[AnyArray, ...]:  # noqa: D102
         place = _METHODS[self.method]
         if self.method == "surface" and mean.dtype == var.dtype == np.float32:
-            place = "packed.moments"  # which has tables of this precision
+            place = "packed.moments"  # tables in float32
         elif self.method != "surface":
             mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
         results: tuple[AnyArray, ...] = _function(place)(self.activation, mean, var, order, **self.options)

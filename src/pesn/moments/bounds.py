@@ -109,7 +109,7 @@ def error_bound(
 
 
 def _spline_moments(activation: Activation, mean: Array, var: Array, mesh: Mesh) -> tuple[Array, ...]:
-    from pesn.moments import spline  # here, not above: it brings numba
+    from pesn.moments import spline  # imported here because it imports numba
 
     return spline.moments(activation, mean, var, 2, mesh)
 
@@ -130,13 +130,13 @@ def _masses(a: float, b: float, mean: Array, var: Array) -> tuple[Array, Array, 
         # At v = 0 the quotients are ±∞; 0/0, a mean on an end, belongs to the mesh.
         low = np.nan_to_num((a - mean) / std, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
         high = np.nan_to_num((b - mean) / std, nan=np.inf, posinf=np.inf, neginf=-np.inf)
-    # On the side where the difference does not cancel.
+    # Computed on the side where the difference does not cancel.
     inside = np.where(low > 0.0, sc.ndtr(-low) - sc.ndtr(-high), sc.ndtr(high) - sc.ndtr(low))
     return inside, sc.ndtr(low), sc.ndtr(-high)
 
 
 def _weight_errors(errors: _Errors, mass: tuple[Array, Array, Array]) -> Array:
-    # c₁(erf B − erf A) = 2c₁ · mass, and 2c₁ is the sup itself.
+    # c₁(erf B − erf A) = 2c₁ · mass, and 2c₁ is the supremum.
     return np.asarray(errors.inside * mass[0] + errors.left * mass[1] + errors.right * mass[2])
 
 
@@ -239,7 +239,7 @@ def choose_mesh(
     outer = min(record.core + record.scale, reach)
     fine = Mesh(-outer, outer, int(min(max(40.0 * outer / record.scale, 1e3), 1e5)))
     center, spread = _spline_moments(record, grid[0], grid[1], fine)
-    # |mean| and std are smooth over the ranges: 1 % covers what lies between the grid's points, and the fine mesh's error.
+    # |mean| and std are smooth over the ranges: 1 % covers the points between the grid and the error of the fine mesh.
     size, std = 1.01 * float(np.max(np.abs(center))), 1.01 * math.sqrt(float(np.max(spread)))
     floor = 16.0 * np.finfo(float).eps * max(1.0, (size + std) ** 2)
     if tolerance < floor:
@@ -281,11 +281,11 @@ class _Box(NamedTuple):
 def _largest_error(activation: Activation, box: _Box, size: float, std: float, a: float, b: float, step: float) -> float:
     """Bound both errors over the whole box; ``size`` and ``std`` are the largest |mean| and standard deviation of f there."""
     corners = np.array([box.least, box.most])
-    # The mass left of a falls with the mean and is monotone in the variance: its maximum is at a corner. So on the right.
+    # The mass left of a falls with the mean and is monotone in the variance: its maximum is at a corner; likewise on the right.
     left, right = (_masses(a, b, np.full(2, end), corners)[side] for side, end in ((1, box.low), (2, box.high)))
     mass = 1.0, np.max(left), np.max(right)
     once, twice = (_errors(activation, a, b, step, power, _CONSTANTS["sharp"]) for power in (1, 2))
-    # The masses add up to 1, so that no weighted sum exceeds the largest error.
+    # The masses add up to 1, so no weighted sum exceeds the largest error.
     of_mean, of_square, mean_square = (
         min(max(e), sum(x * w for x, w in zip(e, mass, strict=True))) for e in (once, twice, _Errors(*(x * x for x in once)))
     )
@@ -300,7 +300,7 @@ def _find_mesh(
     b = _bisect_end(lambda x: worst(-math.inf, x, 0.0), share * tolerance, outer)
     if math.isnan(a + b):
         return None
-    if b - a < activation.scale:  # the ranges lie in the tails: any short mesh does
+    if b - a < activation.scale:  # the ranges lie in the tails: any short mesh is enough
         a, b = 0.5 * (a + b) - activation.scale, 0.5 * (a + b) + activation.scale
     digits = 100.0 * 10.0 ** -math.floor(math.log10(activation.scale))
     a, b = math.floor(a * digits) / digits, math.ceil(b * digits) / digits

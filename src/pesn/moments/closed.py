@@ -65,7 +65,7 @@ def gain(activation: Activation, mean: Array, var: Array) -> Array:
 
 def _sine(mean: Array, var: Array) -> tuple[Array, Array]:
     decay = np.exp(-var)
-    # 1 + e^{−v} cos 2m = (1 − e^{−v}) + 2 e^{−v} cos² m: a sum of what is not negative.
+    # 1 + e^{−v} cos 2m = (1 − e^{−v}) + 2 e^{−v} cos² m: a sum of non-negative terms.
     return np.exp(-0.5 * var) * np.sin(mean), -0.5 * np.expm1(-var) * (2.0 * decay * np.square(np.cos(mean)) - np.expm1(-var))
 
 
@@ -77,7 +77,7 @@ def _erf(mean: Array, var: Array) -> tuple[Array, Array]:
     a = np.square(np.clip(mean / w, -_FAR, _FAR))
     rho = var / w2
     stop = rho / (1.0 + np.sqrt(0.25 + var) / w2)
-    # The integrand grows with t; what lies 40 e-folds below its end does not count.
+    # The integrand grows with t; values 40 e-folds below its end are negligible.
     sine = np.clip(a / (a / (1.0 + rho) + 40.0) - 1.0, 0.0, rho)
     start = sine / (1.0 + np.sqrt(1.0 - sine * sine))
     half = 0.5 * np.maximum(stop - start, 0.0)
@@ -104,7 +104,7 @@ def fill(
     kernels: tuple[Callable[..., Any], ...], fixed: tuple[Any, ...], mean: FloatArray, var: FloatArray, n_rows: int
 ) -> Array:
     """Fill rows (n_rows, n) by the first kernel and, if it returns a count of unfinished elements, by the second."""
-    out = np.empty((n_rows, mean.size))  # one piece of memory, which the allocator keeps where it gives two back
+    out = np.empty((n_rows, mean.size))  # one allocation: the allocator reuses it, but returns two to the system
     arrays = source(mean, np.float64), source(var, np.float64), *out
 
     def fill_part(part: slice) -> None:
@@ -120,19 +120,19 @@ def fill(
 #
 # Piecewise-linear activations in closed form.
 #
-# A piecewise-linear f seen from m is a line and a hinge for each kink: with x = (z − m)/s, α_j = (z_j − m)/s and δ_j the
+# Relative to m, a piecewise-linear f is a line and a hinge for each kink: with x = (z − m)/s, α_j = (z_j − m)/s and δ_j the
 # change of slope at z_j,
 #
 #     (f(z) − f(m))/s = k x + Σ_j δ_j (±(x − α_j))₊ ,    + for kinks right of m, − for kinks left of it,
 #
 # so that mean and variance are sums over E[(x − β)₊], E[(x − β)₊²] with β = |α| ≥ 0, in which nothing cancels at small v.
 # Where the Gaussian is wide against the kinks' span (hard tanh, v → ∞) the hinges do cancel; there the pieces are summed
-# one by one, squares of f minus its mean: the outer ones in closed form, the inner ones by quadrature.
+# one by one, as squares of f minus its mean: the outer ones in closed form, the inner ones by quadrature.
 #
-# Loops over hinges run block by block, in one piece of memory, so that LLVM vectorizes them.
+# Loops over hinges run block by block, in one array, so that LLVM vectorizes them.
 
 _BLOCK = 256
-_CANCELLED = 0.02  # a sum below this share of its terms is made anew, piece by piece
+_CANCELLED = 0.02  # a sum below this fraction of its terms is recomputed piece by piece
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -182,7 +182,7 @@ def _fill_hinges(kinks: Array, values: Array, slopes: Array, mean: Array, var: A
             for i in range(n):
                 value[i] = at_kink + slope * (m[i] - kink) if m[i] >= kink else value[i]
                 k[i] = slope if m[i] >= kink else k[i]
-        # Terms of Var((f(z) − f(m))/s), and the sum of their sizes, which says whether they cancel.
+        # Terms of Var((f(z) − f(m))/s), and the sum of their sizes, which shows whether they cancel.
         for i in range(n):
             total[i] = size[i] = k[i] * k[i]
         for j in range(n_kinks):
@@ -271,7 +271,7 @@ def _half_line(alpha: float, value: float, slope: float) -> tuple[float, float, 
         i0, i1, i2 = mills(alpha)
         p = density(alpha)
         return p * i0, p * i1, p * i2, value
-    # About x = 0 instead: half the Gaussian or more is inside, and its center is what counts.
+    # About x = 0 instead: half of the Gaussian or more is inside.
     p, q = density(alpha), ndtr(-alpha)
     return q, p, q + alpha * p, value - slope * alpha
 
@@ -359,13 +359,13 @@ def _fill_piece_gains(kinks: Array, slopes: Array, mean: Array, var: Array, out:
 #
 # ELU in closed form: z right of 0, α(eᶻ − 1) left of it.
 #
-# Seen from m it is what holds on m's side, g, and a hinge h = f − g on the other one, where z = ∓s y with y > 0 and density
-# φ(β) exp(−βy − y²/2), β = |m|/s. What is needed of h are integrals of yⁿ e^{∓ksy} under it: Mills' ratio I₀ and, for the powers
-# of y, I₁ and I₂ (:func:`pesn.moments.special.mills`) at β ± ks. Their differences are taken as integrals of derivatives where s
-# is small, so that nothing cancels as v → 0. A wide Gaussian whose mean is left of 0 has no use for h; there f + α is a positive
-# number, and its first two moments are sums of what is positive.
+# Relative to m it is the formula g of m's side, plus a hinge h = f − g on the other side, where z = ∓s y with y > 0 and density
+# φ(β) exp(−βy − y²/2), β = |m|/s. The integrals of yⁿ e^{∓ksy} under it are Mills' ratio I₀ and, for the
+# powers of y, I₁ and I₂ (:func:`pesn.moments.special.mills`) at β ± ks. Their differences are integrals of derivatives if
+# s is small, so that nothing cancels as v → 0. For a wide Gaussian with a mean left of 0, h is not needed: f + α is positive,
+# and its first two moments are sums of positive terms.
 #
-# Elements are sorted by formula, block by block, so that each is a loop which LLVM vectorizes.
+# Elements are sorted by formula, block by block, so that LLVM vectorizes the loop of each.
 
 _SMALL = 0.125  # the standard deviation up to which differences of Mills' ratio are integrals of its derivatives
 _U, _W = (0.5 * x for x in np.polynomial.legendre.leggauss(5))  # 1e-16 over that length

@@ -44,12 +44,12 @@ __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "linear_and_rest"]
 
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
-STAGES = (10, 24, MAX_ORDER)  # coefficients are projected up to these orders, the later ones only where they are needed
-_FURTHER = (320, 1280)  # and up to these where nothing else serves and the bound is above _FINE
-_MOST_CLOSED = 8192  # and up to this where they are closed: cheaper than Plackett's integrals of a mixture
-_MOST_OF_KINKS = 512  # more cost as much as the exact integrals of a piecewise-linear activation
-_WIDEST = 1e5  # deviations, in lengths of all kinks, from which on a bounded f is a matter of its pairs
-_COLLINEAR = 0.9  # where a few orders do not suffice, some more will not either
+STAGES = (10, 24, MAX_ORDER)  # coefficients are projected up to these orders, one after the other
+_FURTHER = (320, 1280)  # and up to these if there is no other method and the bound is above _FINE
+_MOST_CLOSED = 8192  # and up to this if they have a closed form: cheaper than Plackett's integrals of a mixture
+_MOST_OF_KINKS = 512  # more orders cost as much as the exact integrals of a piecewise-linear activation
+_WIDEST = 1e5  # standard deviations, in lengths of the kinks' span, above which a bounded f is computed pair by pair
+_COLLINEAR = 0.9  # above this correlation, if a few orders are not enough, some more are not either
 _FINE, _COARSE = 1e-4, 1e-3
 
 _notice = logging.getLogger("pesn")
@@ -74,7 +74,7 @@ def plan(record: Activation) -> Plan:
         return Plan((_MOST_CLOSED,), "other")
     if hermite.get_bumps(record) is not None:
         return Plan((2048,), "continued")
-    # without kinks f is evaluated on one grid up to the last of STAGES, which takes longer than what is made of it
+    # without kinks f is evaluated on one grid up to the last of STAGES, which takes longer than the sums
     return Plan(STAGES[1:] + _FURTHER if record.kinks else STAGES[2:] + _FURTHER, "continued")
 
 
@@ -126,7 +126,7 @@ class Standardized:
             each = zip(inner * mean, inner * inner * np.square(std), rho, strict=True)
             matrix = np.stack([mixture.covariance(m, v, r, weights, widths) for m, v, r in each])
         # Only the correlations are used. A congruence with a diagonal matrix keeps the result semi-definite and makes its
-        # diagonal exact, also in saturation, where the mixture's own variance is far too small.
+        # diagonal exact, also in saturation, where the variance of the mixture is far too small.
         hermite.rescale(matrix, live, out_var)
         return matrix
 
@@ -152,7 +152,7 @@ class Series:
     def __init__(self, problem: Standardized, given: Array | None, rest: bool) -> None:
         self.problem = problem
         matrix, vector = np.empty_like(problem.correlation), np.zeros_like(problem.std)
-        # tanh's comes with the coefficients
+        # for tanh it is computed with the coefficients
         self.own = vector.copy() if mehler.is_tanh(problem.record) else problem.variance()
         variance, orders = self.own if given is None else given, np.zeros(len(matrix), np.int64)
         self.sums = hermite.Sums(problem.correlation, problem.largest, variance, rest, matrix, orders, vector)
@@ -166,7 +166,7 @@ class Series:
             return
         bumps, (base, inner, outer, _) = closed
         (most,) = plan.orders
-        # of pieces that a Gaussian is far wider than, digits are lost
+        # digits are lost if the Gaussian is far wider than the pieces
         wide = base.slopes is not None and base.slopes[0] == base.slopes[-1] == 0.0 and plan.after == "other"
         narrow = rows[np.max(self.problem.std, axis=1) * inner < _WIDEST * np.ptp(base.kinks)] if wide else rows
         rows = self._sum_closed_form(narrow, bumps, base, inner, outer, np.empty((0, 0, 0)), most)
@@ -193,7 +193,7 @@ class Series:
     def _sum_projections(self, rows: Rows, plan: Plan) -> None:
         """Sum projected coefficients in stages, then closed forms of tanh or extended coefficients."""
         problem = self.problem
-        waiting: list[tuple[Rows, Array]] = []  # rows for closed coefficients, and those that are known
+        waiting: list[tuple[Rows, Array]] = []  # rows for closed forms, and their known coefficients
         for count in plan.orders:
             if rows.size:
                 groups = mehler.group_by_grid(problem.record, problem.mean, problem.std, rows, count)
@@ -219,7 +219,7 @@ class Series:
         c, rest = c[self.sums.orders[group] == 0], self._remaining(group)
         if rest.size and plan.after == "closed":
             least = np.min(np.where(self.own[rest] > 0.0, self.own[rest], np.inf), axis=1)
-            good = least >= (mixture.ERROR / TOLERANCE) ** 2  # beside which a mixture's error is nothing
+            good = least >= (mixture.ERROR / TOLERANCE) ** 2  # the error of the mixture is negligible
             go = last | (good & ((problem.largest[rest] > _COLLINEAR) | (count >= STAGES[1])))
             waiting.append((rest[go], np.ascontiguousarray(np.swapaxes(c[go], 1, 2))))
             return rest[~go]
@@ -261,7 +261,7 @@ class Series:
         problem = self.problem
         rho, std, mean = problem.correlation[row], problem.std[row], problem.mean[row]
         root = np.sqrt(np.where(self.own[row] > 0.0, np.maximum(1.0 - np.sum(c * c, axis=1), 0.0), 0.0))
-        # what is missing and what is appended are each at most |ρ|^{N+1} √(rem_i rem_j)
+        # the missing and the appended terms are each at most |ρ|^{N+1} √(rem_i rem_j)
         error = 2.0 * np.abs(rho) ** (c.shape[1] + 1.0) * root[:, None] * root
         sign, odd = np.sign(rho), problem.record.symmetry == "odd"
         twins = (np.abs(rho) == 1.0) & (std[:, None] == std) & ((sign > 0.0) | odd)
@@ -269,7 +269,7 @@ class Series:
         return float(np.max(np.where(twins, 0.0, error), initial=0.0))
 
 
-_ENTRIES = 2**20  # of the matrices of a batch that are worked on at a time
+_ENTRIES = 2**20  # entries of matrices that are processed at a time
 
 
 def covariance(
@@ -383,7 +383,7 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
     >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
     True
     """
-    record = activation if isinstance(activation, Activation) else get(activation)  # at every step of a loop
+    record = activation if isinstance(activation, Activation) else get(activation)  # called at every step of a loop
     size, batch = mean.shape[-1], mean.shape[:-1]
     means, covs = mean.reshape(-1, size), cov.reshape(-1, size, size)
     gains, rests = np.empty(means.shape), np.empty(covs.shape)
@@ -418,7 +418,7 @@ def _linear_and_rest(record: Activation, mean: FloatArray, cov: FloatArray) -> t
     if direct.any():
         g[direct] = surface.gain(record, problem.mean[direct], problem.var[direct])
     if others.size:
-        # a difference, and pairwise only as exact as the mixture: what falls below 0 is rounding or that
+        # a difference, to the accuracy of the mixture: negative eigenvalues are errors
         linear = g[others, :, None] * cov[others] * g[others, None, :]
         values, vectors = np.linalg.eigh(problem.pairwise(others, own[others]) - linear)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

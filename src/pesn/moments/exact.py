@@ -22,7 +22,7 @@ from pesn._support.types import Array
 from pesn.activations import Activation
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_REACH = 12.0  # φ(12) = 2e-32: a kink ten deviations out is still seen
+_REACH = 12.0  # φ(12) = 2e-32: a kink at ten standard deviations is still resolved
 _CHUNK = 256
 _MOST_PANELS = 1024
 
@@ -33,7 +33,7 @@ def quadrature(activation: Activation, mean: Array, std: Array) -> tuple[Array, 
     ``mean`` and ``std`` are one-dimensional, std > 0; the node count is the same for all, so pass similar std together.
     """
     # Powers up to 4 of an exponential tail shift the integrand's mass toward zero by 8v, of a Gaussian tail by up to 8v|m|;
-    # what is more than 60 standard deviations away underflows.
+    # beyond 60 standard deviations everything underflows.
     size = np.abs(mean)
     with np.errstate(over="ignore"):
         shift = np.minimum(np.minimum(8.0 * std * np.clip(size, 1.0, 40.0), size / std), 60.0)
@@ -96,7 +96,7 @@ def moments(activation: Activation, mean: Array, var: Array, order: int, slope: 
         result[1][chunk] = std[chunk] ** 2 * c2
         if order == 2:
             continue
-        # Standardized before the powers, and multiplied by p between them: nothing overflows or underflows on the way.
+        # Standardized before the powers, and multiplied by p between them, so that nothing overflows or underflows.
         alive = c2 > 1e-290 * np.max(u * u, axis=1)
         u /= np.where(alive, np.sqrt(c2), np.inf)[:, None]
         pu2 = p * u * u
@@ -122,5 +122,5 @@ def moments_and_gain(activation: Activation, mean: Array, var: Array) -> tuple[A
 def _slope(activation: Activation, z: Array) -> Array:
     if activation.derivative is not None:
         return np.asarray(activation.derivative(z), dtype=float)
-    step = 1e-5 * activation.scale  # central difference: about 1e-10, all that a bare callable allows
+    step = 1e-5 * activation.scale  # central difference: about 1e-10, the best for a callable without derivative
     return np.asarray((activation.value(z + step) - activation.value(z - step)) / (2.0 * step), dtype=float)

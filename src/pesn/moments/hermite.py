@@ -29,9 +29,9 @@ from pesn.activations.smooth import ERF, GELU
 
 _TILE = 16
 _TOGETHER = 64
-_FEW_ORDERS = 10  # up to which to look for where a sum may begin costs more than it saves
-_MANY_ORDERS = 32  # from which on a bound that is made pair by pair is worth its time
-_NEGLIGIBLE = 34.5  # e^−34.5 = 1e-15 of a variance: what is left out must not make the matrix indefinite
+_FEW_ORDERS = 10  # up to which the search for negligible orders costs more than it saves
+_MANY_ORDERS = 32  # from which on a bound per pair is worth its time
+_NEGLIGIBLE = 34.5  # e^−34.5 = 1e-15 of a variance: omitted terms must not make the matrix indefinite
 
 
 _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
@@ -86,7 +86,7 @@ def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) ->
     for b in range(batch):
         for i in range(size):
             for j in range(i + 1, size):
-                # Measured by this pair's own deviations; the second term forgives rounding where one of them is 0.
+                # Relative to the deviations of this pair; the second term allows rounding if one of them is 0.
                 product = std[b, i] * std[b, j]
                 room = slack * product + 32.0 * eps * max(std[b, i], std[b, j]) ** 2
                 if abs(cov[b, i, j] - cov[b, j, i]) > room:
@@ -102,7 +102,7 @@ def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) ->
 def fill_correlations(cov: Array, std: Array, out: Array) -> float:
     """Fill the upper triangle of the correlations, 0 where a deviation is 0; return the largest, not clipped to 1."""
     size = std.shape[0]
-    inverse, most = np.zeros(size), np.zeros(size)  # the largest column by column: so that the loop is vectorized
+    inverse, most = np.zeros(size), np.zeros(size)  # the largest by column, so that the loop is vectorized
     for i in range(size):
         if std[i] > 0.0:
             inverse[i] = 1.0 / std[i]
@@ -111,7 +111,7 @@ def fill_correlations(cov: Array, std: Array, out: Array) -> float:
         for j in range(i + 1, size):
             rho = cov[i, j] * inverse[i] * inverse[j]
             most[j] = max(most[j], abs(rho))
-            # collinear but for rounding, to which a steep activation would react with its root
+            # collinear except for rounding, which a steep activation would amplify
             out[i, j] = math.copysign(1.0, rho) if abs(rho) > 1.0 - 1e-15 else rho
     largest = 0.0
     for i in range(size):
@@ -293,11 +293,11 @@ def _choose_order(left: Array, remainder: Array, correlation: Array, largest: fl
     return chosen
 
 
-_LEAST = 1e-305  # a variance, below which its root's inverse is no number
-_WIDE = 5.0  # deviations from which on the exponential part of elu is a sum of δ's
-_LOOK_EARLY = 20  # of kinks it is soon seen that they ask for too many orders
+_LEAST = 1e-305  # a variance below which the inverse of its root overflows
+_WIDE = 5.0  # standard deviations above which the exponential part of elu is a sum of δ's
+_LOOK_EARLY = 20  # kinks that need too many orders are detected here
 _ENOUGH, _HOPELESS = -1, -2
-_LOOK = 48  # from here on, what is left is looked at pair by pair, and then whenever a quarter more orders are known
+_LOOK = 48  # from this order on the remainder is checked pair by pair, then after every quarter more
 
 
 class Bumps(NamedTuple):
@@ -384,7 +384,7 @@ def make_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -
     live = np.where(std > 0.0, std, 1.0)
     a, v = mean / live, np.square(live)
     shifted = a + live
-    # e^{m + v/2} Φ(−(m + v)/s), by Mills' ratio where the first factor is large
+    # e^{m + v/2} Φ(−(m + v)/s), by Mills' ratio if the first factor is large
     below = np.exp(np.minimum(mean + 0.5 * v, 0.0)) * special.ndtr(-shifted)
     above = 0.5 * np.exp(-0.5 * np.square(a)) * special.erfcx(np.maximum(shifted, 0.0) * math.sqrt(0.5))
     return Units(mean, std, own, gain, np.where(live <= _WIDE, np.where(shifted < 0.0, below, above), 0.0))
@@ -560,7 +560,7 @@ def _subtract_variance(
     for i in range(total.size):
         total[i] = out[i] if known else total[i]
         beyond += 1 if total[i] * total[i] > left[i] else 0
-    if beyond:  # rounding, or a mixture's own error: the diagonal keeps what is its own, and nothing follows
+    if beyond:  # rounding, or the error of a mixture: the unit keeps its variance, and further terms are 0
         for i in range(total.size):
             if total[i] * total[i] > left[i]:
                 total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
@@ -600,4 +600,4 @@ def _advance(t: Array, t1: Array, slope: Array, back: Array, inverse: float, rat
     """Replace τ_{n−2} by τ_n."""
     for i in range(t.shape[0]):
         after = slope[i] * inverse * t[i] + back[i] * ratio * t1[i]
-        t1[i] = after if abs(after) > 1e-200 else 0.0  # numbers that are hardly any are slow
+        t1[i] = after if abs(after) > 1e-200 else 0.0  # denormal numbers are slow

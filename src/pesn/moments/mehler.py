@@ -71,7 +71,7 @@ def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array
     """Compute c_n/s with the panels of `exact`, each of at most ten radians of He_count, whose wave number in x is √count."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     result = np.empty((len(mean), count))
-    order = np.argsort(std, kind="stable")  # similar deviations together: they share a number of nodes
+    order = np.argsort(std, kind="stable")  # similar standard deviations together, which share a number of nodes
     for start in range(0, len(order), _CHUNK):
         part = order[start : start + _CHUNK]
         m, s = mean[part][:, None], std[part][:, None]
@@ -82,7 +82,7 @@ def _by_panels(record: Activation, mean: Array, std: Array, count: int) -> Array
         center = left[..., None] + (2.0 * np.arange(cuts) + 1.0) * short[..., None]
         x = (center[..., None] + short[..., None, None] * nodes).reshape(len(part), -1)
         p = np.broadcast_to((short[..., None, None] * weights), (*center.shape, 16)).reshape(len(part), -1)
-        # The Gaussian is shared: half of it with the polynomial, which is then a bounded Hermite function.
+        # The Gaussian is split: half of it with the polynomial, which is then a bounded Hermite function.
         bell = np.exp(-0.25 * x * x)
         u = record.difference(m, s * x) / s * bell * p / math.sqrt(2.0 * math.pi)
         c = np.empty((len(part), count))
@@ -154,7 +154,7 @@ def _grid(record: Activation, std: float, mean: float, ratio: float, count: int 
     spacing = 0.4 * 2.0**-steps
     if count > HIGH:
         spacing = min(spacing, 2.0 * math.pi / (math.sqrt(count) + 6.7 * 2.0**steps))
-    # Saturated units: a squared difference that falls as e^{−4z} (or as a Gaussian) moves the integrand's mass outwards.
+    # Saturated units: a squared difference that falls as e^{−4z} (or as a Gaussian) moves the mass of the integrand outward.
     tilt = 4.0 * widest * (1.0 if is_tanh(record) else max(1.0, min(mean / record.scale, 40.0)))
     reach = 10.0 + 2.0 * math.ceil(0.5 * min(tilt, ratio))
     return (spacing, reach) if 2.0 * reach / spacing < _MOST_NODES else None
@@ -195,7 +195,7 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         first = math.expm1(step)
         g = 0.0
         for k in range(half):
-            # e^{2s(x+h)} from e^{2sx}; started afresh now and then, so that rounding does not pile up
+            # e^{2s(x+h)} from e^{2sx}; restarted every 16 nodes, so that rounding does not accumulate
             g = math.expm1(step * (k + 1)) if k % 16 == 0 else g + first * (1.0 + g)
             there[k] = g
         for k in range(half):
@@ -280,7 +280,7 @@ def tanh_rests(
         for i in range(size):
             deviation[i] = math.sqrt(var[i]) * std[i]
             a = math.exp(-2.0 * abs(mean[b, i]))
-            gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # where it does not vary, f′ itself
+            gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # f′(m) if it does not vary
             scale_terms(c[i, 1:], 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, left, remainder)
             for n in range(count):
                 terms[n, i] = c[i, n + 1]

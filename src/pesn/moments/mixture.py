@@ -34,9 +34,9 @@ from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import as_scaled_tanh
 from pesn.moments import hermite
 
-ERROR = 4.2e-9  # of eight components, as tanh
+ERROR = 4.2e-9  # of tanh with eight components
 
-LEAST = 1e-290  # a variance of a unit deep in saturation, below which digits, and then numbers, are lost
+LEAST = 1e-290  # a variance below which digits are lost, deep in saturation
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -57,7 +57,7 @@ def components(n_components: int = 8) -> tuple[Array, Array]:
     if isinstance(n_components, bool) or not isinstance(n_components, (int, np.integer)) or not 1 <= n_components <= 8:
         raise ValueError(f"n_components must be an integer from 1 to 8, got {n_components!r}")
     weights, widths = _components(int(n_components))
-    return weights.copy(), widths.copy()  # what is kept stays as it is
+    return weights.copy(), widths.copy()  # the cached arrays must not change
 
 
 def moments(activation: Activation, mean: Array, var: Array, order: int, *, n_components: int = 8) -> tuple[Array, ...]:
@@ -123,7 +123,7 @@ def formulas(mean: npt.ArrayLike, var: npt.ArrayLike) -> tuple[Array, Array]:
     # The logistic density as a Gaussian of variance π²/3 inside the mean, sech² as a Gaussian of variance 2/π.
     first = np.tanh(mean / (2.0 * np.sqrt(var * (3.0 / math.pi**2) + 0.25)))
     width = np.sqrt(2.0 / math.pi + var)
-    with np.errstate(over="ignore", under="ignore"):  # |m| = 1e300: the exponential is 0, as it should be
+    with np.errstate(over="ignore", under="ignore"):  # |m| = 1e300: the exponential is 0
         sech2 = math.sqrt(2.0 / math.pi) / width * np.exp(-0.5 * np.square(mean / width))
     return first, 1.0 - sech2 - first * first
 
@@ -146,7 +146,7 @@ def analytic_moments(activation: Activation, mean: Array, var: Array, order: int
 @jit()
 def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Array) -> float:
     """Compute ∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ for r = sin, c = cos of the upper limit."""
-    if r == 0.0 or max(abs(a), abs(b)) > 39.0:  # the exponent is at least max(a, b)²/2, here beyond the range of doubles
+    if r == 0.0 or max(abs(a), abs(b)) > 39.0:  # the exponent is at least max(a, b)²/2, here beyond the range of double precision
         return 0.0
     sign = 1.0
     if r < 0.0:
@@ -159,7 +159,7 @@ def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Arr
     total, far = 0.0, 1.0
     while True:
         near = gap
-        # Panels shrink towards the singularity by factors of 4, until what is left is too short to matter.
+        # Panels shrink toward the singularity by factors of 4, until the rest is negligible.
         if gap < 0.25 * far and far * (delta / gap) ** 2 > 1e-12:
             near = 0.25 * far
         half = 0.5 * top if far == 1.0 and near == gap else 0.5 * (far - near)
@@ -188,7 +188,7 @@ def _pair(
             w2 = v2 + t[j]
             b, share2 = m2 / math.sqrt(w2), v2 / w2
             r = rho * math.sqrt(share1) * math.sqrt(share2)
-            # 1 − r², from the shares of the added variances: exact down to v = 1e300
+            # 1 − r², from the fractions of the added variances: exact down to v = 1e300
             c = math.sqrt((1.0 - rho) * (1.0 + rho) * share1 * share2 + t[i] / w1 + share1 * (t[j] / w2))
             twice = 2.0 if same and j > i else 1.0
             total += twice * p[i] * p[j] * _plackett(a, b, r, c, nodes, weights)

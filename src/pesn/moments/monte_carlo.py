@@ -11,7 +11,7 @@ import numpy as np
 from pesn._support.types import Array, Rng
 from pesn.activations import Activation
 
-_BLOCK = 1 << 17  # draws of several elements that are held at once: 1 MB an array
+_BLOCK = 1 << 17  # draws of several elements in one array: 1 MB
 
 
 def moments(

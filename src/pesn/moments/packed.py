@@ -25,11 +25,11 @@ from pesn.moments.special import exp_single, fast, fast_inline
 from pesn.moments.surface import BLOCK, Surface
 
 # |a| where the table ends, at q = 1, and where it is no longer used, for each 1 + q: between exponential and Gaussian tails
-# the variance takes a higher degree in q.
+# the variance needs a higher degree in q.
 REACH, _USED = 8.0, np.float32(4.0)
-_WIDEST = np.float32(1e30)  # variances beyond would overflow on the way
+_WIDEST = np.float32(1e30)  # larger variances would overflow
 _ROWS, _COLUMNS = 5, 4
-_CELLS = 12, 24  # for a unit of a, and for all q
+_CELLS = 12, 24  # per unit of a, and for all q
 _FINER = 1.25  # an f that is not odd has steeper places
 _ZERO, _HALF, _ONE, _OUTSIDE = (np.float32(x) for x in (0.0, 0.5, 1.0, -1.0))
 
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     odd: bool
     log: bool
     bounded: bool
-    q_cells: Any  # n_q again
+    q_cells: Any  # n_q as float32
     middle: Any  # the cell is at middle + folded·|a| + straight·a
     folded: Any
     straight: Any
@@ -96,10 +96,10 @@ _pair: Any = polynomial(_ROWS, _COLUMNS, 2, single=True)
 def _locate(packed: Packed, a: float, q: float) -> tuple[int, float, float]:
     """Return the cell that holds (a, q), and the coordinates in it, each within ±½."""
     u, r = packed.folded * abs(a) + packed.straight * a, q * packed.q_cells
-    # From both sides, as numbers and as integers: neither an infinity nor a NaN may look outside of the table.
+    # From both sides, as numbers and as integers: neither an infinity nor a NaN may read outside the table.
     i = max(min(np.int32(min(u + packed.middle, np.float32(packed.n_t))), np.int32(packed.n_t - 1)), np.int32(0))
     j = max(min(np.int32(r), np.int32(packed.n_q - 1)), np.int32(0))
-    # u less a number of halves, which is exact: of float32 there are no digits to lose
+    # u minus a multiple of ½ is exact: float32 has no digits to lose
     return i * np.int32(packed.n_q) + j, u - (np.float32(i) - packed.middle + _HALF), r - (np.float32(j) + _HALF)
 
 
@@ -112,7 +112,7 @@ def _growth(packed: Packed, ratio: float) -> float:
 def _constant_tails(packed: Packed, first: float, ratio: float, m: float, v: float, inverse: float) -> tuple[float, float]:
     """Return mean and variance from the tabulated quantities if both tails are constant."""
     mean = first * (m * inverse) if packed.odd else first
-    mean = min(max(mean, packed.low), packed.high) if packed.log else mean  # rounding must not carry it beyond its limits
+    mean = min(max(mean, packed.low), packed.high) if packed.log else mean  # rounding must not exceed the limits
     return mean, v * (inverse * inverse) * _growth(packed, ratio)
 
 
@@ -124,7 +124,7 @@ def _linear_tails(packed: Packed, first: float, ratio: float, v: float, inverse:
 
 @fast_inline
 def _is_outside(packed: Packed, m: float, v: float, inverse: float) -> bool:
-    return (abs(m * inverse) > _USED + _USED * (packed.root_c * inverse)) | (v > _WIDEST)  # no "or", which would be a branch
+    return (abs(m * inverse) > _USED + _USED * (packed.root_c * inverse)) | (v > _WIDEST)  # "or" would be a branch
 
 
 @fast

@@ -28,10 +28,10 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _inline = jit(fastmath={"contract", "nsz"}, **INLINE)
 _Piece: TypeAlias = tuple[float, float, float]  # its ends and its width
-_POOL = 128  # pairs at a time
+_POOL = 128  # pairs processed together
 _FAR = 1e3  # standard deviations
-_NARROW = 0.2  # a piece, in standard deviations, of which corners one by one would lose more than a digit
-_WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a staircase long before
+_NARROW = 0.2  # width of a piece, in standard deviations, below which separate corners lose more than a digit
+_WIDEST = 1e60  # in lengths of the kinks' span: a bounded f is a step function long before
 
 
 class _Kinks(NamedTuple):
@@ -58,7 +58,7 @@ class _Pool(NamedTuple):
 
 
 # tan(θ/2) at the top, 1 − that, where the panel begins, half its length, its middle, its end from the top; factors of the
-# exponents, the lever, an inverse, the sum of a panel, parts that it still has, the exponent beyond which nothing counts
+# exponents, the lever, an inverse, the sum of a panel, remaining parts, the exponent above which corners are negligible
 _TOP, _GAP, _START, _HALF, _MIDDLE, _BEYOND, _APART, _ALONG, _LEVER, _INVERSE, _VALUE, _PARTS, _LIMIT, _KINKS = range(14)
 
 
@@ -127,7 +127,7 @@ def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
             for j in range(i, size):
                 rho = correlation[b, i, j]
                 k = abs(rho) * s[i] * s[j]
-                # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of what is not positive
+                # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of non-positive terms
                 half = 0.5 * math.exp(-0.5 * (s[i] - s[j]) ** 2 - (1.0 - abs(rho)) * s[i] * s[j])
                 odd = -half * math.expm1(-2.0 * k)
                 even = half * math.expm1(-k) ** 2
@@ -156,11 +156,11 @@ def _piecewise_linear(
                     out[b, i, j] = _collinears(kinks, b, i, j, rho)
                 elif rho != 0.0:
                     pool.place[active] = (b * size + i) * size + j
-                    # what is e^−limit and less is nothing beside the linear part
+                    # terms below e^−limit are negligible beside the linear part
                     pool.work[_LIMIT, active] = min(700.0, 32.0 - log_gain[b, i] - log_gain[b, j])
                     _add_pair(pool.work, active, rho, kinks.places[b, i], kinks.places[b, j])
                     active += 1
-                    if active == _POOL:  # pairs that are done with make room for others
+                    if active == _POOL:  # finished pairs make room for others
                         active = _panels(pool, active, kinks.steps, flat)
     while active > 0:
         active = _panels(pool, active, kinks.steps, flat)
@@ -266,7 +266,7 @@ def _next_panel(work: Array, n: int, count: int) -> None:
             for q in range(count):
                 if _is_off_diagonal(work[_KINKS + p, n], work[_KINKS + count + q, n], far, gap, 2.5 * work[_LIMIT, n]):
                     near = 0.5 * far
-    parts = math.floor(_exponent_range(work, n, count, near) / 8.0)  # beside the first: 12 nodes integrate no more than that
+    parts = math.floor(_exponent_range(work, n, count, near) / 8.0)  # besides the first: 12 nodes integrate a range of 8
     half = 0.5 * (work[_TOP, n] if far == 1.0 and near == gap else far - near) / (1.0 + parts)
     work[_PARTS, n], work[_HALF, n], work[_MIDDLE, n] = parts, half, far - half
     work[_BEYOND, n] = half if near == gap and parts == 0.0 else far - half - gap
@@ -300,7 +300,7 @@ def _panels(pool: _Pool, active: int, steps: Array, out: Array) -> int:
     return kept
 
 
-# Each array has a loop of its own: LLVM compares the addresses of all arrays of a loop before it, and if they are many gives up.
+# One loop per array: LLVM checks all arrays of a loop for overlap, and does not vectorize if there are many.
 @_inline
 def _evaluate_node(x: float, weight: float, active: int, work: Array) -> None:
     """Compute −1/(2 cos² θ), −1/(1 + sin θ), and weight times (ρ − sin θ) dθ/dτ without 4/(1 + T²), at a node of each panel."""
@@ -347,7 +347,7 @@ def _tail(a: float, out: Array) -> None:
 def _collinear(one: Array, side: float, other: Array) -> float:
     """Return 2π (E[(x − a)₊ (x − b)₊] − E[(x − a)₊] E[(x − b)₊] − Φ(−a) Φ(−b)), even in (a, b), from the tails (ρ = 1)."""
     both = one[1] * other[1]
-    if one[0] * other[0] * side < 0.0:  # where the first term is as large as the others, and by Stein the difference is known
+    if one[0] * other[0] * side < 0.0:  # the first term is as large as the others; their difference is known by Stein's identity
         return 2.0 * math.pi * (both - one[2] * other[2])
     if other[1] == 0.0 or one[1] == 0.0:
         return 0.0
@@ -435,7 +435,7 @@ def _panel_end(one: _Piece, other: _Piece, far: float, gap: float) -> float:
 @jit()
 def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
     """Compute ∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
-    if min(abs(one[0]), abs(one[1])) > 39.0 or min(abs(other[0]), abs(other[1])) > 39.0:  # all beyond the range of doubles
+    if min(abs(one[0]), abs(one[1])) > 39.0 or min(abs(other[0]), abs(other[1])) > 39.0:  # beyond the range of double precision
         return 0.0
     cosine = math.sqrt((1.0 - rho) * (1.0 + rho))
     top = rho / (1.0 + cosine)
@@ -444,7 +444,7 @@ def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
     total, far = 0.0, 1.0
     while True:
         near = _panel_end(one, other, far, gap)
-        # as many parts as keep the exponents' range on each within what 16 nodes integrate
+        # enough parts that 16 nodes integrate the range of exponents of each
         parts = 1 + int(min(_widest_corner(one, other, far, near), 500.0) / 12.0)
         half = 0.5 * (top if far == 1.0 and near == gap else far - near) / parts
         for part in range(parts):

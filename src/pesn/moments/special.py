@@ -17,7 +17,7 @@ from pesn._support.jit import INLINE, jit
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has 42 bits, so that its product with an exponent is exact.
 _LN2_HIGH, _LN2_LOW = 0.6931471805598903, 5.497923018708371e-14
-# Adding and subtracting 1.5 · 2^52 rounds to an integer, which then stands in the low bits of the sum.
+# Adding and subtracting 1.5 · 2^52 rounds to an integer, which is then in the low bits of the sum.
 _ROUND = 6755399441055744.0
 _ONE = 4607182418800017408  # the bits of 1.0
 _SHORT = -(1 << 27)  # keeps 26 bits of a mantissa
@@ -25,7 +25,7 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _FAR = 1e3  # standard deviations at which φ and every tail are 0
 # Fused products only: reassociation would cancel the constant that rounds.
 _inline = jit(fastmath={"contract", "nsz"}, **INLINE)
-# Fused multiply-add and x/y = x·(1/y), but infinities and NaN in their place; for the loops of other modules and their helpers.
+# Fused multiply-add and x/y = x·(1/y), but infinities and NaN are kept; for the loops of other modules.
 _FAST = {"contract", "arcp", "nsz"}
 fast, fast_inline = jit(fastmath=_FAST), jit(fastmath=_FAST, **INLINE)
 
@@ -162,7 +162,7 @@ def density(x: float) -> float:
     """Compute exp(−x²/2)/√(2π), relatively accurate down to the smallest normal number, then 0."""
     y = abs(x)
     y = y if y < 40.0 else 40.0
-    # x² rounded would be off by x² units in the last place of the result: the square of a short number near x is exact.
+    # A rounded x² would cost x² ulp of the result; the square of a shortened x is exact.
     short = np.int64(np.float64(y).view(np.int64) & _SHORT).view(np.float64)
     rest = 0.5 * (y - short) * (y + short)
     return _DENSITY * exp(-0.5 * short * short) * (1.0 - rest * (1.0 - rest * (0.5 - rest * (1.0 / 6.0))))

@@ -76,7 +76,7 @@ def _build(activation: Activation, mesh: Mesh, order: int, power: int, with_tail
         value = cubic[0][:, None] + t * (cubic[1][:, None] + t * (cubic[2][:, None] + t * cubic[3][:, None]))
         return (knots[:-1, None] + t).ravel(), np.multiply.outer(np.diff(knots), 0.5 * weights).ravel(), value.ravel()
 
-    # The Gaussian is all but a cubic over a quarter of s; five nodes leave its remainder times P's own bend unseen, if small.
+    # Over a quarter of s the Gaussian is nearly a cubic; five nodes are enough if the bend of P is small.
     flat = np.max(np.abs(cubic[3])) * (0.5 * mesh.step) ** 3 <= 1e-3 * max(1.0, float(np.ptp(spline.c[3])))
     sizes = ((5 if flat else 8), 8, 12) if order <= 2 else (12, 16, 16)
     tails = [*(activation.left or _ZERO), *(activation.right or _ZERO)] if with_tails else [0.0] * 4
@@ -87,7 +87,7 @@ def _build(activation: Activation, mesh: Mesh, order: int, power: int, with_tail
 
 
 def _run(spline: Spline, mean: Array, var: Array, order: int, scale: float) -> Array:
-    # One type of array only, so that one compilation serves views and read-only input too.
+    # One array type, so that views and read-only arrays need no further compilation.
     mean, var = (np.require(x, np.float64, ["C", "W", "A"]) for x in (mean, var))
     out = np.empty((order, mean.size))
     _fill_moments(mean, var, order, spline, *_rules(max(order, 2)), scale, out)
@@ -179,7 +179,7 @@ _MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 # Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
 _fused = jit(fastmath={"contract", "nsz"})
-_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered: that is what vectorizes
+_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered, which allows vectorization
 
 
 @jit()

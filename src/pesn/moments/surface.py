@@ -39,14 +39,14 @@ from pesn.moments import closed, exact
 from pesn.moments.special import density, exp, fast, fast_inline, ndtr
 
 FOLD = 5.0
-FARTHEST = 24.0  # |a| beyond which the tails stand for f: 1 − tanh is 1e-14 there at v = 0, less elsewhere
+FARTHEST = 24.0  # |a| above which f is replaced by its tails: 1 − tanh is 1e-14 there at v = 0, less elsewhere
 ROWS, COLUMNS = 10, 8  # coefficients in q and in t; eight columns fill two AVX registers
 SHIPPED = {"tanh": (32, 12), "swish": (64, 12), "softplus": (64, 12), "gelu": (64, 12)}
-BLOCK = 256  # elements at a time: what they need stays in the first cache
+BLOCK = 256  # elements per block, which fit in the first-level cache
 _SHIPPED_RECORDS = {name: get(name) for name in SHIPPED}
 _CELLS = ((64, 12), (96, 16))
 _LINE = 64  # bytes of a cache line, and of the widest register
-_ROOT_C = 0.68  # √c as a share of the activation's scale: among those tried, the best for all four
+_ROOT_C = 0.68  # √c relative to the scale of the activation: the best of those tried for all four
 
 _notice = logging.getLogger("pesn")
 
@@ -60,8 +60,8 @@ class Surface(NamedTuple):
     n_q: int
     root_c: float
     odd: bool  # the table covers m ≥ 0; the mean changes sign with m
-    log: bool  # variance and gain are kept as logarithms
-    direction: float  # +1 for a rising f, −1 for a falling one; of use where log
+    log: bool  # variance and gain are tabulated as logarithms
+    direction: float  # +1 for a rising f, −1 for a falling one; used if log
     bounded: bool  # both tails are constant
     left: tuple[float, float]
     right: tuple[float, float]
@@ -94,7 +94,7 @@ def fit(values: Array) -> Array:
     """Convert values at the Chebyshev points of a cell (…, t, q) to coefficients of powers of coordinates within ±½ (…, q, t)."""
     columns, rows = values.shape[-2:]
     chebyshev = np.einsum("ia,jb,...ab->...ji", _to_chebyshev(columns), _to_chebyshev(rows), values)
-    # Coefficients that are rounding noise would be amplified a thousandfold by the change to powers.
+    # The conversion to powers would amplify rounding noise a thousandfold.
     chebyshev[np.abs(chebyshev) < 4e-16 * np.max(np.abs(values), axis=(-2, -1), keepdims=True)] = 0.0
     return np.asarray(np.einsum("ia,jb,...ba->...ji", _from_chebyshev(columns), _from_chebyshev(rows), chebyshev))
 
@@ -156,7 +156,7 @@ def build(activation: Activation, n_t: int, n_q: int) -> Surface:
     else:
         first, ratio = first - tail_mean(surface.left, surface.right, mean, width), second / var
     if surface.log and not (np.all(ratio > 0.0) and np.all(gain != 0.0)):
-        surface = surface._replace(log=False)  # a bare callable, saturated to the last digit
+        surface = surface._replace(log=False)  # a callable without derivative, saturated to the last digit
     if surface.log:
         ratio, gain = np.log(ratio), np.log(np.abs(gain))
     tables = [fit(values.reshape(grid_mean.shape)) for values in (first, ratio, gain)]
@@ -213,7 +213,7 @@ def _make(activation: Activation) -> Surface | None:
             np.load(file) as data,
         ):
             n_t, n_q = (int(n) for n in data["cells"])
-            # on disk the two quantities stand apart
+            # on disk the two quantities are separate
             pairs = np.moveaxis(data["moments"].reshape(-1, 2, ROWS, COLUMNS), 1, -1)
             return _empty(activation, n_t, n_q)._replace(moments=align(pairs), gains=align(data["gains"]))
     _notice.warning("building the surface of %s: once, a few seconds", activation.name)
@@ -222,7 +222,7 @@ def _make(activation: Activation) -> Surface | None:
         error = _error(activation, surface)
         if error <= 1.0:
             return surface
-        if error > 25.0:  # finer cells, at 1.5⁸, gain no more than this
+        if error > 25.0:  # finer cells gain at most 1.5⁸
             break
     _notice.warning("no surface of %s is accurate enough (is its scale right?); using quadrature instead", activation.name)
     return None
@@ -235,7 +235,7 @@ _CELL = ROWS * COLUMNS
 _EDGE = FARTHEST / (FARTHEST + FOLD)
 _BACK = 0.25  # a step back from the table's edge, for the slope of the extrapolation
 _SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
-_OUTSIDE = -1.0  # as a variance: still to be found
+_OUTSIDE = -1.0  # marks a variance outside the table
 
 _pair: Any = polynomial(ROWS, COLUMNS, 2)
 _one: Any = polynomial(ROWS, COLUMNS, 1)
@@ -247,7 +247,7 @@ def _place(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
     t = min(1.0 - FOLD / (abs(a) + FOLD), _EDGE) * (surface.n_t / _EDGE)
     u = t if surface.odd else 0.5 * (surface.n_t + math.copysign(t, a))
     r = q * surface.n_q
-    # 32-bit conversions are the ones that vectorize. From both sides: a NaN, or an infinity, must not look outside of the table.
+    # 32-bit conversions are the ones that vectorize. Clipped on both sides: a NaN or an infinity must not read outside the table.
     i = max(min(np.int32(u), np.int32(surface.n_t - 1)), np.int32(0))
     j = max(min(np.int32(r), np.int32(surface.n_q - 1)), np.int32(0))
     return i * np.int32(surface.n_q) + j, u - i - 0.5, r - j - 0.5
@@ -259,7 +259,7 @@ def _constant_tails(surface: Surface, mean: float, ratio: float, m: float, v: fl
     low, high = min(surface.left[0], surface.right[0]), max(surface.left[0], surface.right[0])
     if surface.odd:
         mean = math.copysign(mean, m) if m != 0.0 else 0.0
-    if surface.log:  # rounding must not carry a saturated mean beyond its limits
+    if surface.log:  # rounding must not exceed the limits
         mean = min(max(mean, low), high)
     var = v * (inverse * inverse) * (exp(ratio) if surface.log else max(ratio, 0.0))
     return surface.offset + surface.output_scale * mean, surface.output_scale * surface.output_scale * var
@@ -327,7 +327,7 @@ def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
     mean, ratio = _pair(surface.moments, cell * 2 * _CELL, x, y)
     if surface.bounded:
         return _constant_tails(surface, mean, ratio, sm, sv, inverse)
-    a = sm * inverse  # libm's are compiled sooner
+    a = sm * inverse  # libm's functions compile faster
     return _linear_tails(
         surface, mean, ratio, sm, sv, inverse, 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a)
     )

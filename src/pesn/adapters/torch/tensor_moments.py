@@ -161,7 +161,7 @@ def _squares(record: Activation, mean: Array, std: Array, k: int) -> Array:
     elif k == 2 and record.slopes is not None:
         result = _piecewise_squares(record, mean, std)
         rows = np.flatnonzero(std > _WIDE * record.scale)
-    for chunk, x, p, u in exact._standardised(record, mean[rows], np.minimum(std[rows], record.widest)):
+    for chunk, x, p, u in exact._iterate_chunks(record, mean[rows], np.minimum(std[rows], record.widest)):
         away = np.square(u - np.sum(p * u, axis=1)[:, None]) * p
         result[rows[chunk]] = np.stack([np.sum(away * h, axis=1) for h in mehler._hermite(x, k)], axis=1)
     return result
