@@ -1,4 +1,4 @@
-"""Each activation record tells the truth: slope, tails, core, kinks, differences; the user's own are checked; names are found."""
+"""Properties of activation records hold: slope, tails, core, kinks, differences; custom ones are checked; names are found."""
 
 import copy
 import math
@@ -16,7 +16,7 @@ LABELS = [a.name for a in ALL]
 
 
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
-def test_derivative_is_the_slope(activation):
+def test_derivative_agrees_with_finite_differences(activation):
     z, h = np.linspace(-7, 7, 1001) + 0.0003, 1e-6
     away = np.all([np.abs(z - k) > 1e-3 for k in activation.kinks], axis=0)
     slope = (activation(z + h) - activation(z - h)) / (2 * h)
@@ -40,14 +40,14 @@ def test_symmetry(activation):
 
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
 @given(m=st.floats(-30, 30), d=st.floats(-40, 40))
-def test_difference_is_the_difference(activation, m, d):
+def test_difference_agrees_with_subtraction(activation, m, d):
     got = float(activation.difference(m, d))
     assert math.isclose(got, float(activation(np.float64(m) + d) - activation(np.float64(m))), rel_tol=1e-9, abs_tol=2e-14)
 
 
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
 @pytest.mark.parametrize("m", [-6.0, -1.1, 0.4, 5.0])
-def test_small_differences_keep_their_digits(activation, m):
+def test_small_differences_are_relatively_accurate(activation, m):
     d = np.array([1e-30, -1e-12, 1e-8])
     np.testing.assert_allclose(activation.difference(m, d), activation.derivative(np.full(3, m)) * d, rtol=1e-6)
 
@@ -60,7 +60,7 @@ def test_nothing_overflows(activation):
     assert np.all(np.isfinite(activation.difference(z, -z)))
 
 
-def test_names_are_found_and_misspelled_ones_refused():
+def test_names_are_normalized_and_misspelled_names_raise():
     assert get("Leaky ReLU") is get("leaky_relu") is get("leaky-relu")
     assert get("hardtanh") is get("hard_tanh")
     assert get("logistic") is get("sigmoid")
@@ -74,7 +74,7 @@ def test_names_are_found_and_misspelled_ones_refused():
 
 
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
-def test_copies_and_pickles_are_the_same_function(activation):
+def test_copies_and_pickles_are_equal(activation):
     assert copy.deepcopy(activation) is activation
     again = pickle.loads(pickle.dumps(activation))
     z = np.linspace(-3, 3, 11)
@@ -105,6 +105,6 @@ def test_copies_and_pickles_are_the_same_function(activation):
         (lambda: piecewise_linear("x", [1.0, 0.0], [1.0] * 3, 0.0), ValueError, "kinks must be one or more finite, increasing"),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_named(make, error, message):
+def test_invalid_arguments_raise(make, error, message):
     with pytest.raises(error, match=message):
         make()

@@ -90,18 +90,18 @@ METRICS = [
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("call", CALLS)
-def test_complex_numbers_are_refused_by_the_name_of_the_argument(call, form, models):
+def test_complex_numbers_raise_an_error_that_names_the_argument(call, form, models):
     with pytest.raises((TypeError, ValueError)) as caught:
         CALLS[call](models, FORMS[form])
-    told = str(caught.value)
-    assert told.startswith(call.split(" of ")[0] if call != "X of context of Forecaster.forecast" else "X of context"), told
-    assert "real number" in told
-    assert "\n" not in told
+    message = str(caught.value)
+    assert message.startswith(call.split(" of ")[0] if call != "X of context of Forecaster.forecast" else "X of context"), message
+    assert "real number" in message
+    assert "\n" not in message
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("name", "argument"), METRICS)
-def test_metrics_refuse_complex_numbers(name, argument):
+def test_complex_numbers_in_metrics_raise(name, argument):
     function = getattr(metrics, name)
     given = {
         one.name: 0.5 + np.square(REAL)
@@ -117,7 +117,7 @@ def test_metrics_refuse_complex_numbers(name, argument):
             function(**{**given, argument: make(ANGLES)})
 
 
-def test_a_column_of_complex_numbers_in_a_long_frame_is_refused():
+def test_complex_column_of_a_long_frame_raises():
     for name in ("y", "price"):
         frame = pd.DataFrame({"unique_id": "a", "ds": DAYS, "y": REAL, "price": REAL})
         frame[name] = ANGLES
@@ -131,14 +131,14 @@ def test_a_column_of_complex_numbers_in_a_long_frame_is_refused():
     [DAYS.to_numpy()[:, None], (DAYS - DAYS[0]).to_numpy()[:, None], pd.DataFrame({"a": DAYS - DAYS[0]}), DAYS.to_frame()],
     ids=["dates", "durations", "frame of durations", "frame of dates"],
 )
-def test_networks_refuse_dates_as_numbers(network, times):
+def test_dates_as_numbers_raise(network, times):
     with pytest.raises(TypeError, match=r"^X must be real numbers, got dates or times among them"):
         network(10).fit(times, REAL)
     with pytest.raises(TypeError, match=r"^y must be real numbers, got dates or times among them"):
         network(10).fit(REAL[:, None], times)
 
 
-def test_true_and_false_are_1_and_0():
+def test_booleans_are_converted_to_1_and_0():
     flags = REAL > 0.0
     for given in (flags, pd.Series(flags), pd.Series(flags, dtype="boolean"), pd.Series(flags, dtype=object)):
         found = network().fit(ROWS, given).forecast(2, X=given[:2])

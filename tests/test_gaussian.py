@@ -1,4 +1,4 @@
-"""Claim: a Gaussian obeys the textbook whichever way its covariance is kept, refuses what is none, and never changes."""
+"""A Gaussian agrees with the textbook formulas for every form of its covariance, validates its arguments and is immutable."""
 
 import copy
 import math
@@ -75,7 +75,7 @@ def test_scalars():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_float32_stays_and_a_mixture_widens(kind):
+def test_float32_is_kept_and_mixed_precision_is_float64(kind):
     x = draw(kind, dtype=np.float32)
     one = x.mean.dtype.type(1.0)
     results = [
@@ -97,7 +97,7 @@ def test_float32_stays_and_a_mixture_widens(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("p", [1, 4, 9])
 @pytest.mark.parametrize("batch", [(), (3,)])
-def test_affine_is_the_dense_formula(kind, p, batch):
+def test_affine_agrees_with_the_dense_formula(kind, p, batch):
     x, rng = draw(kind, batch=batch), np.random.default_rng(p)
     A, b = rng.normal(size=(p, 4)), rng.normal(size=p)
     y = x.affine(A, b)
@@ -107,7 +107,7 @@ def test_affine_is_the_dense_formula(kind, p, batch):
     np.testing.assert_allclose(x.affine(-2.0, 1.0).mean, 1.0 - 2.0 * x.mean, rtol=1e-12)
 
 
-def test_a_low_rank_goes_through_a_large_map_as_a_low_rank():
+def test_affine_keeps_a_low_rank():
     x = Gaussian(np.zeros(500), factor=np.ones((500, 3)))
     y = x.affine(np.ones((800, 500)))
     assert y.factor.shape == (800, 3)
@@ -120,7 +120,7 @@ def test_a_low_rank_goes_through_a_large_map_as_a_low_rank():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", KINDS)
-def test_join_then_marginal_gives_both_back(kind, other):
+def test_marginals_of_a_join_are_the_parts(kind, other):
     x, y = draw(kind, batch=(3,)), draw(other, d=3, seed=1)
     z = x.join(y)
     assert z.mean.shape == (3, 7)
@@ -143,7 +143,7 @@ def test_marginal_by_number_list_mask_and_slice():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seen", [[0], [2, 1], [3, 0]])
-def test_condition_is_the_textbook_formula(kind, seen):
+def test_condition_agrees_with_the_textbook_formula(kind, seen):
     x, values = draw(kind), np.array([0.3, -1.2])[: len(seen)]
     mean, cov = textbook_condition(x.mean, x.cov, seen, values)
     y = x.condition(seen, values)
@@ -160,7 +160,7 @@ def test_condition_is_the_textbook_formula(kind, seen):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("noise", ["number", "vector", "matrix", "none"])
-def test_observing_is_conditioning_the_joint_gaussian(kind, noise):
+def test_observe_agrees_with_conditioning_the_joint_gaussian(kind, noise):
     x, rng = draw(kind), np.random.default_rng(8)
     H, y = rng.normal(size=(2, 4)), rng.normal(size=2)
     R = {"number": 0.3, "vector": np.array([0.1, 0.4]), "matrix": np.array([[0.4, 0.1], [0.1, 0.2]]), "none": 0.0}[noise]
@@ -172,7 +172,7 @@ def test_observing_is_conditioning_the_joint_gaussian(kind, noise):
     np.testing.assert_allclose(z.cov, cov, atol=1e-11)
 
 
-def test_a_hundred_observations_keep_the_rank_and_the_sign():
+def test_many_observations_keep_rank_and_positive_variances():
     x, rng = draw("factor", d=8, k=3), np.random.default_rng(0)
     for _ in range(100):
         x = x.observe(rng.normal(size=(1, 8)), rng.normal(size=1), 1e-6)
@@ -181,7 +181,7 @@ def test_a_hundred_observations_keep_the_rank_and_the_sign():
     assert x.var.max() < 1e-5
 
 
-def test_conditioning_on_what_is_certain_or_repeated():
+def test_condition_on_certain_or_duplicate_variables():
     x = Gaussian([1.0, 2.0, 3.0], cov=[[0.0, 0.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 2.0]])
     y = x.condition([0], [1.0])
     np.testing.assert_allclose(y.cov, x.cov[1:, 1:], atol=1e-15)
@@ -196,7 +196,7 @@ def test_conditioning_on_what_is_certain_or_repeated():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.floats(-12.0, 6.0))
-def test_conditioning_never_makes_a_variance_negative_or_larger(seed, kind, exponent):
+def test_observe_never_increases_a_variance(seed, kind, exponent):
     x = draw(kind, seed=seed)
     y = x.observe(np.random.default_rng(seed).normal(size=(2, 4)), [0.0, 1.0], 10.0**exponent)
     assert (y.var >= 0.0).all()
@@ -219,7 +219,7 @@ def singular_factor(rng):
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
-def test_conditioning_a_singular_covariance_in_different_units(first):
+def test_condition_of_a_singular_covariance_in_different_units(first):
     for seed in range(first, first + 100):
         rng = np.random.default_rng(seed)
         F, units = singular_factor(rng)
@@ -252,14 +252,14 @@ def test_conditioning_a_singular_covariance_in_different_units(first):
         np.testing.assert_allclose(observed.cov / std[:, None] / std, correlations, atol=tolerance, err_msg=f"seed {seed}")
 
 
-def test_conditioning_inconsistent_duplicates_takes_their_mean():
+def test_condition_on_inconsistent_duplicates_uses_their_mean():
     x = Gaussian(np.zeros(3), cov=np.array([[1.0, 1.0, 0.6], [1.0, 1.0, 0.6], [0.6, 0.6, 1.0]]) / 3.0)
     np.testing.assert_allclose(x.condition([0, 1], [1.0, 3.0]).mean, [1.2], rtol=1e-12)
     np.testing.assert_array_equal(x.condition([0], [1.0]).var[0], 0.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_logpdf_is_scipys(kind):
+def test_logpdf_agrees_with_scipy(kind):
     x = draw(kind, k=4)
     points = np.random.default_rng(2).normal(size=(5, 4))
     np.testing.assert_allclose(x.logpdf(points), stats.multivariate_normal(x.mean, x.cov).logpdf(points), rtol=1e-8)
@@ -268,7 +268,7 @@ def test_logpdf_is_scipys(kind):
     np.testing.assert_allclose(batch.logpdf(points), each, rtol=1e-8)
 
 
-def test_logpdf_of_a_low_rank_beside_a_tiny_variance():
+def test_logpdf_of_a_low_rank_and_a_tiny_variance():
     F = np.array([[1.0], [2.0]])
     x = Gaussian([0.0, 0.0], var=1e-14, factor=F)
     # Along F the density is that of the factor, across it that of the variance: an orthogonal basis gives both in one line.
@@ -306,7 +306,7 @@ def test_samples_of_singular_covariances():
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e6), st.floats(1e-6, 1.0 - 1e-9))
-def test_interval_holds_its_probability(mean, std, level):
+def test_interval_agrees_with_scipy(mean, std, level):
     low, high = Gaussian(mean, std**2).interval(level)
     expected = -stats.norm.interval(level)[0]  # the lower end: SciPy's upper one comes from 1 − tiny
     assert high - mean == pytest.approx(expected * std, rel=1e-9, abs=1e-12)
@@ -327,7 +327,7 @@ def test_extreme_variances_stay_finite(v):
 # ---------------------------------------------------------------- it does not change
 
 
-def test_nothing_can_be_changed():
+def test_gaussian_is_immutable():
     mean, cov = np.zeros(2), np.eye(2)
     x = Gaussian(mean, cov=cov)
     mean[0], cov[0, 0] = 7.0, 7.0
@@ -346,7 +346,7 @@ def test_nothing_can_be_changed():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_seen_and_everything_seen(kind):
+def test_condition_on_no_and_on_all_variables(kind):
     x = draw(kind)
     np.testing.assert_allclose(x.condition([], []).cov, x.cov, rtol=1e-12, atol=1e-13)
     assert x.condition([0, 1, 2, 3], np.zeros(4)).mean.shape == (0,)
@@ -356,7 +356,7 @@ def test_nothing_seen_and_everything_seen(kind):
     assert Gaussian([], cov=np.zeros((0, 0))).sample(2, rng=0).shape == (2, 0)
 
 
-def test_repr_says_what_it_is():
+def test_repr():
     assert repr(Gaussian([0.0, 1.0], 4.0)) == "Gaussian(mean=[0. 1.], std=[2. 2.], covariance='diagonal')"
     assert "full" in repr(draw("full"))
     assert "low-rank" in repr(draw("factor"))
@@ -366,7 +366,7 @@ def test_repr_says_what_it_is():
 # ---------------------------------------------------------------- what is refused
 
 
-def test_rounding_is_forgiven():
+def test_rounding_of_a_covariance_is_accepted():
     c = np.array([[1.0, 0.5], [0.5 + 1e-14, 1.0]])
     x = Gaussian([0.0, 0.0], cov=c)
     assert x.cov[0, 1] == x.cov[1, 0]
@@ -400,7 +400,7 @@ Z2, I2 = np.zeros(2), np.eye(2)
         ({"mean": Z2, "factor": [[1e200], [1.0]]}, ValueError, "factor must have finite squares"),
     ],
 )  # fmt: skip
-def test_the_constructor_names_what_is_wrong(arguments, error, words):
+def test_invalid_arguments_of_the_constructor_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         Gaussian(**arguments)
 
@@ -427,6 +427,6 @@ def test_the_constructor_names_what_is_wrong(arguments, error, words):
         (lambda x: Gaussian(Z2).logpdf(Z2), ValueError, "logpdf needs a positive definite covariance"),
     ],
 )  # fmt: skip
-def test_the_methods_name_what_is_wrong(call, error, words):
+def test_invalid_arguments_of_methods_raise(call, error, words):
     with pytest.raises(error, match=words):
         call(Gaussian(Z2, 1.0))

@@ -1,4 +1,4 @@
-"""The error bound is never below the true error, and choose_mesh meets the tolerance that it is given."""
+"""The error bound is never below the true error, and choose_mesh meets its tolerance."""
 
 import math
 
@@ -42,7 +42,7 @@ def true_errors(activation, m, v, mesh):
     log_v=st.floats(-12.0, 3.0),
     constant=st.sampled_from(["sharp", "paper"]),
 )
-def test_never_below_the_true_error(activation, a, width, n, m, log_v, constant):
+def test_bound_is_never_below_the_true_error(activation, a, width, n, m, log_v, constant):
     mesh, v = Mesh(a, a + width, n), 10.0**log_v
     bound = error_bound(activation, m, v, mesh, constant=constant)
     of_mean, of_var = true_errors(activation, m, v, mesh)
@@ -53,8 +53,8 @@ def test_never_below_the_true_error(activation, a, width, n, m, log_v, constant)
 
 
 @pytest.mark.parametrize("activation", CASES, ids=lambda a: a.name)
-def test_never_below_the_true_error_where_it_is_largest(activation):
-    """A hundred means along a coarse and a fine mesh, with next to no variance: the interpolation error itself."""
+def test_bound_holds_for_the_interpolation_error(activation):
+    """A hundred means along a coarse and a fine mesh, with a tiny variance: the interpolation error."""
     for mesh in (Mesh(-6.0, 6.0, 13), Mesh(-10.0, 10.0, 101), Mesh(-1.0, 2.0, 4)):
         m = np.linspace(-8.0, 8.0, 401)
         bound = error_bound(activation, m, 1e-8, mesh)
@@ -63,7 +63,7 @@ def test_never_below_the_true_error_where_it_is_largest(activation):
         assert np.all(of_var <= bound.var + 1e-12)
 
 
-def test_the_papers_example_corrected():
+def test_corrected_example_of_the_paper():
     """Mean 3, variance 0.2, 101 points on [−10, 10]: printed 4.21321e-5, correct 4.0859e-4, sharp 8.512e-5, true 2.3e-7."""
     mesh = Mesh(-10, 10, 101)
     assert error_bound("tanh", 3, 0.2, mesh).mean == pytest.approx(8.512e-5, rel=1e-4)
@@ -71,7 +71,7 @@ def test_the_papers_example_corrected():
     assert true_errors(activations.get("tanh"), 3.0, 0.2, mesh)[0][0] == pytest.approx(2.3e-7, rel=0.05)
 
 
-def test_mean_bound_is_the_equation():
+def test_mean_bound_equals_the_equation():
     """c1(erf B − erf A) + c2(1 + erf A) + c3(1 − erf B), with the constants written out for tanh."""
     m, v, mesh = 4.0, 3.0, Mesh(-3.0, 4.0, 20)
     low, high = ((end - m) / math.sqrt(2 * v) for end in (mesh.a, mesh.b))
@@ -81,7 +81,7 @@ def test_mean_bound_is_the_equation():
     assert error_bound("tanh", m, v, mesh).mean == pytest.approx(expected, rel=2e-6)
 
 
-def test_broadcasts_and_takes_no_variance():
+def test_bound_broadcasts_and_accepts_zero_variance():
     mesh = Mesh(-10, 10, 101)
     bound = error_bound("tanh", np.linspace(-12, 12, 5)[:, None], [0.0, 1.0], mesh)
     assert bound.mean.shape == bound.var.shape == (5, 2)
@@ -91,7 +91,7 @@ def test_broadcasts_and_takes_no_variance():
     assert np.isfinite(error_bound("swish", [1e100, -1e100], [1e300, 1e-300], mesh)).all()
 
 
-def test_the_sup_beyond_the_mesh_is_not_the_value_at_its_end():
+def test_largest_tail_error_is_not_at_the_end_of_the_mesh():
     """swish − 0 vanishes at 0 and is largest at −1.2785; its square there too."""
     least = 0.27846454276107
     mesh = Mesh(0.0, 40.0, 401)
@@ -148,7 +148,7 @@ def test_chosen_mesh_meets_its_tolerance(activation, tolerance, means, variances
     assert max(of_mean.max(), of_var.max()) <= tolerance
 
 
-def test_chosen_mesh_is_not_wasteful():
+def test_chosen_mesh_has_few_points():
     """Tenfold tolerance, 10^(1/4) fewer points; and three in four of the points would not do."""
     fine, coarse = (choose_mesh("tanh", t, (-5, 5), (1e-3, 1)) for t in (1e-7, 1e-6))
     assert 1.6 < fine.n_points / coarse.n_points < 2.1
@@ -157,14 +157,14 @@ def test_chosen_mesh_is_not_wasteful():
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "hard_tanh"])
-def test_activations_with_kinks_are_refused_with_a_remedy(name):
+def test_activations_with_kinks_raise_an_error_with_a_remedy(name):
     with pytest.raises(ValueError, match=rf"got {name}.*tanh.*fourth_bound="):
         error_bound(name, 0.0, 1.0, Mesh(-1, 1, 5))
     with pytest.raises(ValueError, match="four times"):
         choose_mesh(name, 1e-3, (-1, 1), (0, 1))
 
 
-def test_own_activations_must_bring_what_the_bound_needs():
+def test_custom_activations_need_bounds_derivative_and_tails():
     mesh = Mesh(-1, 1, 5)
     bare = activations.custom(np.tanh, left=-1, right=1, name="bare")
     with pytest.raises(ValueError, match="square_fourth_bound="):
@@ -190,7 +190,7 @@ def test_own_activations_must_bring_what_the_bound_needs():
         (1e-6, (-1e5, 1e5), (0, 1e6), ValueError, "cannot be met|rounding"),
     ],
 )
-def test_bad_requests_are_named(tolerance, means, variances, error, words):
+def test_invalid_arguments_raise(tolerance, means, variances, error, words):
     with pytest.raises(error, match=words):
         choose_mesh("swish", tolerance, means, variances)
     with pytest.raises(ValueError, match=r"cannot be met for sine.*1000000 mesh points"):

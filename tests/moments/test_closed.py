@@ -1,4 +1,4 @@
-"""Claim: the closed forms are the exact moments to rounding, from v = 0 to 1e300, and their variance is never negative."""
+"""Closed forms agree with exact moments to rounding, from v = 0 to 1e300, and the variance is never negative."""
 
 import math
 
@@ -45,8 +45,8 @@ def one(activation, mean, var):
     return float(mean[0]), float(var[0])
 
 
-def naive_twin(activation, mean, var, digits=400):
-    """E[f] and E[f²] − E[f]² from the textbook integrals of each piece, in so many digits that cancellation does not matter."""
+def naive_moments(activation, mean, var, digits=400):
+    """E[f] and E[f²] − E[f]² from the textbook integrals of each piece, with enough digits that cancellation does not matter."""
     with mpmath.workdps(digits):
         m, s = mpmath.mpf(mean), mpmath.sqrt(mpmath.mpf(var))
         kinks, slopes = [mpmath.mpf(k) for k in activation.kinks], [mpmath.mpf(k) for k in activation.slopes]
@@ -71,7 +71,7 @@ def naive_twin(activation, mean, var, digits=400):
 
 
 @pytest.mark.parametrize("activation", ALL, ids=by_name)
-def test_closed_form_is_the_quadrature(activation):
+def test_closed_form_agrees_with_quadrature(activation):
     mean, var = grid(3.0 if activation.name == "sine" else 6.0)
     ours, theirs = closed.moments(activation, mean, var, 2), exact.moments(activation, mean, var, 2)
     scale = np.maximum(np.maximum(1.0, np.abs(theirs[0])), np.sqrt(theirs[1]))
@@ -86,18 +86,18 @@ def test_closed_form_is_the_quadrature(activation):
 
 
 @pytest.mark.parametrize("activation", PIECEWISE, ids=by_name)
-def test_piecewise_linear_is_its_naive_twin_in_400_digits(activation):
+def test_piecewise_linear_agrees_with_400_digit_arithmetic(activation):
     rng = np.random.default_rng(1)
     for largest in (0.0, 2.0, 6.0, 300.0):
         for mean, exponent in zip(rng.uniform(-8.0, 8.0, 10), rng.uniform(-12.0, largest, 10), strict=True):
             m, v = one(activation, mean, 10.0**exponent)
-            true_mean, true_var = naive_twin(activation, mean, 10.0**exponent)
+            true_mean, true_var = naive_moments(activation, mean, 10.0**exponent)
             scale = max(1.0, abs(float(true_mean)), math.sqrt(float(true_var)))
             assert abs(float(m - true_mean)) < 1e-14 * scale
             assert v == pytest.approx(float(true_var), rel=2e-12, abs=1e-290)
 
 
-def elu_twin(alpha, mean, var, digits=400):
+def naive_elu_moments(alpha, mean, var, digits=400):
     """E[f], E[f²] − E[f]² and E[f′] of ELU from the textbook integrals left and right of 0, in as many digits."""
     with mpmath.workdps(digits):
         m, v, alpha = mpmath.mpf(mean), mpmath.mpf(var), mpmath.mpf(alpha)
@@ -113,13 +113,13 @@ def elu_twin(alpha, mean, var, digits=400):
 
 
 @pytest.mark.parametrize("activation", ELU, ids=by_name)
-def test_elu_is_its_naive_twin_in_400_digits(activation):
+def test_elu_agrees_with_400_digit_arithmetic(activation):
     rng = np.random.default_rng(4)
     for largest, widest in ((0.0, 8.0), (2.0, 8.0), (6.0, 100.0), (300.0, 8.0)):
         mean, var = rng.uniform(-widest, widest, 15), 10.0 ** rng.uniform(-14.0, largest, 15)
         ours = *closed.moments(activation, mean, var, 2), closed.gain(activation, mean, var)
         for m, v, first, second, gain in zip(mean, var, *ours, strict=True):
-            twin = elu_twin(activation.elu_alpha, m, v)
+            twin = naive_elu_moments(activation.elu_alpha, m, v)
             scale = max(1.0, activation.elu_alpha, abs(float(twin[0])), math.sqrt(float(twin[1])))
             assert abs(float(first - twin[0])) < 3e-15 * scale, (m, v)
             assert second == pytest.approx(float(twin[1]), rel=1e-12, abs=1e-290), (m, v)
@@ -127,11 +127,11 @@ def test_elu_is_its_naive_twin_in_400_digits(activation):
 
 
 @pytest.mark.parametrize("v", [0.015624, 0.015626, 1e-300])
-def test_elu_has_no_seam_where_its_formulas_change(v):
+def test_elu_is_continuous_between_its_formulas(v):
     m = np.array([-0.3, -1e-3, -1e-9, -5e-324, 0.0, 1e-9, 1e-3, 0.3])
     ours = closed.moments(ELU[0], m, np.full(8, v), 2)
     for z, mean, var in zip(m, *ours, strict=True):
-        twin = elu_twin(1.0, z, v, 700)
+        twin = naive_elu_moments(1.0, z, v, 700)
         assert mean == pytest.approx(float(twin[0]), rel=1e-12, abs=1e-17)
         assert var == pytest.approx(float(twin[1]), rel=1e-12)
 
@@ -142,15 +142,15 @@ slope = st.sampled_from([0.0, 0.0, 1.0, -1.0, 0.3, 2.0, 1e-6])
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), kinks, st.floats(-8.0, 8.0), st.floats(-12.0, 20.0))
-def test_any_piecewise_linear_activation(data, kinks, mean, exponent):
+def test_random_piecewise_linear_activations(data, kinks, mean, exponent):
     slopes = data.draw(st.lists(slope, min_size=len(kinks) + 1, max_size=len(kinks) + 1))
     activation = activations.piecewise_linear("any", kinks, slopes, 0.0)
     _, v = one(activation, mean, 10.0**exponent)
     assert v >= 0.0
-    assert v == pytest.approx(float(naive_twin(activation, mean, 10.0**exponent)[1]), rel=1e-10, abs=1e-290)
+    assert v == pytest.approx(float(naive_moments(activation, mean, 10.0**exponent)[1]), rel=1e-10, abs=1e-290)
 
 
-def test_erf_is_the_reference_table(reference):
+def test_erf_agrees_with_the_reference_table(reference):
     table = reference["erf"]
     mean, var = closed.moments(activations.get("erf"), table.mean, table.var, 2)
     np.testing.assert_allclose(mean, table.out_mean, rtol=0.0, atol=1e-14)
@@ -164,7 +164,7 @@ def test_erf_is_the_reference_table(reference):
 
 
 @pytest.mark.parametrize("activation", ALL, ids=by_name)
-def test_no_variance_gives_the_value_itself(activation):
+def test_zero_variance_returns_the_function_value(activation):
     mean = np.array([-1e300, -7.0, -1.0, 0.0, 1e-3, 1.0, 2.5, 1e300])
     m, v = closed.moments(activation, mean, np.zeros_like(mean), 2)
     np.testing.assert_array_equal(v, 0.0)
@@ -197,7 +197,7 @@ def test_finite_and_never_negative_for_every_double(activation, mean, var):
     assert 0.0 <= v < math.inf
 
 
-def test_far_means():
+def test_extreme_means():
     assert one(activations.get("relu"), 1e300, 1.0) == (1e300, 1.0)
     assert one(activations.get("relu"), -1e300, 1.0) == (0.0, 0.0)
     assert one(activations.get("hard_tanh"), -1e300, 1e-300) == (-1.0, 0.0)

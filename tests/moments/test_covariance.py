@@ -1,7 +1,7 @@
-"""Claim: covariances between units within 1e-6 of every output correlation, exact variances, positive semi-definite always.
+"""Covariances between units are within 1e-6 of every output correlation, have exact variances and are positive semi-definite.
 
-Steep activations of nearly collinear units: exact for sine and the piecewise-linear ones, 1e-4 for the other built-in ones;
-for one's own what the notice says.
+For steep activations of nearly collinear units: exact for sine and piecewise-linear activations, 1e-4 for the other built-in
+ones; for custom ones the error that is logged.
 """
 
 import logging
@@ -32,8 +32,8 @@ def matrix(v1, v2, rho):
     return np.array([[v1, k], [k, v2]])
 
 
-def twin(activation, m, C, reach=9.0):
-    """The slow twin: a dense trapezoid rule over both standardized variables."""
+def dense_quadrature(activation, m, C, reach=9.0):
+    """Integrate by a dense trapezoid rule over both standardized variables."""
     s = np.sqrt(np.diag(C))
     rho = C[0, 1] / s[0] / s[1]
     h = min(0.1, 0.2 / max(s))
@@ -49,13 +49,13 @@ def twin(activation, m, C, reach=9.0):
 
 
 def pairwise(activation, mean, cov):
-    """The other method, whatever ``choose`` says: pair by pair."""
+    """Compute the covariance pair by pair, whatever ``choose`` returns."""
     problem = Standardized(get(activation), np.array([mean], float), np.array([cov], float))
     return problem.pairwise(np.arange(1), problem.variance())[0]
 
 
 def smallest_eigenvalue(cov):
-    """Of the correlations of those that vary."""
+    """Return the smallest eigenvalue of the correlations of units that vary."""
     s = np.sqrt(np.diag(cov))
     live = s > 0
     return np.linalg.eigvalsh(cov[np.ix_(live, live)] / np.outer(s[live], s[live])).min(initial=0.0)
@@ -68,11 +68,11 @@ def smallest_eigenvalue(cov):
 @pytest.mark.parametrize(
     ("m", "v", "rho"), [((0.0, 0.5), (1.0, 1.0), 0.9), ((-1.0, 2.0), (0.1, 4.0), -0.7), ((3.0, 0.0), (2.0, 0.5), 0.3)]
 )
-def test_against_dense_quadrature(name, m, v, rho):
+def test_agrees_with_dense_quadrature(name, m, v, rho):
     C = matrix(*v, rho)
     out = covariance(name, m, C)
     scale = np.sqrt(out[0, 0] * out[1, 1])
-    assert abs(out[0, 1] - twin(get(name), m, C)) <= TOLERANCE * scale
+    assert abs(out[0, 1] - dense_quadrature(get(name), m, C)) <= TOLERANCE * scale
     assert out[0, 1] == out[1, 0]
 
 
@@ -89,9 +89,9 @@ def test_mehler_and_plackett_agree(name):
 
 
 @pytest.mark.parametrize("m", [(0.0, 0.0), (2.0, -5.0)])
-def test_steep_and_nearly_collinear_against_a_dense_rule(m):
+def test_steep_and_nearly_collinear_units_agree_with_dense_quadrature(m):
     C = matrix(100.0, 100.0, 0.99)
-    true = twin(TANH, m, C)
+    true = dense_quadrature(TANH, m, C)
     assert covariance(TANH, m, C)[0, 1] == pytest.approx(true, abs=TOLERANCE)
     assert pairwise(TANH, m, C)[0, 1] == pytest.approx(true, abs=1e-8)
     assert choose(TANH, m, matrix(1000.0, 1000.0, 0.9999)) == ("plackett", None)
@@ -100,8 +100,8 @@ def test_steep_and_nearly_collinear_against_a_dense_rule(m):
 @pytest.mark.parametrize("name", ["tanh", "sigmoid"])
 @pytest.mark.parametrize("v", [4.0, 9.0, 25.0, 100.0, 1e4])
 @pytest.mark.parametrize("rho", [0.5, -0.95, 0.99, 0.999])
-def test_a_long_series_is_placketts_integral(name, v, rho):
-    """The closed coefficients beyond the projected ones: as accurate as the short series, at any variance."""
+def test_long_series_agrees_with_placketts_integral(name, v, rho):
+    """Closed coefficients beyond the projected ones are as accurate as the short series, at any variance."""
     for m in ([0.0, 0.0], [-3.0, 1.0], [0.4, 3.0]):
         C = matrix(v, 0.3 * v, rho)
         assert choose(name, m, C)[0] == "mehler"
@@ -110,8 +110,8 @@ def test_a_long_series_is_placketts_integral(name, v, rho):
 
 
 @pytest.mark.parametrize("var", [1.0, 4.0, 9.0, 25.0, 100.0, 1e4])
-def test_a_wide_layer_has_a_series_at_any_input_variance(var):
-    """Pair by pair it takes fifty times as long: 5 → 100 units must not fall off that edge."""
+def test_wide_layer_uses_the_series_at_any_input_variance(var):
+    """Pair by pair takes fifty times as long."""
     rng = np.random.default_rng(0)
     W, m = rng.normal(size=(100, 5)), 0.2 * rng.normal(size=100)
     C = var * W @ W.T
@@ -124,7 +124,7 @@ def test_a_wide_layer_has_a_series_at_any_input_variance(var):
     assert smallest_eigenvalue(out) >= -1e-12
 
 
-def test_relu_is_the_arc_cosine_kernel():
+def test_relu_agrees_with_the_arc_cosine_kernel():
     for rho in (-0.95, -0.3, 0.5, 0.8):
         C = matrix(2.0, 0.3, rho)
         angle = np.arccos(rho)
@@ -134,7 +134,7 @@ def test_relu_is_the_arc_cosine_kernel():
     assert choose("relu", [0.0, 0.0], matrix(1.0, 1.0, 0.9999)) == ("plackett", None)
 
 
-def test_sine_has_a_closed_covariance():
+def test_sine_agrees_with_its_closed_form():
     # Cov(sin z1, sin z2) = e^{−(v1+v2)/2} (cos(m1−m2) (e^k − 1) − cos(m1+m2) (e^{−k} − 1))/2; k the covariance of z1, z2
     for scale in (0.1, 1.0, 3.0, 1e5):
         m, C = np.array([0.4, -1.0]), scale * matrix(1.0, 0.5, -0.6)
@@ -157,8 +157,8 @@ ABS = piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
 STAIRS = piecewise_linear("stairs", [-1.0, 0.5, 2.0], [0.3, -1.0, 0.0, 2.0], 0.0)
 
 
-def conditioned(f, m, v, rho):
-    """Twin of the pairs: Cov(f(z1), E[f(z2) | z1]) in 30 digits, the conditional mean of every hinge in closed form."""
+def covariance_by_conditioning(f, m, v, rho):
+    """Compute Cov(f(z1), E[f(z2) | z1]) in 30 digits, the conditional mean of every hinge in closed form."""
     with mp.workdps(30):
         kinks, slopes = [mp.mpf(k) for k in f.kinks], [mp.mpf(k) for k in f.slopes]
         hinges = [(k, b - a) for k, a, b in zip(kinks, slopes, slopes[1:], strict=False)]
@@ -200,12 +200,12 @@ def conditioned(f, m, v, rho):
 )
 def test_piecewise_linear_pairs_are_exact(f, m, v, rho):
     out = pairwise(f, m, matrix(*v, rho))
-    assert abs(out[0, 1] - conditioned(f, m, v, rho)) <= 1e-12 * np.sqrt(out[0, 0] * out[1, 1])
+    assert abs(out[0, 1] - covariance_by_conditioning(f, m, v, rho)) <= 1e-12 * np.sqrt(out[0, 0] * out[1, 1])
     auto = covariance(f, m, matrix(*v, rho))
     assert abs(auto[0, 1] - out[0, 1]) <= TOLERANCE * np.sqrt(out[0, 0] * out[1, 1])
 
 
-def test_the_pairs_own_variance_is_the_closed_one():
+def test_variance_of_pairs_agrees_with_the_closed_form():
     m = np.array([0.0, 0.7, -3.0, 20.0, -1e3, 5e4])
     for f in (get("relu"), get("hard_tanh"), get("leaky_relu"), ABS, STAIRS):
         for v in (1e-8, 1e-2, 1.0, 1e4, 1e8, 1e12):
@@ -213,7 +213,7 @@ def test_the_pairs_own_variance_is_the_closed_one():
             np.testing.assert_allclose(own, closed.moments(f, m, np.full(6, v), 2)[1] / v, rtol=1e-10, atol=1e-280)
 
 
-def test_a_wide_hard_tanh_is_a_step():
+def test_wide_hard_tanh_approaches_a_step():
     for v in (1e8, 1e12, 1e40, 1e200, 1e300):
         out = covariance("hard_tanh", [0.0, 0.0, 0.0], v * np.array([[1, 0.9, 1], [0.9, 1, 0.9], [1, 0.9, 1]]))
         assert out[0, 1] == pytest.approx(2 / np.pi * np.arcsin(0.9), abs=2 / np.sqrt(v) + 1e-12)
@@ -246,7 +246,7 @@ def steep(k):
     return custom(lambda z: np.tanh(k * z), left=-1.0, right=1.0, scale=1.0 / k, name=f"tanh({k} z)")
 
 
-def test_a_steep_activation_of_ones_own(caplog):
+def test_steep_custom_activation_logs_its_error(caplog):
     C = np.array([[4.0, 3.999], [3.999, 4.0]])
     with caplog.at_level(logging.WARNING, logger="pesn"):
         out = covariance(steep(10), [0.0, 0.0], C)
@@ -272,7 +272,7 @@ def test_a_steep_activation_of_ones_own(caplog):
 # ---------------------------------------------------------------- other special cases
 
 
-def test_a_linear_activation_returns_the_covariance():
+def test_identity_returns_the_covariance():
     A = np.random.default_rng(1).normal(size=(5, 5))
     C = A @ A.T
     np.testing.assert_allclose(covariance("identity", np.arange(5.0), C), C, rtol=1e-13, atol=1e-14)
@@ -292,7 +292,7 @@ def test_small_variances_keep_their_relative_accuracy():
 
 
 @pytest.mark.parametrize("name", [n for n in names() if n not in ("silu", "sin", "linear", "logistic")])
-def test_the_diagonal_is_the_exact_variance(name):
+def test_diagonal_is_the_exact_variance(name):
     m = np.array([0.0, 1.0, -3.0, 8.0, 15.0])
     for v in (1e-6, 0.25, 1.0, 30.0, 900.0):
         out = covariance(name, m, np.diag(np.full(5, v)))
@@ -346,7 +346,7 @@ def test_means_and_matrices_broadcast():
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "erf", "relu", "gelu", "elu", "hard_tanh"])
-def test_the_ends_of_the_range(name):
+def test_extreme_means_and_variances(name):
     # without variance; saturated; so wide that the activation is a step or a hinge
     np.testing.assert_array_equal(covariance(name, [1.0, 2.0], np.zeros((2, 2))), np.zeros((2, 2)))
     for m, C in (
@@ -363,8 +363,8 @@ def test_the_ends_of_the_range(name):
 
 @pytest.mark.parametrize("m", [150.0, 180.0, 185.8, 190.0, 400.0])
 @pytest.mark.parametrize("rho", [0.9, 0.9999999])
-def test_a_unit_so_saturated_that_its_variance_is_hardly_a_number(m, rho):
-    """Beside steep and nearly collinear ones, whose long series it goes through: it adds nothing to theirs, and no NaN."""
+def test_saturated_unit_with_a_denormal_variance(m, rho):
+    """It does not change the covariances of steep and nearly collinear units, and gives no NaN."""
     mean, std = np.array([2.7, 2.0, -m]), np.array([3.0, 3.1, 0.17])
     cov = np.array([[1.0, rho, 0.3], [rho, 1.0, 0.3], [0.3, 0.3, 1.0]]) * std * std[:, None]
     out, (gain, rest) = covariance("tanh", mean, cov), linear_and_rest(TANH, mean, cov)
@@ -389,12 +389,12 @@ def test_a_unit_so_saturated_that_its_variance_is_hardly_a_number(m, rho):
         ([0.0, np.nan], np.eye(2), r"mean must be finite, got nan"),
     ],
 )
-def test_wrong_arrays_are_named(mean, cov, message):
+def test_invalid_arrays_raise(mean, cov, message):
     with pytest.raises(ValueError, match=message):
         covariance(TANH, mean, cov)
 
 
-def test_wrong_variances_and_batches_are_named():
+def test_invalid_variances_and_batches_raise():
     with pytest.raises(ValueError, match=r"var must be non-negative, of mean's shape \(2,\), got shape \(3,\)"):
         covariance(TANH, np.zeros(2), np.eye(2), var=np.ones(3))
     with pytest.raises(ValueError, match="the choice is made matrix by matrix"):
@@ -405,7 +405,7 @@ def test_wrong_variances_and_batches_are_named():
 
 
 @pytest.mark.parametrize("spread", [1e-6, 0.05, 0.7, 3.0])
-def test_linear_part_and_rest_make_the_covariance(spread):
+def test_linear_part_and_rest_sum_to_the_covariance(spread):
     rng = np.random.default_rng(0)
     root = spread * rng.normal(size=(6, 6))
     m, C = rng.normal(size=6), root @ root.T
@@ -419,7 +419,7 @@ def test_linear_part_and_rest_make_the_covariance(spread):
     assert values[0] >= -1e-14 * np.linalg.eigvalsh(whole)[-1]
 
 
-def test_the_rest_of_a_small_variance_is_its_second_order():
+def test_rest_of_a_small_variance_is_of_second_order():
     """Cov f(z) − g C g → ½ f″ C² f″."""
     m, C = np.array([0.4, -0.9, 1.3]), 1e-4 * np.array([[1.0, 0.6, -0.2], [0.6, 2.0, 0.3], [-0.2, 0.3, 0.5]])
     _, rest = linear_and_rest("tanh", m, C)
@@ -428,7 +428,7 @@ def test_the_rest_of_a_small_variance_is_its_second_order():
     np.testing.assert_allclose(rest, expected, rtol=2e-3)
 
 
-def test_the_rest_stays_semi_definite_where_pairs_are_taken_one_by_one():
+def test_rest_is_semi_definite_if_computed_pair_by_pair():
     rng = np.random.default_rng(1)
     root = np.outer(rng.normal(size=8), [300.0, 0.0]) + 0.3 * rng.normal(size=(8, 2))
     m, C = rng.normal(size=8), root @ root.T
@@ -440,7 +440,7 @@ def test_the_rest_stays_semi_definite_where_pairs_are_taken_one_by_one():
     assert np.linalg.eigvalsh(rest)[0] >= -1e-14
 
 
-def test_a_unit_that_does_not_vary_has_a_gain_and_no_rest():
+def test_unit_without_variance_has_a_gain_and_no_rest():
     g, rest = linear_and_rest("tanh", np.array([0.5, 0.1]), np.diag([0.0, 0.4]))
     assert g[0] == pytest.approx(1.0 - np.tanh(0.5) ** 2, rel=1e-11)
     np.testing.assert_array_equal(rest[0], 0.0)
@@ -467,7 +467,7 @@ def _batch(kind, size=6, count=5):
 
 
 @pytest.mark.parametrize("kind", ["usual", "small", "zero", "large", "steep", "saturated", "mixed"])
-def test_a_batch_of_tanh_is_its_matrices_one_by_one(kind):
+def test_batch_of_tanh_equals_single_matrices(kind):
     mean, cov = _batch(kind)
     g, rest = linear_and_rest("tanh", mean, cov)
     for k in range(len(mean)):

@@ -1,4 +1,4 @@
-"""`exact` is exact: against 50-digit arithmetic, against the trapezoid rule, at both ends of the variance and in saturation."""
+"""`exact` agrees with 50-digit arithmetic and with the trapezoid rule, for tiny and huge variances and in saturation."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_reference_table(reference, name):
 
 
 def trapezoid(f, m, v, order):
-    """The textbook twin: the trapezoid rule in x on a grid fine and wide enough for anything analytic up to s = 8."""
+    """Integrate by the trapezoid rule in x, fine and wide enough for any analytic f up to s = 8."""
     s = math.sqrt(v)
     h = min(1 / 8, 1 / (4 * s))
     x = np.arange(-(10 + 8 * s), 10 + 8 * s, h)
@@ -65,7 +65,7 @@ def test_deep_saturation_keeps_relative_accuracy():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_variance(name):
+def test_zero_variance(name):
     m = np.array([-3.0, -0.2, 0.0, 0.7, 50.0])
     got = pesn.moments(name, m, 0.0, order=4, method="exact")
     np.testing.assert_array_equal(got.mean, activations.get(name).value(m))
@@ -76,7 +76,7 @@ def test_no_variance(name):
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("v", [1e-300, 1e-20, 1e-8])
-def test_small_variance_is_the_derivative(name, v):
+def test_small_variance_follows_the_derivative(name, v):
     m = np.array([-2.3, -0.4, 0.6, 5.0])
     got = pesn.moments(name, m, v, order=4, method="exact")
     slope = activations.get(name).derivative(m)
@@ -102,7 +102,7 @@ def test_standardized_moments_of_a_vanishing_variance():
         assert got.kurtosis >= got.skewness**2 * (1 - 1e-9)
 
 
-def test_mean_beyond_every_feature():
+def test_extreme_mean():
     got = pesn.moments("swish", 1e20, 4.0, order=4, method="exact")
     assert got.mean == 1e20
     assert math.isclose(got.var, 4.0)
@@ -114,14 +114,14 @@ def test_mean_beyond_every_feature():
     st.floats(-50, 50),
     st.floats(1e-12, 1e6),
 )
-def test_moments_are_those_of_some_distribution(name, m, v):
+def test_moments_satisfy_pearsons_inequality(name, m, v):
     got = pesn.moments(name, m, v, order=4, method="exact")
     assert got.var >= 0
     if got.var > 1e-200:
         assert got.kurtosis >= (got.skewness**2 + 1) * (1 - 1e-9)
 
 
-def test_own_activation_without_derivative():
+def test_custom_activation_without_derivative():
     own = activations.custom(np.tanh, left=-1, right=1, name="own tanh")
     m, v = np.array([0.3, 2.0]), np.array([0.5, 1e-3])
     np.testing.assert_allclose(
@@ -129,7 +129,7 @@ def test_own_activation_without_derivative():
     )
 
 
-def test_own_kinked_activation():
+def test_custom_activation_with_a_kink():
     # max(tanh z, 0): half a tanh. Its mean is E[tanh; z > 0], from the trapezoid rule on the half line's smooth part.
     own = activations.custom(
         lambda z: np.maximum(np.tanh(z), 0.0),
@@ -145,7 +145,7 @@ def test_own_kinked_activation():
     assert math.isclose(pesn.moments(own, 0.3, 0.7, method="exact").mean, expected, rel_tol=1e-8)
 
 
-def test_without_tails_a_wide_gaussian_is_refused():
+def test_wide_gaussian_without_tails_raises():
     own = activations.custom(np.arctan, derivative=lambda z: 1 / (1 + z * z), left=None, right=None, name="arctan")
     assert abs(pesn.moments(own, 0.0, 100.0).mean) < 1e-15
     with pytest.raises(ValueError, match=r"var up to 1e\+12 is too wide.*arctan.*declare left and right"):

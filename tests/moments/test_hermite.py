@@ -1,5 +1,5 @@
-"""Claim: coefficients of Mehler's series in closed form are the projections, at any order and width; few inputs, nearly collinear
-units, batches and the ends of the range included."""
+"""Closed coefficients of Mehler's series agree with projections at any order and width: few inputs, collinear units, batches,
+extremes."""
 
 import sys
 
@@ -20,8 +20,8 @@ def few_inputs(inputs, units, seed=0, var=1.0, bias=0.3):
     return bias * rng.normal(size=units), var * W @ W.T
 
 
-def pair(f, m, s, rho, h=0.004):
-    """The slow twin: E[f(z2) | z1] by quadrature, the outer integral dense."""
+def covariance_of_pair(f, m, s, rho, h=0.004):
+    """Integrate E[f(z2) | z1] by quadrature, the outer integral dense."""
     x = np.arange(-9.0, 9.0, h)
     w = h / np.sqrt(2 * np.pi) * np.exp(-0.5 * x * x)
     inner = exact.moments(f, m[1] + s[1] * rho * x, np.full_like(x, max(s[1] ** 2 * (1 - rho * rho), 0.0)), 1)[0]
@@ -39,7 +39,7 @@ def tanh_coefficients(mean, var, out_var, known, *goal):
 
 
 @pytest.mark.parametrize("v", [1.0, 9.0, 100.0])
-def test_coefficients_of_tanh_are_the_projections(v):
+def test_coefficients_of_tanh_agree_with_projections(v):
     mean, var = np.array([0.0, 0.7, -3.0]), np.full(3, v)
     out_var = exact.moments(get("tanh"), mean, var, 2)[1]
     projected, _ = mehler.project(get("tanh"), mean, np.sqrt(var), 80)
@@ -53,7 +53,7 @@ def test_coefficients_of_tanh_are_the_projections(v):
         )
 
 
-def test_coefficients_use_up_no_more_than_the_variance():
+def test_squared_coefficients_do_not_exceed_the_variance():
     mean, var = np.array([0.0, 2.0, 30.0, 0.0]), np.array([9.0, 400.0, 4.0, 0.0])  # the third saturated, the last certain
     out_var = exact.moments(get("tanh"), mean, var, 2)[1]
     _, c = tanh_coefficients(mean, var, out_var, np.empty((0, 4)), 1.0, 0.0, 5000)
@@ -64,7 +64,7 @@ def test_coefficients_use_up_no_more_than_the_variance():
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("s", [1e-3, 0.3, 2.0, 4.9, 5.1, 12.0])
-def test_closed_coefficients_are_the_projections(kind, s):
+def test_closed_coefficients_agree_with_projections(kind, s):
     f, mean = get(kind), np.array([-3.0, -0.5, 0.0, 0.2, 2.5])
     std = np.full(5, s)
     found, projected = mehler.project(f, mean, std, 60)[0], mehler._by_panels(f, mean, std, 60)
@@ -75,13 +75,13 @@ def test_closed_coefficients_are_the_projections(kind, s):
 
 
 @pytest.mark.parametrize("kind", ["gelu", "elu", "erf", "relu"], ids=str)
-def test_the_squares_of_all_coefficients_are_the_variance(kind):
+def test_squared_coefficients_sum_to_the_variance(kind):
     f, mean, std = get(kind), np.array([-1.0, 0.3]), np.array([1.0, 2.0])
     c = mehler.project(f, mean, std, 4000)[0] * std[:, None]
     np.testing.assert_allclose(np.sum(c * c, axis=1), exact.moments(f, mean, std**2, 2)[1], rtol=3e-6)
 
 
-def test_the_grid_of_high_orders_is_as_good_as_panels():
+def test_grid_of_high_orders_agrees_with_panels():
     f, mean, std = get("swish"), np.array([-1.0, 0.3, 2.0]), np.array([0.5, 2.0, 4.0])
     on_grid, panels = mehler.project(f, mean, std, 320)[0], mehler._by_panels(f, mean, std, 320)
     np.testing.assert_allclose(on_grid, panels, rtol=0, atol=1e-10)
@@ -92,7 +92,7 @@ def test_the_grid_of_high_orders_is_as_good_as_panels():
 
 @pytest.mark.parametrize("kind", ["tanh", "relu", "gelu", "hard_tanh", "elu", "softplus", OWN], ids=str)
 @pytest.mark.parametrize("var", [0.25, 4.0])
-def test_pairs_of_units_with_three_inputs(kind, var):
+def test_units_with_three_inputs_agree_with_quadrature(kind, var):
     f = get(kind)
     m, C = few_inputs(3, 40, var=var)
     out, s = covariance(f, m, C), np.sqrt(np.diag(C))
@@ -101,13 +101,13 @@ def test_pairs_of_units_with_three_inputs(kind, var):
     nearest = np.unravel_index(np.argsort(upper.ravel())[-2:], rho.shape)
     limit = TOLERANCE if f is not OWN else 1e-4
     for i, j in [*zip(*nearest, strict=True), (0, 1), (5, 30)]:
-        true = pair(f, (m[i], m[j]), (s[i], s[j]), rho[i, j])
+        true = covariance_of_pair(f, (m[i], m[j]), (s[i], s[j]), rho[i, j])
         assert abs(out[i, j] - true) <= (limit + 2e-7) * np.sqrt(out[i, i] * out[j, j])
 
 
 @pytest.mark.parametrize("kind", ["tanh", "sigmoid", "relu", "gelu", "hard_tanh", "elu", "swish"])
 @pytest.mark.parametrize("inputs", [1, 2, 3])
-def test_few_inputs_stay_semi_definite(kind, inputs):
+def test_units_with_few_inputs_are_semi_definite(kind, inputs):
     m, C = few_inputs(inputs, 60, seed=inputs)
     out = covariance(kind, m, C)
     np.testing.assert_array_equal(out, out.T)
@@ -121,7 +121,7 @@ def test_few_inputs_stay_semi_definite(kind, inputs):
 
 @pytest.mark.parametrize("kind", ["relu", "hard_tanh", leaky_relu(0.2)], ids=str)
 @pytest.mark.parametrize("inputs", [1, 2, 3, 20])
-def test_corners_one_by_one_are_the_rectangles(kind, inputs, monkeypatch):
+def test_separate_corners_agree_with_rectangles(kind, inputs, monkeypatch):
     m, C = few_inputs(inputs, 30, seed=3, bias=1.0)
     s = np.sqrt(np.diag(C))
     rho = np.clip(C / np.outer(s, s), -1.0, 1.0)
@@ -139,8 +139,8 @@ def test_corners_one_by_one_are_the_rectangles(kind, inputs, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["tanh", "sigmoid", "erf", "relu", "hard_tanh", "gelu", "elu", "swish", "sine", OWN], ids=str)
-def test_a_batch_is_its_matrices_one_by_one(kind, monkeypatch):
-    """Wide and narrow, dead units, few inputs and many, in one call and in blocks."""
+def test_batch_equals_single_matrices(kind, monkeypatch):
+    """Wide and narrow, constant units, few inputs and many, in one call and in blocks."""
     rng = np.random.default_rng(1)
     root = rng.normal(size=(7, 5, 5)) * np.array([1e-5, 0.1, 1.0, 1.0, 5.0, 1.0, 0.0])[:, None, None]
     root[2, :, 2:] = 0.0
@@ -176,10 +176,10 @@ def test_tiny_and_huge_variances(kind, var, rho):
             assert out[0, 1] / scale == pytest.approx(rho * np.sign(get(kind).derivative(np.array([0.2, -0.3]))).prod(), abs=2e-6)
 
 
-def test_saturated_units_have_small_covariances_and_not_none():
+def test_saturated_units_have_small_nonzero_covariances():
     out = covariance("gelu", [-8.0, -8.5], [[1.0, 0.9], [0.9, 1.0]])
     assert 0.0 < out[0, 1] < np.sqrt(out[0, 0] * out[1, 1]) < 1e-4
-    true = pair(get("gelu"), (-8.0, -8.5), (1.0, 1.0), 0.9, 0.002)
+    true = covariance_of_pair(get("gelu"), (-8.0, -8.5), (1.0, 1.0), 0.9, 0.002)
     assert out[0, 1] == pytest.approx(true, rel=1e-4)
 
 

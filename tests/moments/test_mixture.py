@@ -1,4 +1,4 @@
-"""Claim: eight components give tanh's mean and variance within 1e-8 for every mean and variance, the variance never negative."""
+"""Eight components give tanh's mean and variance within 1e-8 for every mean and variance, the variance never negative."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ TANH, SIGMOID = get("tanh"), get("sigmoid")
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid"])
-def test_against_the_reference_table(name, reference):
+def test_agrees_with_the_reference_table(name, reference):
     table = reference[name]
     mean, var = mixture.moments(get(name), table.mean, table.var, 2)
     np.testing.assert_allclose(mean, table.out_mean, rtol=0, atol=1e-8)
@@ -27,7 +27,7 @@ def test_against_the_reference_table(name, reference):
     st.one_of(st.floats(-10, 10), st.floats(-1e3, 1e3)),
     st.one_of(st.just(0.0), st.floats(-300, 300).map(lambda e: 10.0**e), st.floats(0, 100)),
 )
-def test_against_quadrature_over_the_whole_range(m, v):
+def test_agrees_with_quadrature_over_the_whole_range(m, v):
     m, v = np.array([m]), np.array([v])
     for activation in (TANH, SIGMOID):
         mean, var = mixture.moments(activation, m, v, 2)
@@ -37,7 +37,7 @@ def test_against_quadrature_over_the_whole_range(m, v):
         assert var >= 0
 
 
-def test_the_ends_of_the_range():
+def test_extreme_means_and_variances():
     m = np.array([1e300, -1e300, 1e300, 0.0, 1e150])
     v = np.array([1e300, 0.0, 1e-300, 1e300, 1e300])
     mean, var = mixture.moments(TANH, m, v, 2)
@@ -48,7 +48,7 @@ def test_the_ends_of_the_range():
 
 
 @pytest.mark.parametrize(("count", "error"), [(3, 8.7e-5), (5, 1.2e-6), (8, 4.2e-9)])
-def test_the_mean_errs_by_twice_the_error_of_the_distribution_function(count, error):
+def test_mean_error_is_twice_that_of_the_distribution_function(count, error):
     z = np.linspace(-12, 12, 20001)
     (mean,) = mixture.moments(TANH, z, np.zeros_like(z), 1, n_components=count)
     assert np.max(np.abs(mean - np.tanh(z))) == pytest.approx(error, rel=0.03)
@@ -58,7 +58,7 @@ def test_the_mean_errs_by_twice_the_error_of_the_distribution_function(count, er
     assert np.max(np.abs(mean - exact.moments(TANH, m.ravel(), v.ravel(), 1)[0])) <= error * 1.03
 
 
-def test_the_variance_keeps_its_relative_accuracy_as_v_vanishes():
+def test_small_variances_are_relatively_accurate():
     v = np.logspace(-300, -2, 50)
     for m in (0.0, 0.5, -1.5):
         mean = np.full_like(v, m)
@@ -67,12 +67,12 @@ def test_the_variance_keeps_its_relative_accuracy_as_v_vanishes():
     assert mixture.moments(TANH, np.array([1.0]), np.array([0.0]), 2)[1] == 0.0
 
 
-def test_the_coefficients_cannot_be_spoiled_by_a_caller():
+def test_components_are_copies():
     mixture.components(3)[0][:] = 0.0
     assert mixture.components(3)[0].sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_the_covariance_of_error_functions_is_the_arcsine_law():
+def test_covariance_of_erf_follows_the_arcsine_law():
     R = np.array([[1.0, 0.3, -0.999], [0.3, 1.0, 0.0], [-0.999, 0.0, 1.0]])
     v = np.array([0.5, 3.0, 1e6])
     got = mixture.covariance(np.zeros(3), v, R, np.ones(1), np.full(1, 0.5))
@@ -81,7 +81,7 @@ def test_the_covariance_of_error_functions_is_the_arcsine_law():
 
 
 @pytest.mark.parametrize("count", [0, 9, 2.0, True, "8"])
-def test_n_components_is_checked(count):
+def test_invalid_n_components_raises(count):
     with pytest.raises(ValueError, match="n_components must be an integer from 1 to 8, got"):
         mixture.moments(TANH, np.ones(1), np.ones(1), 2, n_components=count)
 
@@ -97,14 +97,14 @@ def grid():
     return m.ravel(), v.ravel()
 
 
-def test_errors_over_the_grid_are_those_of_the_paper(grid):
+def test_errors_of_the_papers_formulas(grid):
     mean, var = formulas(*grid)
     true_mean, true_var = exact.moments(TANH, *grid, 2)
     assert np.max(np.abs(mean - true_mean)) == pytest.approx(4.5e-2, abs=1e-3)
     assert np.max(np.abs(var - true_var)) == pytest.approx(5.4e-2, abs=1e-3)
 
 
-def test_the_printed_variance_turns_negative_and_the_returned_one_never(grid):
+def test_printed_variance_is_negative_and_returned_variance_is_clipped(grid):
     _, printed = formulas(*grid)
     assert printed.min() == pytest.approx(-0.046, abs=1e-3)
     assert np.sum(printed < 0) == 742
@@ -114,7 +114,7 @@ def test_the_printed_variance_turns_negative_and_the_returned_one_never(grid):
     np.testing.assert_array_equal(mean, formulas(*grid)[0])
 
 
-def test_finite_at_the_ends_of_the_range():
+def test_formulas_are_finite_at_extremes():
     m = np.array([0.0, 1e300, -1e300, 1e300, 3.0, 0.0])
     v = np.array([1e300, 1e300, 0.0, 1e-300, 0.0, 0.0])
     for activation in (TANH, SIGMOID):

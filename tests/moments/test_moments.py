@@ -1,4 +1,4 @@
-"""One function, rival methods: they agree, shapes and dtypes are NumPy's, and bad input is refused by name."""
+"""The methods of `moments` agree, shapes and dtypes follow NumPy, and invalid input raises an error that names it."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ METHODS = ("surface", "exact", "spline", "spline-raw", "analytic", "mixture", "m
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("method", "tolerance"), [("surface", 1e-9), ("spline", 2e-3)])
-def test_rivals_agree_with_exact(name, method, tolerance):
+def test_methods_agree_with_exact(name, method, tolerance):
     m, v = np.linspace(-3, 3, 25)[:, None], np.array([0.0, 1e-6, 0.05, 1.0, 6.0])
     if method == "spline" and name in ("relu", "leaky_relu", "hard_tanh"):
         tolerance = 1e-2  # a cubic spline rounds a kink off
@@ -94,7 +94,7 @@ def test_shapes_broadcast():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_input_is_left_alone_and_may_be_read_only(method):
+def test_input_is_unchanged_and_may_be_read_only(method):
     m, v = np.linspace(-1, 1, 5), np.full(5, 0.2)
     m.flags.writeable = v.flags.writeable = False
     pesn.moments("tanh", m, v, method=method, rng=0)
@@ -103,7 +103,7 @@ def test_input_is_left_alone_and_may_be_read_only(method):
     np.testing.assert_array_equal(got.mean, pesn.moments("tanh", m[::2].copy(), v[::2].copy(), method=method, rng=0).mean)
 
 
-def test_order_decides_what_is_there():
+def test_order_selects_the_moments():
     parts = [pesn.moments("tanh", 0.3, 0.2, order=order) for order in (1, 2, 3, 4)]
     assert [sum(part is not None for part in got) for got in parts] == [1, 2, 3, 4]
     for got in parts[1:]:
@@ -111,7 +111,7 @@ def test_order_decides_what_is_there():
 
 
 @given(st.sampled_from(ALL), st.floats(-10, 10), st.floats(1e-6, 100))
-def test_gain_is_steins(name, m, v):
+def test_gain_satisfies_steins_identity(name, m, v):
     # Cov(z, f(z)) = v E[f′], the covariance from an independent trapezoid rule
     x = np.linspace(-12, 12, 12_001)
     p = np.exp(-0.5 * x * x) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
@@ -152,13 +152,13 @@ BAD = [
 
 
 @pytest.mark.parametrize(("args", "options", "error", "message"), BAD)
-def test_bad_input_is_refused_by_name(args, options, error, message):
+def test_invalid_input_raises(args, options, error, message):
     with pytest.raises(error, match=message):
         pesn.moments(*args, **options)
 
 
 @pytest.mark.parametrize(("args", "error", "message"), [(a, e, m) for a, o, e, m in BAD if not o])
-def test_gain_refuses_the_same(args, error, message):
+def test_invalid_input_of_gain_raises(args, error, message):
     with pytest.raises(error, match=message):
         pesn.gain(*args)
 
@@ -168,7 +168,7 @@ def test_gain_refuses_the_same(args, error, message):
 # A method resolved once gives what the front door gives, and loops over steps do not go through the front door.
 
 
-DOORS = {door.__code__: name for name, door in {"moments": pesn.moments, "gain": pesn.gain, "get": activations.get}.items()}
+CHECKED = {door.__code__: name for name, door in {"moments": pesn.moments, "gain": pesn.gain, "get": activations.get}.items()}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ DOORS = {door.__code__: name for name, door in {"moments": pesn.moments, "gain":
         ("monte-carlo", {"n_samples": 100, "rng": 7}),
     ],
 )
-def test_it_is_what_moments_gives(method, options):
+def test_moment_method_equals_moments(method, options):
     mean, var = np.linspace(-3.0, 3.0, 7), np.linspace(0.0, 2.0, 7)
     expected = pesn.moments("tanh", mean, var, method=method, **options)
     found = MomentMethod("tanh", method, **options)(mean, var)
@@ -191,18 +191,18 @@ def test_it_is_what_moments_gives(method, options):
     np.testing.assert_array_equal(MomentMethod("tanh", method, **options).gain(mean, var), pesn.gain("tanh", mean, var))
 
 
-def test_options_of_other_methods_are_left_out():
+def test_options_of_other_methods_are_ignored():
     mean, var = np.zeros(2), np.ones(2)
     np.testing.assert_array_equal(MomentMethod("tanh", mesh=None, rng=1)(mean, var), MomentMethod("tanh")(mean, var))
 
 
-def _entered(function):
-    """How often each front door was entered."""
+def _count_calls(function):
+    """Count the calls of the checked functions."""
     counts = Counter()
 
     def count(frame, event, _):
-        if event == "call" and frame.f_code in DOORS:
-            counts[DOORS[frame.f_code]] += 1
+        if event == "call" and frame.f_code in CHECKED:
+            counts[CHECKED[frame.f_code]] += 1
 
     sys.setprofile(count)
     try:
@@ -213,9 +213,9 @@ def _entered(function):
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
-def test_a_forecaster_enters_them_a_few_times_whatever_the_rows(covariance):
-    assert _entered(lambda: pesn.moments("tanh", 0.0, 1.0)) == {"moments": 1, "get": 1}  # they are seen
+def test_forecaster_resolves_methods_once(covariance):
+    assert _count_calls(lambda: pesn.moments("tanh", 0.0, 1.0)) == {"moments": 1, "get": 1}  # they are seen
     network = pesn.ProbabilisticESN(n_units=10, covariance=covariance, random_state=0)
-    counts = _entered(lambda: pesn.Forecaster(network).fit(np.sin(0.3 * np.arange(150))[:, None]).forecast(15))
+    counts = _count_calls(lambda: pesn.Forecaster(network).fit(np.sin(0.3 * np.arange(150))[:, None]).forecast(15))
     assert counts["moments"] == counts["gain"] == 0
     assert counts["get"] <= 20  # a few for each model that is tried

@@ -1,4 +1,4 @@
-"""Claim: sample moments agree with the exact ones within their standard errors, and are reproducible."""
+"""Sample moments agree with the exact ones within their standard errors, and are reproducible."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ V = np.array([0.3, 1e-10, 1.0, 2.0, 400.0])
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "relu", "gelu", "elu", "sine"])
-def test_within_the_standard_error(name):
+def test_agrees_with_exact_within_the_standard_error(name):
     n = 50_000
     mean, var, skewness, kurtosis = monte_carlo.moments(get(name), M, V, 4, n_samples=n, rng=7)
     true_mean, true_var, true_skewness, true_kurtosis = exact.moments(get(name), M, V, 4)
@@ -30,7 +30,7 @@ def test_reproducible_by_seed_and_by_generator():
     assert not np.array_equal(first, monte_carlo.moments(TANH, M, V, 4, n_samples=100, rng=4))
 
 
-def test_they_are_the_moments_of_the_sample():
+def test_equals_the_moments_of_the_sample():
     n = 1000
     got = np.array(monte_carlo.moments(TANH, M[:1], V[:1], 4, n_samples=n, rng=5))[:, 0]
     f = np.tanh(M[0] + np.sqrt(V[0]) * np.random.default_rng(5).standard_normal(n))
@@ -39,7 +39,7 @@ def test_they_are_the_moments_of_the_sample():
     np.testing.assert_allclose(got, [f.mean(), c2, c3 / c2**1.5, c4 / c2**2], rtol=1e-12, atol=1e-14)
 
 
-def test_no_variance_gives_the_constant():
+def test_zero_variance_returns_the_function_value():
     m = np.array([-1.0, 0.0, 2.5])
     mean, var, skewness, kurtosis = monte_carlo.moments(TANH, m, np.zeros(3), 4, n_samples=10, rng=0)
     np.testing.assert_array_equal(mean, np.tanh(m))
@@ -47,7 +47,7 @@ def test_no_variance_gives_the_constant():
 
 
 @pytest.mark.parametrize("name", ["tanh", "relu"])
-def test_the_ends_of_the_range_neither_overflow_nor_cancel(name):
+def test_extremes_neither_overflow_nor_cancel(name):
     m, v = np.array([0.0, 0.0, 15.0]), np.array([1e300, 1e-290, 0.01])
     mean, var, skewness, kurtosis = monte_carlo.moments(get(name), m, v, 4, n_samples=20_000, rng=2)
     true = exact.moments(get(name), m, v, 4)
@@ -56,6 +56,6 @@ def test_the_ends_of_the_range_neither_overflow_nor_cancel(name):
 
 
 @pytest.mark.parametrize("n", [1, 0, -5, 10.0, True, None])
-def test_n_samples_is_checked(n):
+def test_invalid_n_samples_raises(n):
     with pytest.raises(ValueError, match="n_samples must be an integer of at least 2, got"):
         monte_carlo.moments(TANH, M, V, 2, n_samples=n)

@@ -1,4 +1,4 @@
-"""Claim: the tables for float32 are the surface to rounding, and hand over to it where they end."""
+"""The float32 tables agree with the surface to rounding, and the surface is used outside of them."""
 
 import math
 import threading
@@ -30,7 +30,7 @@ def scattered(n, seed=0):
 
 
 @pytest.mark.parametrize("activation", [*SMOOTH, *OTHERS], ids=by_name)
-def test_float32_is_the_surface_to_its_own_accuracy(activation):
+def test_float32_agrees_with_the_surface(activation):
     mean, var = (part.astype(np.float32) for part in scattered(20_000, 1))
     got, true = pesn.moments(activation, mean, var), pesn.moments(activation, mean.astype(float), var.astype(float))
     assert got.mean.dtype == got.var.dtype == np.float32
@@ -44,7 +44,7 @@ def test_float32_is_the_surface_to_its_own_accuracy(activation):
     assert np.all(got.var >= 0.0)
 
 
-def test_small_means_of_an_odd_activation_keep_their_digits():
+def test_small_means_of_an_odd_activation_are_relatively_accurate():
     mean = np.geomspace(1e-30, 1e-6, 40).astype(np.float32)
     for var in np.float32([0.0, 1e-6, 0.5, 20.0]):
         slope = pesn.gain("tanh", 0.0, float(var))  # of E[f] at 0
@@ -60,7 +60,7 @@ def test_scales_do_not_overflow_in_float32(scale):
     np.testing.assert_allclose(got.var, true.var, rtol=1e-5)
 
 
-def test_no_seam_where_the_table_ends():
+def test_continuous_at_the_end_of_the_table():
     for name in SMOOTH:
         record = surfaces.load(activations.get(name))
         for v in (0.0, 0.1, 1.0, 100.0):
@@ -73,7 +73,7 @@ def test_no_seam_where_the_table_ends():
                 assert abs(np.diff(got.var)[0]) <= 1e-4 * got.var[0] + 1e-6 * v
 
 
-def test_own_activation_has_them_too():
+def test_custom_activations_in_float32():
     bump = activations.custom(lambda z: np.exp(-z * z), left=0, right=0, name="bump")
     slow = activations.custom(np.arctan, left=None, right=None, name="slow")  # without tails no table: the quadrature
     m, v = np.linspace(-6, 6, 400), np.geomspace(1e-6, 100, 400)
@@ -84,7 +84,7 @@ def test_own_activation_has_them_too():
         np.testing.assert_allclose(single.var, full.var, atol=2e-6)
 
 
-def test_made_once_for_all_threads(monkeypatch):
+def test_threads_share_one_table(monkeypatch):
     made, pack = [], packed.pack
     monkeypatch.setattr(packed, "pack", lambda *args: made.append(args) or pack(*args))
     monkeypatch.setattr(packed, "_tables", type(packed._tables)())

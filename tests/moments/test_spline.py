@@ -1,4 +1,4 @@
-"""The spline method: exact moments of the cubic spline with tails, never negative, 2e-5 from tanh's on 101 points, and fast."""
+"""The spline method: exact moments of the cubic spline with tails, never negative, within 2e-5 of tanh on 101 points."""
 
 import math
 
@@ -46,7 +46,7 @@ def interpolant(activation, mesh, power=1):
 
 
 def expectation(function, mesh, m, v):
-    """The slow twin: 40 Gauss-Legendre nodes between any two mesh points, and at most one standard deviation apart."""
+    """Integrate with 40 Gauss-Legendre nodes between mesh points that are at most one standard deviation apart."""
     s = math.sqrt(v)
     inner = (mesh.points - m) / s
     edges = np.unique(np.concatenate([np.linspace(-14.0, 14.0, 29), inner[np.abs(inner) < 14.0]]))
@@ -55,7 +55,7 @@ def expectation(function, mesh, m, v):
     return float(np.sum(WEIGHTS * half * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi) * function(m + s * x)))
 
 
-def twin(activation, mesh, m, v):
+def dense_moments(activation, mesh, m, v):
     p = interpolant(activation, mesh)
     mean = expectation(p, mesh, m, v)
     c2, c3, c4 = (expectation(lambda z, k=k: (p(z) - mean) ** k, mesh, m, v) for k in (2, 3, 4))
@@ -64,13 +64,13 @@ def twin(activation, mesh, m, v):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: a.name)
 @pytest.mark.parametrize("mesh", [MESH, Mesh(-3.0, 5.0, 7), Mesh(-20.0, 8.0, 300)], ids=lambda m: str(m.n_points))
-def test_kernel_equals_dense_quadrature_of_the_spline(activation, mesh):
+def test_agrees_with_dense_quadrature_of_the_spline(activation, mesh):
     rng = np.random.default_rng(3)
     m, v = rng.uniform(-12.0, 12.0, 20), 10.0 ** rng.uniform(-8.0, 3.0, 20)
     m[:4], v[:4] = [mesh.a, mesh.b, mesh.points[2], mesh.points[3]], [1e-6, 1e-4, 1e-5, 2e-2]
     fast, four = spline.moments(activation, m, v, 2, mesh), spline.moments(activation, m, v, 4, mesh)
     for i in range(m.size):
-        mean, c2, c3, c4 = twin(activation, mesh, m[i], v[i])
+        mean, c2, c3, c4 = dense_moments(activation, mesh, m[i], v[i])
         assert abs(fast[0][i] - mean) <= 1e-12 * max(1.0, abs(mean))
         assert abs(fast[1][i] - c2) <= 1e-11 * max(1.0, c2)
         assert abs(four[1][i] - c2) <= 1e-11 * max(1.0, c2)
@@ -80,7 +80,7 @@ def test_kernel_equals_dense_quadrature_of_the_spline(activation, mesh):
             assert four[3][i] == pytest.approx(kurtosis, rel=1e-9)
 
 
-def test_tanh_on_101_points_is_within_the_promised_errors_everywhere():
+def test_tanh_on_101_points_is_within_the_documented_errors():
     m, v = grid(np.linspace(-12.0, 12.0, 97), 10.0 ** np.linspace(-12.0, 3.0, 46))
     tanh = activations.get("tanh")
     right, got = exact.moments(tanh, m, v, 2), spline.moments(tanh, m, v, 2)
@@ -101,7 +101,7 @@ def test_reference_table(reference):
         assert np.max(np.abs(got[1] - var) / np.maximum(1.0, np.sqrt(v))) <= 2e-5, name
 
 
-def test_tails_are_there():
+def test_tails_are_included():
     s = 1e150
     ramp = [s / math.sqrt(2 * math.pi), s * s * (0.5 - 0.5 / math.pi)]
     assert one(activations.get("tanh"), 0.0, s * s) == pytest.approx([0.0, 1.0], abs=1e-14)
@@ -113,7 +113,7 @@ def test_tails_are_there():
     assert [r.shape for r in spline.moments(activations.get("tanh"), np.zeros(0), np.zeros(0), 3)] == [(0,)] * 3
 
 
-def test_variance_keeps_its_digits_down_to_nothing():
+def test_small_variances_are_relatively_accurate():
     """For v → 0 the variance is P′(m)² v, at mesh points too, where the Gaussian sees two cubics."""
     tanh = activations.get("tanh")
     z, f = MESH.points, np.tanh(MESH.points)
@@ -127,7 +127,7 @@ def test_variance_keeps_its_digits_down_to_nothing():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: a.name)
-def test_no_variance_gives_the_value_itself(activation):
+def test_zero_variance_returns_the_spline_value(activation):
     m = np.array([-1e300, -30.0, -10.0, -0.1, 0.0, 0.2, 7.77, 10.0, 1e300])
     mean, var, skewness, kurtosis = spline.moments(activation, m, np.zeros(m.size), 4)
     np.testing.assert_allclose(mean, interpolant(activation, MESH)(m), rtol=1e-13, atol=1e-15)
@@ -153,7 +153,7 @@ def test_extremes_are_finite(activation):
     width=st.floats(0.5, 25.0),
     n=st.integers(4, 60),
 )
-def test_never_negative_on_any_mesh(name, m, log_v, a, width, n):
+def test_variance_is_never_negative_on_any_mesh(name, m, log_v, a, width, n):
     mean, var, skewness, kurtosis = one(activations.get(name), m, 10.0**log_v, 4, Mesh(a, a + width, n))
     assert all(map(math.isfinite, (mean, var, skewness, kurtosis)))
     assert var >= 0.0
@@ -173,7 +173,7 @@ def test_error_falls_with_the_fourth_power_of_the_step():
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "swish", "relu", "sine"])
-def test_raw_form_is_the_splines_of_the_powers(name):
+def test_raw_form_agrees_with_splines_of_the_powers(name):
     activation = activations.get(name)
     rng = np.random.default_rng(5)
     m, v = rng.uniform(-12.0, 12.0, 25), 10.0 ** rng.uniform(-4.0, 2.5, 25)
@@ -188,7 +188,7 @@ def test_raw_form_is_the_splines_of_the_powers(name):
             assert kurtosis[i] == pytest.approx((a4 - 4 * a1 * a3 + 6 * a1**2 * a2 - 3 * a1**4) / c2**2, rel=1e-6)
 
 
-def test_raw_variance_goes_negative_as_the_papers_does_and_the_shape_then_has_its_limits():
+def test_raw_variance_can_be_negative():
     m, v = grid(np.linspace(-5.0, 5.0, 101), [1e-12, 1e-4])
     _, var, skewness, kurtosis = spline.raw_moments(activations.get("tanh"), m, v, 4)
     assert var.min() < -1e-6
@@ -196,7 +196,7 @@ def test_raw_variance_goes_negative_as_the_papers_does_and_the_shape_then_has_it
     assert (kurtosis[var <= 0] == 3.0).all()
 
 
-def test_raw_at_no_variance_and_beyond_the_mesh():
+def test_raw_form_at_zero_variance_and_outside_the_mesh():
     assert one(activations.get("relu"), 12.0, 0.0, 2, raw=True) == [12.0, 0.0]
     assert one(activations.get("relu"), 30.0, 4.0, 2, raw=True) == pytest.approx([30.0, 4.0], rel=1e-12)
     with pytest.raises(ValueError, match="overflows"):
@@ -212,12 +212,12 @@ def test_raw_at_no_variance_and_beyond_the_mesh():
         ((1.0, 1.0 + 1e-15, 100), ValueError, "coincide"),
     ],
 )
-def test_bad_meshes_are_named(arguments, error, words):
+def test_invalid_meshes_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         Mesh(*arguments)
 
 
-def test_mesh_is_a_value():
+def test_mesh_is_hashable_and_immutable():
     assert Mesh(-10, 10, 101) == Mesh(-10.0, 10.0, np.int64(101))
     assert len({Mesh(-10, 10, 101), Mesh(-10.0, 10.0, 101)}) == 1
     assert MESH.step == 0.2
@@ -226,7 +226,7 @@ def test_mesh_is_a_value():
         MESH.a = 0.0
 
 
-def test_other_bad_input():
+def test_invalid_mesh_argument_raises():
     with pytest.raises(TypeError, match=r"mesh must be a pesn\.Mesh"):
         spline.moments(activations.get("tanh"), np.zeros(1), np.ones(1), 2, (-1, 1, 10))
     pole = activations.custom(lambda z: np.where(z == 0.5, np.inf, np.tanh(z)), left=-1, right=1, name="pole")

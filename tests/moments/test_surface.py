@@ -1,4 +1,4 @@
-"""The surface is nearly exact everywhere, keeps relative accuracy in saturation, and stays sane beyond its table."""
+"""The surface is nearly exact everywhere, keeps relative accuracy in saturation, and is valid outside its table."""
 
 import logging
 import math
@@ -35,7 +35,7 @@ def check(name, got, mean, var):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_reference_table(reference, name):
+def test_agrees_with_the_reference_table(reference, name):
     r = reference["silu" if name == "swish" else name]
     got = pesn.moments(name, r.mean, r.var)
     check(name, got, r.out_mean, r.out_var)
@@ -43,7 +43,7 @@ def test_reference_table(reference, name):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_against_exact_everywhere(name):
+def test_agrees_with_exact_everywhere(name):
     rng = np.random.default_rng(1)
     m, v = rng.uniform(-8, 8, 2000), 10.0 ** rng.uniform(-14, 3, 2000)
     v[:20] = 0.0
@@ -54,7 +54,7 @@ def test_against_exact_everywhere(name):
 
 @pytest.mark.parametrize("name", ["swish", "softplus"])
 @pytest.mark.parametrize("beta", [0.3, 4.0])
-def test_scaled_activations(name, beta):
+def test_scaled_activations_agree_with_exact(name, beta):
     own = getattr(activations, name)(beta)
     rng = np.random.default_rng(2)
     m, v = rng.uniform(-5, 5, 500), 10.0 ** rng.uniform(-6, 2, 500)
@@ -72,7 +72,7 @@ def test_scaled_activations(name, beta):
 @example("swish", -1e30, 1e300)
 @example("swish", -1e160, 1e300)
 @example("softplus", 1.7e308, 5e-324)
-def test_sane_for_any_finite_input(dtype, name, m, v):
+def test_results_are_in_range_for_any_finite_input(dtype, name, m, v):
     most, slack = float(np.finfo(dtype).max), 1e-9 if dtype == np.float64 else 1e-6
     m, v = dtype(np.clip(m, -most, most)), dtype(min(v, most))
     got, gain = pesn.moments(name, m, v), pesn.gain(name, m, v)
@@ -102,7 +102,7 @@ def test_mean_is_monotone_and_variance_falls_in_saturation(name, v):
     assert down.var[-1] == 0.0
 
 
-def test_no_jump_where_the_table_ends():
+def test_continuous_at_the_end_of_the_table():
     # |a| = FARTHEST: the last table value and the first extrapolated one are neighbors.
     for name in SMOOTH:
         surface = surfaces.load(activations.get(name))
@@ -114,20 +114,20 @@ def test_no_jump_where_the_table_ends():
                 assert abs(inside.var - outside.var) <= 1e-6 * inside.var + 1e-12 * v
 
 
-def test_saturated_tanh_far_out():
+def test_saturated_tanh_outside_the_table():
     # Beyond the table the variance goes on as sech⁴: at v → 0 that is what it is.
     m = np.array([20.0, 50.0, 100.0])
     np.testing.assert_allclose(np.log(pesn.moments("tanh", m, 1e-6).var), np.log(16e-6) - 4 * m, rtol=1e-3)
 
 
-def test_shipped_tables_have_the_cells_that_the_script_makes():
+def test_shipped_tables_have_the_size_of_the_script():
     for name, cells in surfaces.SHIPPED.items():
         shipped = surfaces.load(activations.get(name))
         assert (shipped.n_t, shipped.n_q) == cells
         assert shipped.moments.size == 2 * shipped.gains.size == 2 * cells[0] * cells[1] * surfaces.ROWS * surfaces.COLUMNS
 
 
-def test_shipped_tables_are_what_the_script_makes(monkeypatch):
+def test_shipped_tables_agree_with_the_script(monkeypatch):
     # Coefficients differ from processor to processor; the values that they give hold the accuracy promised.
     rng = np.random.default_rng(3)
     m, v = rng.uniform(-40, 40, 20_000), 10.0 ** rng.uniform(-14, 3, 20_000)
@@ -138,7 +138,7 @@ def test_shipped_tables_are_what_the_script_makes(monkeypatch):
     np.testing.assert_allclose(pesn.gain("tanh", m, v), shipped_gain, rtol=0, atol=1e-11)
 
 
-def test_own_smooth_activation_is_built_once_for_all_threads_with_a_notice(caplog):
+def test_custom_activation_is_tabulated_once_for_all_threads(caplog):
     own = activations.custom(lambda z: z * np.tanh(np.logaddexp(0.0, z)), left=0.0, right=(0.0, 1.0), name="mish", scale=1.0)
     m, v = np.linspace(-4, 4, 50), np.geomspace(1e-3, 100, 50)
     results = []
@@ -160,7 +160,7 @@ def test_own_smooth_activation_is_built_once_for_all_threads_with_a_notice(caplo
     np.testing.assert_allclose(got.var, truth.var, rtol=1e-7, atol=1e-9)
 
 
-def test_activation_too_sharp_for_its_scale_falls_back(caplog):
+def test_too_sharp_activation_falls_back_to_quadrature(caplog):
     own = activations.custom(lambda z: np.tanh(40 * z), derivative=lambda z: 40 / np.cosh(np.clip(40 * z, -300, 300)) ** 2,
                              left=-1, right=1, scale=1.0, name="sharp")  # fmt: skip
     # Declared scale 1 where it is 1/40: neither table nor panels resolve it; the notice says so.
@@ -169,7 +169,7 @@ def test_activation_too_sharp_for_its_scale_falls_back(caplog):
     assert "is its scale right?" in caplog.records[-1].message
 
 
-def test_own_activation_beyond_the_table_but_not_yet_on_its_tail():
+def test_custom_activation_between_table_and_tail():
     # A small declared scale ends the table early; between its end and the tail the quadrature serves.
     own = activations.custom(lambda z: np.logaddexp(0.0, z), left=0, right=(0, 1), scale=0.3, name="slow softplus")
     m = np.array([-30.0, -4.902, -4.85, 4.85, 4.902, 60.0])
@@ -181,7 +181,7 @@ def test_own_activation_beyond_the_table_but_not_yet_on_its_tail():
         np.testing.assert_allclose(pesn.gain(own, m, v), exact.gain(own, m, np.full(6, v)), atol=1e-9)
 
 
-def test_bare_callable_saturated_to_the_last_digit_gives_no_nan():
+def test_saturated_callable_without_derivative_is_finite():
     own = activations.custom(lambda z: 1 / (1 + np.exp(-np.clip(100 * z, -700, 700))), left=0, right=1, scale=0.01, name="steep")
     rng = np.random.default_rng(0)
     got = pesn.moments(own, rng.uniform(-0.8, 0.8, 20_000), 10.0 ** rng.uniform(-6, -1, 20_000))
@@ -189,7 +189,7 @@ def test_bare_callable_saturated_to_the_last_digit_gives_no_nan():
     assert np.all(got.var >= 0.0)
 
 
-def test_uncompiled_for_debuggers():
+def test_works_without_compilation():
     code = (
         "import numpy as np, pesn; from pesn.moments import packed; packed._CELLS = 2, 4; m = np.array([0.3, 60.0]); "
         "print(*pesn.moments('tanh', m, 1.0).mean, *pesn.moments('softplus', np.float32(m), np.float32(1.0)).var)"
@@ -209,8 +209,8 @@ def test_import_compiles_nothing_and_loads_no_table():
 
 @pytest.mark.parametrize("name", ["tanh", "softplus"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_no_number_does_not_look_outside_of_the_table(name, dtype):
-    """Loops ask the resolved method without checks: what diverged must come out as NaN or a limit, not as a crash."""
+def test_nan_and_infinity_do_not_read_outside_the_table(name, dtype):
+    """Loops call the resolved method without checks: a diverged state must give NaN or a limit, not a crash."""
     most = np.finfo(dtype).max
     mean, var = np.meshgrid(np.array([np.nan, np.inf, -np.inf, most, 0.3], dtype), np.array([np.nan, np.inf, most, 0.2], dtype))
     with np.errstate(all="ignore"):
