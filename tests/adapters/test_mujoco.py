@@ -188,8 +188,6 @@ STILL = [0.0, math.pi, 0.0, 0.0]
     ("control", "options", "error", "message"),
     [
         (np.zeros((3, 4)), {}, ValueError, r"control must have shape \(steps,\), \(steps, 1\) or .*, got \(3, 4\)"),
-        (1.0, {}, ValueError, r"control must have shape .*, got \(\)"),
-        ([], {}, ValueError, "control must have shape"),
         ([0.0, np.nan], {}, ValueError, "control must be finite, got nan at index 1"),
         ([0.0], {"dt": 0.0}, ValueError, r"dt must lie in \(0, ∞\), got 0.0"),
         ([0.0], {"substeps": 0}, ValueError, "substeps must be 1 or more, got 0"),
@@ -212,7 +210,6 @@ def test_bad_carts_are_refused(control, options, error, message):
     ("commands", "options", "error", "message"),
     [
         (np.zeros((3, 3)), {}, ValueError, r"commands must have shape \(steps, 4\) or \(runs, steps, 4\), got \(3, 3\)"),
-        (np.zeros(4), {}, ValueError, r"commands must have shape .*, got \(4,\)"),
         (np.full((2, 4), np.inf), {}, ValueError, "commands must be finite"),
         (np.zeros((2, 4)), {"initial_state": np.zeros(13)}, ValueError, r"initial_state must have shape \(12,\)"),
         (np.zeros((2, 4)), {"parameters": cart_pole.Parameters()}, TypeError, "parameters must be ardrone.Parameters or None"),

@@ -335,9 +335,7 @@ def test_functions_of_the_file_are_read_through():
 OTHERS = {
     "MaxPool": model([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "strides": [2, 1], "pads": [1, 0, 0, 1]})], shape=IMAGE),
     "PRelu, channels": model([("PRelu", "x s", "y")], {"s": np.array([0.3, -0.1]).reshape(2, 1, 1)}, IMAGE),
-    "ReduceMax": model([("ReduceMax", "x i", "y", {"keepdims": 0})], {"i": np.array([1, 3])}, (2, 3, 2)),
     "Softmax": model([("Softmax", "x", "y")]),
-    "LogSoftmax": model([("LogSoftmax", "x", "y")]),
     "Exp": model([("Exp", "x", "y")]),
     "LayerNormalization": model([("LayerNormalization", "x s", "y")], {"s": np.ones(16)}, (16,)),
     "InstanceNormalization": model([("InstanceNormalization", "x s b", "y")], {"s": normal(2), "b": normal(2)}, (2, 4, 3)),
@@ -356,13 +354,9 @@ OTHERS = {
 
 UNKNOWN = {
     "Hardmax": ([("Hardmax", "x", "y")], {}, "node 'y' of the ONNX graph, 'Hardmax', has no closed form: the"),
-    "LpPool": ([("Neg", "x", "n"), ("LpPool", "n", "y", {"kernel_shape": [2, 2]})], {}, "node 'y' of the ONNX graph, 'LpPool'"),
     "Div": ([("Div", "one x", "y")], {"one": np.ones(1)}, "'Div', has no closed form: the operator is not affine"),
     "Pow": ([("Pow", "x three", "y")], {"three": np.array(3.0)}, "'Pow', has no closed form: the operator is not affine"),
     "behind": ([("Sqrt", "x", "e"), ("Neg", "e", "y")], {}, "node 'e' of the ONNX graph, 'Sqrt', has no closed form: the op"),
-    "behind, a gate": (
-        [("LpPool", "x", "e", {"kernel_shape": [1, 1]}), ("Sigmoid", "e", "s"), ("Mul", "e s", "y")], {}, "'e' .* 'LpPool', has",
-    ),
 }  # fmt: skip
 
 

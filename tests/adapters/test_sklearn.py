@@ -12,7 +12,7 @@ from scipy import special
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_classification, make_multilabel_classification
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -35,12 +35,9 @@ ACTIVATIONS = ["identity", "logistic", "tanh", "relu"]
 SCALERS = {
     "standard": StandardScaler(),
     "no mean": StandardScaler(with_mean=False),
-    "no std": StandardScaler(with_std=False),
-    "neither": StandardScaler(with_mean=False, with_std=False),
     "minmax": MinMaxScaler((-1, 2)),
     "maxabs": MaxAbsScaler(),
     "robust": RobustScaler(),
-    "robust, bare": RobustScaler(with_centering=False, with_scaling=False),
     "pca": PCA(3),
     "pca, white": PCA(3, whiten=True),
     "chain": make_pipeline(MinMaxScaler(), "passthrough", StandardScaler()),
@@ -171,11 +168,10 @@ def test_probabilities_against_monte_carlo(kind, penalty):
         np.testing.assert_allclose(single, out[row], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_probabilities_of_a_closely_fitted_network(seed):
+def test_probabilities_of_a_closely_fitted_network():
     """Ten tanh units without a penalty to speak of: the Gaussian closure of its logits is off by 0.1 and more."""
-    X, y = make_classification(300, 4, n_informative=4, n_redundant=0, random_state=seed)
-    network = MLPClassifier(hidden_layer_sizes=(10,), activation="tanh", solver="lbfgs", max_iter=1000, random_state=seed)
+    X, y = make_classification(300, 4, n_informative=4, n_redundant=0, random_state=1)
+    network = MLPClassifier(hidden_layer_sizes=(10,), activation="tanh", solver="lbfgs", max_iter=1000, random_state=1)
     model = fitted(network, X, y)
     x = pesn.Gaussian(X[:8], var=0.2**2)
     out = class_probabilities(model, x)
@@ -261,16 +257,6 @@ class Own(MLPRegressor):
             TypeError,
             "step 'splinetransformer' must be one of .*StandardScaler.*Spline",
         ),
-        (
-            TransformedTargetRegressor(Pipeline([("prep", make_pipeline(SplineTransformer())), ("net", small())])),
-            TypeError,
-            "regressor_, step 'prep', step 'splinetransformer' must",
-        ),
-        (
-            RandomForestRegressor(2),
-            TypeError,
-            "network must be a linear regressor, one of MLPRegressor, .*got RandomForest",
-        ),
         (Own(hidden_layer_sizes=3, max_iter=5), TypeError, r"got .*\.Own"),  # its predict is its own
         (
             TransformedTargetRegressor(small(), func=np.arcsinh, inverse_func=np.sinh),
@@ -282,7 +268,6 @@ class Own(MLPRegressor):
             TypeError,
             "transformer_ must be one of",
         ),
-        (make_pipeline(FunctionTransformer(np.tanh), small()), TypeError, "step 'functiontransformer' must.*FunctionTransformer"),
         (make_pipeline(MinMaxScaler(clip=True), small()), ValueError, "step 'minmaxscaler'.*clip=True.*clip=False"),
         pytest.param(
             small(**POISSON),

@@ -30,6 +30,7 @@ ACTIVATIONS = [
     nn.Softplus(), nn.Softplus(3.0), nn.Hardtanh(-0.5, 2.0), nn.ReLU6(),
 ]  # fmt: skip
 
+SEVERAL = [nn.Tanh(), nn.ReLU(), nn.ELU(0.5), nn.GELU(), nn.Softplus(3.0), nn.Hardtanh(-0.5, 2.0)]  # one of each kind
 MORE = [
     nn.SELU(), nn.CELU(0.6), nn.Mish(), nn.LogSigmoid(), nn.Softsign(), nn.Hardsigmoid(), nn.Softshrink(0.3), nn.RReLU(),
 ]  # fmt: skip
@@ -109,7 +110,7 @@ def outputs(activation, hidden, output):
     return net
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize("scale", [0.7, 20.0])
 def test_twins_come_out_as_twins(activation, scale):
     mean, var = (torch.tensor([value], dtype=F64, requires_grad=True) for value in (0.2, 1.0))
@@ -186,7 +187,7 @@ def sent(net, *, full=True, through=("mean", "cov")):
     return function
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize(("size", "step"), [(1e-2, 1e-9), (0.7, 1e-6), (10.0, 1e-5)])
 def test_gradients_to_mean_and_covariance(activation, size, step):
     net = network(activation, sizes=(2, 3, 2))
@@ -195,7 +196,7 @@ def test_gradients_to_mean_and_covariance(activation, size, step):
     assert torch.autograd.gradcheck(sent(net), inputs, eps=step, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize("full", [True, False])
 def test_gradients_to_the_variances(activation, full):
     net = network(activation, sizes=(3, 3, 2))
@@ -232,7 +233,7 @@ def test_gradients_to_the_weights(activation):
     assert torch.autograd.gradcheck(function, values, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", [*ACTIVATIONS, nn.ELU(2.0)], ids=str)
+@pytest.mark.parametrize("activation", [*SEVERAL, nn.ELU(2.0)], ids=str)
 def test_second_derivatives(activation):
     inputs = of(2).requires_grad_(), torch.tensor([[0.6, -0.2], [-0.2, 0.9]], dtype=F64, requires_grad=True)
     assert torch.autograd.gradgradcheck(sent(activation.eval()), inputs, atol=1e-5)
@@ -381,9 +382,6 @@ def refuse(module, x=None):
     ("module", "error", "words"),
     [
         (nn.Conv1d(3, 3, 1), TypeError, "layer 1.1, Conv1d, is not known to pesn; known: AlphaDropout, BatchNorm1d, CELU,"),
-        (nn.LSTM(3, 3), TypeError, "layer 1.1, LSTM,"),
-        (nn.PReLU(), TypeError, "layer 1.1, PReLU,"),
-        (nn.BatchNorm2d(3), TypeError, "layer 1.1, BatchNorm2d,"),
         (Own(), TypeError, "layer 1.1, Own,"),
         (Doubled(3, 3), TypeError, r"layer 1.1, Doubled\(3 -> 3\), is not known"),
         (hooked(), ValueError, "forward hooks"),
@@ -391,11 +389,9 @@ def refuse(module, x=None):
         (nn.LazyLinear(3), ValueError, "not been initialised"),
         (nn.Linear(3, 3, dtype=torch.complex64), TypeError, "must be real numbers, got dtype torch.complex64"),
         (nn.Linear(4, 3), ValueError, r"layer 1.1, Linear\(4 -> 3\), takes 4 numbers, but layer 0 gives 3"),
-        (nn.BatchNorm1d(4), ValueError, "layer 1.1, BatchNorm1d, takes 4 numbers, but layer 0 gives 3"),
         (nn.BatchNorm1d(3, track_running_stats=False), ValueError, "running statistics"),
         (nn.Flatten(0), ValueError, "layer 1.1, Flatten, must leave rows"),
         (nn.Softplus(1.0, 1.0), ValueError, "layer 1.1, Softplus, has no closed form with the parameters beta=1.0"),
-        (nn.ELU(-1.0), ValueError, "layer 1.1, ELU, has no closed form with the parameters alpha=-1.0"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )  # fmt: skip
@@ -528,9 +524,7 @@ L2 = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
     [
         distributions.Normal(torch.tensor(1.0), torch.tensor(2.0)),
         distributions.Independent(distributions.Normal(torch.zeros(3), torch.tensor([1.0, 2.0, 3.0])), 1),
-        distributions.Independent(distributions.Normal(torch.zeros(4, 3), torch.ones(4, 3)), 1),
         distributions.MultivariateNormal(torch.zeros(2), scale_tril=L2),
-        distributions.MultivariateNormal(torch.zeros(5, 2), covariance_matrix=L2 @ L2.T),
         distributions.LowRankMultivariateNormal(torch.zeros(2), torch.ones(2, 1), torch.ones(2)),
     ],
     ids=str,
@@ -570,18 +564,13 @@ I2 = torch.eye(2)
         ((torch.zeros(2).to_sparse(),), TypeError, "mean must be a dense tensor"),
         ((torch.zeros(2), torch.tensor([1.0, -1.0])), ValueError, "var must not be negative, got -1.0"),
         ((torch.zeros(2), torch.ones(3)), ValueError, r"var must broadcast against mean, got shapes \(3,\) and \(2,\)"),
-        ((torch.zeros(2), torch.ones(2), I2), ValueError, "cov must be given alone, got var too"),
-        ((torch.zeros(2), None, torch.eye(3)), ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
         ((torch.zeros(2), None, torch.tensor([[1.0, 0.5], [0.0, 1.0]])), ValueError, "cov must be symmetric, got 0.5 at"),
         ((torch.zeros(2), None, torch.tensor([[1.0, 2.0], [2.0, 1.0]])), ValueError, "a smallest eigenvalue of -1"),
         ((torch.zeros(2), None, torch.diag(torch.tensor([1e10, -9e5]))), ValueError, "a variance of -900000.0 on its diagonal"),
-        ((torch.zeros(2), None, torch.diag(torch.tensor([1e10, -9e5], dtype=F64))), ValueError, "a variance of -900000"),
         ((torch.zeros(3), None, torch.tensor([[1e6, 0, 0], [0, 1.0, 30.0], [0, -5.0, 1.0]])), ValueError, r"30.0 at \(1, 2\)"),
-        ((torch.zeros(3), None, torch.tensor([[1e6, 0, 0], [0, 1.0, 2.0], [0, 2.0, 1.0]])), ValueError, "eigenvalue of -1 in"),
         ((torch.zeros(2), None, torch.tensor([[1.0, 0.1], [0.1, 0.0]])), ValueError, "a covariance beside a variance of 0"),
         ((torch.zeros(3, 2), None, I2.expand(4, 2, 2)), ValueError, r"cov must have the batch shape of mean"),
         ((torch.zeros(2), None, None, torch.ones(3, 1)), ValueError, r"factor must have shape \(2, k\)"),
-        ((torch.tensor(0.0), None, I2), ValueError, "cov must have no axes"),
         ((torch.zeros(2, device="meta"), torch.ones(2)), ValueError, "var must lie on meta, as the rest does, got cpu"),
     ],
 )  # fmt: skip

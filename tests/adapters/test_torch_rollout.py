@@ -31,7 +31,6 @@ NETWORKS = {
     "noise of the units": {"process_noise": 1e-3, "noise": 1e-3},
     "units that start at 0": {"initial_state": "zero"},
     "sigmoid": {"activation": "sigmoid"},
-    "erf": {"activation": "erf"},
     "layers and noise": {"layers": [pesn.Layer(12), pesn.Layer(10)], "process_noise": 1e-3, "noise": 1e-3},
     "leaks by unit": {"leak_rate": np.linspace(0.1, 1.0, 12)},
     "orthogonal memory": {"layers": [pesn.Layer(12), pesn.Layer(10)], "memory": "orthogonal", "leak_rate": 0.3},

@@ -248,19 +248,6 @@ def test_a_run_cut_in_two_is_the_same_run(reservoir, data, given):
 
 
 @FEEDBACKS
-def test_a_probabilistic_run_cut_in_two_is_the_same_run(reservoir, data, given):
-    whole = run_gaussian(reservoir, data["inputs"], data["var"], data["state"], **options(data, given))
-    state, parts = data["state"], []
-    for rows in (slice(0, 101), slice(101, T)):
-        *part, state = run_gaussian(reservoir, data["inputs"][rows], data["var"][rows], state, **options(data, given, rows))
-        parts.append(part)
-    for i in range(2):
-        np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole[i])
-    for ours, theirs in zip(state, whole[3], strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-@FEEDBACKS
 @pytest.mark.parametrize("cut", [30, 61, 90])
 def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_the_bit(reservoir, data, given, cut):
     reservoir = reservoir._replace(leak_rate=1.0, data=1e-60 * reservoir.data, W_fb=1e-60 * reservoir.W_fb)

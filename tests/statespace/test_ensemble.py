@@ -130,13 +130,10 @@ def test_an_ensemble_from_a_file_is_looked_at():
     Ensemble(x, 1, Draws(5, True, 2)).check("state", 1, 3)
     for state, message in (
         (Ensemble(x, 2, Draws(0)), "state is not about these columns and units"),
-        (Ensemble(x, 1, None), "state is not about these columns and units"),
         (Ensemble(x[:, :3], 1, Draws(0)), r"state.members is not a finite array of shape \(3, 4\)"),
-        (Ensemble(np.full((3, 4), np.nan), 1, Draws(0)), "state.members is not a finite array"),
         (Ensemble(x[:1], 1, Draws(0)), "state.members is 1"),
         (Ensemble(x, 1, Draws(0)).remember(slice(0, 1)), r"state.past is not a finite array of shape \(3, 0\)"),
         (Ensemble(x, 1, Draws(-1)), "state.draws.seed is -1"),
-        (Ensemble(x, 1, Draws(0, 1)), "state.draws is not complete"),
         (Ensemble(x, 1, Draws(0, False, 0.5)), "state.draws.taken is 0.5"),
     ):
         with pytest.raises(ValueError, match=message):

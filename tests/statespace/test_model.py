@@ -163,76 +163,35 @@ def of(state):
     return (state.mean[..., :2] - CENTER) / WIDTH, np.sqrt(state.variances()[..., :2]) / WIDTH
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_is_within_is_left_alone(kit, form):
-    state = guarded_state(kit, form, (4.4, -4.4), (0.1, 2.0))
-    same, factor, left = bounds()(state, CENTER)
-    assert same is state
-    np.testing.assert_array_equal(factor, 1.0)
-    assert not left.any()
+NO, YES, BOTH = (False, False), (True, True), {"kinematic": (True, True)}
+# case: mean, standard deviation and the mean before, in widths; options; then mean, standard deviation, factor and what has left
+GUARDED = {
+    "within": ((4.4, -4.4), (0.1, 2.0), (0.0, 0.0), {}, (4.4, -4.4), (0.1, 2.0), (1.0, 1.0), NO),
+    "mean reduced by the square": ((3.0, -1.0), (8.0, 1.5), (0.0, 0.0), {}, (3.0 / 16.0, -1.0), (2.0, 1.5), (0.25, 1.0), NO),
+    "mean reduced to the range": ((4.4, 0.0), (2.05, 1.0), (0.0, 0.0), {}, (3.5, 0.0), (2.0, 1.0), (2.0 / 2.05, 1.0), NO),
+    "left": ((7.0, -7.0), (0.6, 1.2), (0.0, 0.0), {}, (2.5, -2.7), (1.0, 1.2), (1.0, 1.0), YES),
+    "left, not widened": ((7.0, -7.0), (0.6, 1.2), (0.0, 0.0), {"widen": False}, (2.1, -2.7), (0.6, 1.2), (1.0, 1.0), YES),
+    "one returns": ((7.0, -7.0), (0.5, 0.5), (7.5, -6.5), {}, (7.0, -2.5), (0.5, 1.0), (1.0, 1.0), (False, True)),
+    # a twentieth of the distance beyond the bounds, at 4.5 widths, is the least return of a step
+    "too slow": ((10.26, -10.14), (0.5, 0.5), (10.5, -10.5), {}, (2.5, -10.14), (1.0, 0.5), (1.0, 1.0), (True, False)),
+    "kinematic": ((30.0, 30.0), (14.0, 20.0), (29.0, 29.0), BOTH, (30.0, 30.0 * 0.75**2), (14.0, 15.0), (1.0, 0.75), NO),
+    "kinematic, near": ((1.0, 0.0), (4.0, 1.0), (0.0, 0.0), BOTH, (0.25, 0.0), (2.0, 1.0), (0.5, 1.0), NO),
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_deviation_is_cut_to_twice_that_of_training_and_the_mean_drawn_in(kit, form):
-    state = guarded_state(kit, form, (3.0, -1.0), (8.0, 1.5))
-    bound, factor, left = bounds()(state, CENTER)
-    mean, std = of(bound)
-    kit.close(factor, np.array([0.25, 1.0]), 1e-12)
-    kit.close(std, np.array([2.0, 1.5]), 1e-12)
-    kit.close(mean, np.array([3.0 / 16.0, -1.0]), 1e-12)  # by the square of the factor
-    assert not left.any()
-    if form != "diagonal":  # a linear map of y, with all that is correlated with it
+@pytest.mark.parametrize("case", GUARDED)
+def test_bounds_limit_means_and_standard_deviations(kit, form, case):
+    away, std, before, options, *expected, has_left = GUARDED[case]
+    state = guarded_state(kit, form, away, std)
+    bound, factor, left = bounds(**options)(state, CENTER + np.array(before) * WIDTH)
+    for found, value in zip((*of(bound), factor), expected, strict=True):
+        kit.close(found, np.array(value), 1e-12)
+    np.testing.assert_array_equal(left, has_left)
+    assert case != "within" or bound is state
+    if form != "diagonal" and not left.any():  # a linear map of y, with all that is correlated with it
         kit.close(bound.covariance_with(slice(0, 2))[2:], factor * state.covariance_with(slice(0, 2))[2:], 1e-12)
     np.testing.assert_array_equal(bound.mean[2:], state.mean[2:])
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_mean_that_is_drawn_in_ends_within_a_deviation_of_the_range(kit, form):
-    state = guarded_state(kit, form, (4.4, 0.0), (2.05, 1.0))
-    mean, std = of(bounds()(state, CENTER)[0])
-    kit.close(std, np.array([2.0, 1.0]), 1e-12)
-    kit.close(mean, np.array([3.5, 0.0]), 1e-12)  # 4.4 (2/2.05)² is 4.2
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("widen", [True, False])
-def test_a_mean_that_has_left_is_brought_back(kit, form, widen):
-    """As wide as y was in training, or as it was: into the range widened by that."""
-    state = guarded_state(kit, form, (7.0, -7.0), (0.6, 1.2))
-    bound, factor, left = bounds(widen=widen)(state, CENTER)
-    mean, std = of(bound)
-    np.testing.assert_array_equal(factor, 1.0)
-    assert left.all()
-    kit.close(std, np.array([1.0 if widen else 0.6, 1.2]), 1e-12)
-    kit.close(mean, np.array([2.5 if widen else 2.1, -2.7]), 1e-12)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_mean_that_was_farther_out_is_on_its_way_back(kit, form):
-    state = guarded_state(kit, form, (7.0, -7.0), (0.5, 0.5))
-    bound, _, left = bounds()(state, CENTER + np.array([7.5, -6.5]) * WIDTH)
-    np.testing.assert_array_equal(left, [False, True])
-    kit.close(of(bound)[0], np.array([7.0, -2.5]), 1e-12)
-
-
-def test_a_mean_that_stays_far_out_has_left(kit):
-    """A twentieth of the way beyond the bounds, at 4.5 widths, is what each step must bring it back by."""
-    before = CENTER + np.array([10.5, -10.5]) * WIDTH
-    state = guarded_state(kit, "full", (4.5 + 0.96 * 6.0, -4.5 - 0.94 * 6.0), (0.5, 0.5))
-    np.testing.assert_array_equal(bounds()(state, before)[2], [True, False])
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_kinematics_go_on_beyond_every_range(kit, form):
-    state = guarded_state(kit, form, (30.0, 30.0), (14.0, 20.0))
-    bound, factor, left = bounds((True, True))(state, CENTER + 29.0 * WIDTH)
-    mean, std = of(bound)
-    assert not left.any()
-    kit.close(std, np.array([14.0, 15.0]), 1e-12)  # half the distance
-    kit.close(factor, np.array([1.0, 0.75]), 1e-12)
-    kit.close(mean, np.array([30.0, 30.0 * 0.75**2]), 1e-12)
-    near = bounds((True, True))(guarded_state(kit, form, (1.0, 0.0), (4.0, 1.0)), CENTER)[0]
-    kit.close(of(near)[1], np.array([2.0, 1.0]), 1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS)
