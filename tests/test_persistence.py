@@ -23,6 +23,7 @@ from pesn import persistence
 from pesn._support.files import digest
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.forecasting.forecaster import Forecaster
 from pesn.gaussian import Gaussian
 from pesn.moments import Mesh
 from pesn.persistence import load
@@ -44,6 +45,15 @@ def saved(tmp_path_factory):
 def probable(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "model.pesn"
     ProbabilisticESN(10, density=0.5, feedback_scaling=0.1, noise=0.01, random_state=0).fit(X[:80], Y[:80]).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def forecaster(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model.pesn"
+    network = ProbabilisticESN(16, density=0.3, covariance="low-rank", rank=8, feedback_scaling=0.1, washout=30, random_state=0)
+    kinematics = np.array([[0.0, 1.0]]), np.array([[0.1]]), np.zeros(1)
+    Forecaster(network, learn=[0], kinematics=kinematics, calibrate=False).fit(X, Y).save(path)
     return path
 
 
@@ -360,7 +370,7 @@ def test_invalid_random_states_are_refused(place, tmp_path):
         load(tmp_path / "odd")
 
 
-@pytest.mark.parametrize("kind", ["saved", "probable"])
+@pytest.mark.parametrize("kind", ["saved", "probable", "forecaster"])
 def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp_path):
     """Each array in turn: shorter, of another type, or with an index beyond the end."""
     path = request.getfixturevalue(kind)
@@ -378,12 +388,14 @@ def test_arrays_that_do_not_fit_together_never_reach_a_kernel(kind, request, tmp
             rewrite(path, tmp_path / "odd", swap)
             found, refusal = attempt(tmp_path / "odd")
             if refusal is None:  # other numbers, in the right places
-                assert found.predict(X[:9]).shape == Y[:9].shape
-                assert kind == "probable" or found.partial_fit(X[:20], Y[:20]).predict(X).shape == Y.shape
+                predicted = found.forecast(9, X=Y[:9]).mean[:, :1] if kind == "forecaster" else found.predict(X[:9])
+                assert predicted.shape == Y[:9].shape
+                assert kind != "saved" or found.partial_fit(X[:20], Y[:20]).predict(X).shape == Y.shape
             else:
                 assert "odd is damaged" in str(refusal)
                 refused.append(name)
-    assert len(set(arrays) - set(refused)) <= 1  # online_predictions_, which nothing reads
+    # online_predictions_, which nothing reads; the parameter kinematics, which only fit reads
+    assert len(set(arrays) - set(refused)) <= (3 if kind == "forecaster" else 1)
 
 
 def write_unchecked(model, path, monkeypatch):

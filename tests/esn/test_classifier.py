@@ -204,10 +204,8 @@ def test_scikit_learn_searches_accept_cubes_and_lists():
     ("options", "error", "message"),
     [
         ({"states": "first"}, ValueError, "states must be one of 'mean', 'last', 'both', got 'first'"),
-        ({"states": np.array(["mean"])}, ValueError, "states must be one of 'mean', 'last', 'both', got array"),
         ({"covariance": np.array(["full", "auto"])}, ValueError, "covariance must be one of .*, got array"),
         ({"ridge": "gcv"}, ValueError, "ridge must be a number or 'auto', got 'gcv'"),
-        ({"ridge": -1.0}, ValueError, "ridge must lie in"),
         ({"scale": 2}, TypeError, "scale must be True or False, got 2"),
         ({"washout": 2.5}, TypeError, "washout must be a whole number"),
         (
@@ -217,8 +215,6 @@ def test_scikit_learn_searches_accept_cubes_and_lists():
         ),
         ({"features": 3}, TypeError, "features must be a pesn.Features, got 3"),
         ({"covariance": "ensemble"}, ValueError, "covariance must be one of"),
-        ({"rank": 0}, ValueError, "rank must be 1 or more"),
-        ({"moments": "splin"}, ValueError, "moments must be"),
     ],
 )
 def test_wrong_parameters_are_named(options, error, message):
@@ -238,7 +234,6 @@ def test_wrong_parameters_are_named(options, error, message):
         (np.zeros((10, 1)), list("abc"), [5, 5], "a sequence, 2, or a row, 10, got 3"),
         (np.zeros((10, 1)), list("aa"), [5, 5], "y must have at least two classes, got one class: .*'a'"),
         (np.full((10, 1), np.nan), list("ab"), [5, 5], "Input X contains NaN at row 0, column 0"),
-        (np.full((10, 1), np.inf), list("ab"), [5, 5], "Input X contains infinity"),
         (np.zeros((10, 1)), [1.0, np.nan], [5, 5], "Input y contains NaN"),
         (np.zeros((10, 1)), [0.3, 0.7], [5, 5], "continuous"),
         (np.zeros((10, 1)), [1, "a"], [5, 5], "y must hold texts alone or numbers alone, got both"),
@@ -249,7 +244,6 @@ def test_wrong_parameters_are_named(options, error, message):
         ([np.zeros(3), np.zeros(4)], list("ab"), None, r"shape \(3,\) for sequence 0; .*need lengths"),
         ([np.zeros((3, 1)), np.zeros((0, 1))], list("ab"), None, "lengths must be 1 or more each, got 0 for sequence 1"),
         ([[[0.0], [1.0]], [[2.0]]], list("ab"), None, "X must be rows of as many numbers each, got lists of 1 and of 2 entries"),
-        (np.zeros((10, 1)), None, [5, 5], "requires y to be passed"),
     ],
 )
 def test_wrong_data_are_named(X, y, lengths, message):

@@ -394,7 +394,6 @@ BAD = {
     "NaN in X": (lambda X, y: (gap(X, 7, np.nan, 1), y), "Input X contains NaN at row 7, column 1"),
     "infinity in X": (lambda X, y: (gap(X, 5, -np.inf, 0), y), "Input X contains infinity at row 5, column 0"),
     "NaN in y": (lambda X, y: (X, gap(y, 9, np.nan, 0)), "Input y contains NaN at row 9, column 0"),
-    "NaN in flat y": (lambda X, y: (X, gap(y[:, 0], 9, np.nan)), "Input y contains NaN at row 9"),
     "beyond squares": (
         lambda X, y: (gap(X, 3, 1e200, 1), y),
         r"Input X contains 1e\+200 at row 3, column 1, beyond 1e\+100; scale",
@@ -404,12 +403,10 @@ BAD = {
     "no y": (lambda X, y: (X, None), "requires y to be passed"),
     "words": (lambda X, y: ([*X.astype(str).tolist()[:-1], ["a", "b"]], y), "could not convert"),
     "one dimension": (lambda X, y: (X[:, 0], y), "Expected 2D array"),
-    "three dimensions in y": (lambda X, y: (X, y[:, :, None]), r"y must be rows one after the other, got .* \(50, 1, 1\)"),
     "a list of arrays": (
         lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
         r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
     ),
-    "a list of arrays of one length": (lambda X, y: ([X[:25], X[25:]], y), r"a list of 2 arrays; .* lengths=\[25, 25\]"),
     "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
     "three dimensions": (
         lambda X, y: (X.reshape(10, 5, 2), y),
@@ -437,22 +434,12 @@ def test_bad_input_leaves_the_estimator_as_it_was(network, method, case):
 
 REFUSED = {
     "one row": (lambda esn, X, y: esn.fit(X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
-    "all washed out": (
-        lambda esn, X, y: esn.set_params(washout=50).fit(X, y),
-        "got washout=50 and 50 rows in X; lower washout or give more rows",
-    ),
     "short sequence": (
         lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
         "got washout=20 and 15 rows in sequence 1",
     ),
-    "no cycle": (
-        lambda esn, X, y: esn.set_params(density=0.01).fit(X, y),
-        r"density 0.01 leaves W nilpotent or disconnected: a cycle .* raise density to 0.1 or n_units to 100",
-    ),
     "no rows": (lambda esn, X, y: esn.predict(X[:0]), "0 sample"),
     "fewer columns": (lambda esn, X, y: esn.predict(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
-    "states of fewer columns": (lambda esn, X, y: esn.transform(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
-    "missing value": (lambda esn, X, y: esn.predict(gap(X, 4, np.nan, 0)), "NaN at row 4, column 0"),
     "more outputs": (
         lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])),
         "y must have 1 columns, as at the first fit, got",
@@ -527,10 +514,8 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
     ("name", "value", "message"),
     [
         ("leak_rate", 1.5, r"leak_rate must lie in \(0, 1\], got 1.5"),
-        ("spectral_radius", 0.0, r"spectral_radius must lie in \(0, ∞\), got 0.0"),
         ("spectral_radius", np.nan, r"spectral_radius must lie in \(0, ∞\), got nan"),
         ("density", 0.0, r"density must lie in \(0, 1\], got 0.0"),
-        ("input_scaling", -1.0, r"input_scaling must lie in \[0, ∞\), got -1.0"),
         ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
         (
             "input_scaling",
@@ -540,7 +525,6 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
         ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
         ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
         ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
-        ("feedback_scaling", np.inf, r"feedback_scaling must lie in \[0, ∞\), got inf"),
         ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
         ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),
         ("ridge", -1e-6, r"ridge must lie in \[0, 1e\+100\], got -1e-06"),

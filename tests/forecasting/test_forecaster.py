@@ -119,25 +119,16 @@ def test_forecast_does_not_change_the_model(known, rows):
 # ---------------------------------------------------------------- contexts
 
 
-@pytest.mark.parametrize("length", [1, 3, 200])
-def test_context_may_be_a_single_row(known, rows, length):
-    origins = np.arange(850, 1550, 60)
-    forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
-    assert all(map(is_sound, forecasts))
-    error = np.array([f.mean - rows[k : k + 5] for f, k in zip(forecasts, origins, strict=True)])
-    assert np.sqrt(np.mean(error**2, axis=(0, 1))).max() < (3.0 if length == 1 else 1.5)  # of 8: the deviation of each column
-
-
 def test_longer_contexts_have_smaller_errors_and_intervals(known, rows):
     origins = np.arange(850, 1550, 60)
     wrong, std = [], []
     for length in (1, 3, 10, 60):
         forecasts = [known.forecast(5, rows[k - length : k]) for k in origins]
+        assert all(map(is_sound, forecasts))
         wrong.append(np.mean([np.abs(f.mean - rows[k : k + 5]) for f, k in zip(forecasts, origins, strict=True)]))
         std.append(np.mean([f.std for f in forecasts]))
     assert std[0] > std[1] > std[2] >= std[3] * 0.999
-    assert wrong[0] > wrong[2]
-    assert wrong[0] > wrong[3]
+    assert 2.0 > wrong[0] > max(wrong[2:])  # of 8: the standard deviation of each column
 
 
 GAPS = {

@@ -198,21 +198,6 @@ def test_an_arx_model_is_least_squares_on_lagged_rows():
         assert model.transform(X).shape == (300, 0)
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_reservoirpy_has_the_same_features_up_to_their_order(rows):
-    """NVAR(delay, order=2) multiplies all its lags; the readouts then predict the same."""
-    nodes = pytest.importorskip("reservoirpy.nodes")
-    X, features = lorenz(runs=1, steps=300, rng=1).states / 20.0, Features(lags=rows - 1, products=rows, states=False)
-    theirs = nodes.NVAR(delay=rows, order=2, strides=1).run(X)[rows - 1 :]
-    ours = features(X)[rows - 1 :, 1:]
-    np.testing.assert_allclose(np.sort(theirs, axis=1), np.sort(ours, axis=1), rtol=0, atol=1e-12)
-    targets = X[rows:]
-    columns = np.column_stack([np.ones(len(targets)), theirs[:-1]])
-    rival = columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
-    model = pesn.EchoStateNetwork(features=features, ridge=0.0).fit(X[:-1], X[1:])
-    np.testing.assert_allclose(model.predict(X[:-1])[rows - 1 :], rival, rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize("kind", [pesn.EchoStateNetwork, pesn.ProbabilisticESN])
 @pytest.mark.parametrize("features", [Features(2, 2), Features(1, 1, False)], ids=str)
 def test_predictions_continue_from_the_returned_state(kind, features):
@@ -278,7 +263,7 @@ def test_small_ridge_keeps_accurate_variances(rows):
     for form in ("full", "low-rank", "ensemble"):
         loop = replace(model.loop(("state",)), form="full" if form == "ensemble" else form, rank=30)
         p, n = loop.carried, loop.layout.size
-        state = context.filtered(loop, y, np.zeros((29, 0))).as_certain()
+        state = context.filter_rows(loop, y, np.zeros((29, 0))).as_certain()
         if form == "ensemble":
             draws = 1e-3 * np.random.default_rng(0).standard_normal((2000, 3))
             members = np.repeat(state.mean[None], 4000, axis=0)

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ortho_group
 
 import pesn
-from pesn.reservoir.drive import State, chunks, in_lockstep, run, run_gaussian, run_stacked
+from pesn.reservoir.drive import State, in_lockstep, run, run_gaussian, run_stacked
 from pesn.reservoir.weights import draw
 
 LENGTHS = [7, 1, 12, 5, 9, 9, 3, 12, 11, 2, 8, 6, 10, 4, 12, 7, 9, 1, 12, 10]
@@ -175,13 +175,3 @@ def test_few_sequences_and_very_different_ones_are_not_held_together():
     assert not in_lockstep(r, cut([50] * 3))
     assert not in_lockstep(r, cut([5000] + [5] * 20))
     assert not in_lockstep(r._replace(activation="relu"), cut([50] * 20))
-
-
-def test_chunks_hold_whole_sequences_and_all_of_them():
-    found = list(chunks(SEQUENCES, 30))
-    assert [which.start for which, _ in found] == [0, *(which.stop for which, _ in found[:-1])]
-    assert found[-1][0].stop == len(SEQUENCES)
-    assert len(found) > 1
-    assert all((which.stop - which.start) % 16 == 0 for which, _ in found[:-1])
-    for which, rows in found:
-        assert (rows.start, rows.stop) == (SEQUENCES[which][0].start, SEQUENCES[which][-1].stop)

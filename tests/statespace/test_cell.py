@@ -189,24 +189,6 @@ def gaussian(n=4, seed=0, spread=0.7):
     return rng.normal(size=n), root @ root.T
 
 
-def test_squares_are_isserlis(kit):
-    """E[a_i² a_j²] − E[a_i²] E[a_j²], from the moments of four Gaussian factors."""
-    mean, cov = gaussian()
-    units = SquareMoments()
-    unit, var = units.moments(mean, np.diag(cov))
-    g, rest = units.linear_and_rest(mean, cov)
-    for i in range(4):
-        assert unit[i] == pytest.approx(mean[i] ** 2 + cov[i, i])
-        for j in range(4):
-            # a = m + d: (2 m_i d_i + d_i²)(2 m_j d_j + d_j²), odd products vanish, E[d_i² d_j²] = S_ii S_jj + 2 S_ij²
-            fourth = cov[i, i] * cov[j, j] + 2.0 * cov[i, j] ** 2
-            expected = 4.0 * mean[i] * mean[j] * cov[i, j] + fourth - cov[i, i] * cov[j, j]
-            assert (g[:, None] * cov * g + rest)[i, j] == pytest.approx(expected)
-        assert var[i] == pytest.approx((g[:, None] * cov * g + rest)[i, i])
-    np.testing.assert_array_equal(g, units.gain(mean, np.diag(cov)))
-    kit.close(rest, 0.5 * np.square(units.slopes(mean, np.diag(cov))[1][:, None] * cov), 1e-14)
-
-
 @pytest.mark.parametrize("name", ["square", "angles", "tanh", "relu", "gelu", "sine", "elu"])
 def test_all_moments_against_samples(kit, name):
     mean, cov = gaussian()

@@ -86,7 +86,10 @@ def test_what_is_not_compiled_goes_step_by_step():
     rng = np.random.default_rng(3)
     inputs, state = rng.normal(size=(5, 1)), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     _assert_same(_model(rng, activation="relu"), state, inputs, served=False)
-    model = _compiled(_model(rng))
+    plain = _model(rng)
+    model, y = _compiled(plain), np.array([[np.nan, np.nan], [0.1, 0.2], [np.nan, 0.3], [np.nan, np.nan], [0.4, 0.1]])
+    seen, expected = (rollout(one, state, inputs, observations=y) for one in (model, plain))
+    np.testing.assert_array_equal(seen.mean, expected.mean)
     assert model.fast.take(state, inputs, np.ones((5, 1)), None) is None
     assert model.fast.take(state, inputs, None, np.zeros((5, 2))) is None
     assert model.fast.take(init("full", 3, rng.normal(size=7), np.zeros((0, 7))), inputs, None, None) is None

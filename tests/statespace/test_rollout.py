@@ -8,7 +8,7 @@ from scipy import sparse
 
 from pesn.linalg import limit_cross_covariances, orthonormal
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.model import CLOSED_FORMS, Emission, Path, StateSpaceModel, init
+from pesn.statespace.model import CLOSED_FORMS, Emission, StateSpaceModel, init
 from pesn.statespace.rollout import concatenate, rollout
 
 N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
@@ -209,43 +209,20 @@ def test_clamped_outputs_teach_nothing(kit):
     assert not one.state.cov[:2].any()
 
 
-# ---------------------------------------------------------------- a compiled loop
-
-
-class Stub:
-    """A loop for certain states and inputs: means alone, two rows at a time."""
-
-    def __init__(self, model, most=2):
-        self.model, self.most, self.rows = model, most, 0
-
-    def take(self, state, inputs, input_var, clamp, moved):
-        if not state.is_certain() or input_var is not None or clamp is not None or not inputs.shape[-2]:
-            return None
-        count, means = min(self.most, inputs.shape[-2]), []
-        for k in range(count):
-            state, info = self.model.predict(state, inputs[..., k, :])
-            means.append(info.mean)
-        self.rows += count
-        mean = np.stack(means, axis=-2)
-        zero = np.zeros(mean.shape)
-        parts = {"state": zero, "noise": zero, "weights": zero}
-        return Path(mean, np.zeros((*mean.shape, 2)), parts, np.zeros(mean.shape, bool), state, None, {})
+# ---------------------------------------------------------------- settled states
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("shape", [(), (3,)])
-def test_settled_states_pass_for_certain_and_go_the_fast_way(kit, form, shape):
+def test_settled_states_are_certain(kit, form, shape):
     model = model_of(kit, process_noise=None, emission_noise=None, settled=1e-3)
     model = replace(model, cells=(replace(model.cells[0], matrix=0.3 * model.cells[0].matrix),))  # forgets where it started
     states = [state_of(model, form, 0.4, seed=i) for i in range(int(np.prod(shape)))]
     state, inputs = kit.batch_of(states, shape), np.random.default_rng(0).normal(size=(12, 1))
-    stub = Stub(model)
-    path, plain = rollout(replace(model, fast=stub), state, inputs), rollout(model, state, inputs)
-    assert 0 < stub.rows < 12
-    same(kit, path, plain)
+    path = rollout(model, state, inputs)
     var = np.diagonal(path.cov, axis1=-2, axis2=-1)
     settled = np.flatnonzero(np.max(var.reshape(-1, 12, 2), axis=(0, 2)) <= 1e-3)[0]
-    assert stub.rows == 11 - settled
+    assert 0 < settled < 11
     assert var[..., settled, :].any()
     assert not var[..., settled + 1 :, :].any()
     assert path.state.is_certain()
@@ -253,26 +230,11 @@ def test_settled_states_pass_for_certain_and_go_the_fast_way(kit, form, shape):
     kit.close(path.mean[..., : settled + 1, :], before.mean, 1e-13)
     after = rollout(replace(model, settled=None), before.state.as_certain(), inputs[settled + 1 :])
     kit.close(path.mean[..., settled + 1 :, :], after.mean, 1e-13)
-    joint = rollout(replace(model, fast=stub), state, inputs, joint=True)
+    joint = rollout(model, state, inputs, joint=True)
     kit.close(joint.mean, path.mean, 1e-13)
     kit.close(joint.cov, path.cov, 1e-13)
     assert joint.joint.shape == (*shape, 12, 2, 12, 2)
     assert not joint.joint[..., settled + 1 :, :, :, :].any()
-
-
-def test_a_loop_that_serves_nothing_is_asked_and_passed_over(kit):
-    model = model_of(kit)
-    stub = Stub(model)
-    state, inputs = state_of(model), np.ones((5, 1))
-    same(kit, rollout(replace(model, fast=stub), state, inputs), rollout(model, state, inputs))
-    assert stub.rows == 0
-    y = np.full((5, 2), np.nan)
-    y[2] = 0.1
-    certain = state.as_certain()
-    same(
-        kit, rollout(replace(model, fast=stub), certain, inputs, observations=y), rollout(model, certain, inputs, observations=y)
-    )
-    assert stub.rows == 0
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
