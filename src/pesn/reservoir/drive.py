@@ -188,6 +188,11 @@ class _Job:
         """Rows and columns of the outputs, none without a readout."""
         return (0, 0) if self.readout is None else (len(self.inputs), self.reservoir.n_outputs)
 
+    @property
+    def is_fed(self) -> bool:
+        """Whether outputs are fed back, a teacher's or the network's own."""
+        return bool(len(self.teacher)) or self.readout is not None
+
     def read_rows(self, var: Array) -> tuple[Array, Array]:
         """Where there are no units: the inputs read out, row by row the same numbers however a run is cut."""
         states, outputs = np.empty((2, len(self.inputs), 0)), np.empty((2, *self.output_shape))
@@ -238,7 +243,7 @@ class _Job:
         At variance 0 both kernels give the same means to the bit: how a run was cut makes no difference.
         """
         n_rows, uncertain = len(self.inputs), self.noise > 0.0 or self.h[1].any() or self.y[1].any()
-        first = 0 if uncertain else count_certain(var)
+        first = 0 if uncertain else count_certain(var, n_rows)
         states, outputs = np.zeros((2, n_rows, self.reservoir.n_units)), np.zeros((2, *self.output_shape))
         if first:
             before = slice(0, first)
@@ -260,6 +265,13 @@ class _Job:
                 kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
                 h[p, rows] = (1.0 - leak) ** (p + 1) * kept + leak ** (p + 1) * value
 
+    def _add_noise(self, as_variance: bool, rng: np.random.Generator | None) -> None:
+        """Add the noise of a step to all units: its variance, or a draw."""
+        if as_variance:
+            self.h[1] += self.noise**2
+        elif self.noise and rng is not None:
+            self.h[0] += self.noise * rng.standard_normal(self.h.shape[1])
+
     def step_through(self, var: Array | None, units: Units, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
         """States (P, T, N) and outputs (P, T, m) of any reservoir, the equations as they are written: P is 1 without ``var``.
 
@@ -267,18 +279,14 @@ class _Job:
         """
         r, given = self.reservoir, [self.inputs] if var is None else [self.inputs, var]
         readout = np.zeros((0, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
-        is_fed = bool(len(self.teacher)) or self.readout is not None
-        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb * is_fed, readout))
-        states, outputs = np.empty((len(given), len(self.inputs), r.n_units)), np.empty((len(given), *self.output_shape))
+        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb * self.is_fed, readout))
+        states, outputs = (np.empty((len(given), len(self.inputs), size)) for size in (r.n_units, len(readout)))
         entering = [z @ W.T for z, W in zip(given, W_in, strict=False)]
         entering[0] += r.bias
         layers = _layers(r)
         for k in range(len(self.inputs)):
             self._move(layers, [a[k] + W @ y for a, W, y in zip(entering, W_fb, self.y, strict=False)], units)
-            if var is not None:
-                self.h[1] += self.noise**2
-            elif self.noise and rng is not None:
-                self.h[0] += self.noise * rng.standard_normal(r.n_units)
+            self._add_noise(var is not None, rng)
             for p, z in enumerate(given):
                 states[p, k] = self.h[p]
                 if self.readout is not None:
@@ -315,10 +323,11 @@ def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, r
     return units
 
 
-def count_certain(var: Array) -> int:
-    """Count the first rows without a variance, of variances (T, d)."""
-    uncertain = var.any(axis=1)
-    return int(np.argmax(uncertain)) if uncertain.any() else len(var)
+def count_certain(var: Array | None, n_rows: int) -> int:
+    """Count the first rows without a variance, of variances (T, d), None: all 0."""
+    if var is None or not var.any():
+        return n_rows
+    return int(np.argmax(var.any(axis=1)))
 
 
 def is_compiled(reservoir: Reservoir) -> bool:
@@ -486,7 +495,7 @@ def run_stacked(
     inputs = frozen(rows if rows.ndim == 3 else rows[None])
     (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
     order, starts, lengths = _order_by_length(sequences)
-    h, y = _stack_states([states[i] for i in order], parts, N, m)
+    h, y = _stack_states(states, order, parts, N, m)
     shapes = (parts, n_rows, N), (parts, *((0, 0) if readout is None else (n_rows, m)))
     kept, outputs = (
         np.empty(shape) if given is None else given.reshape(parts, *given.shape[-2:])
@@ -515,12 +524,12 @@ def _unstack(values: Array, place: int) -> tuple[Array, Array | None]:
     return values[0, place].copy(), values[1, place].copy() if len(values) == 2 else None
 
 
-def _stack_states(states: Sequence[State], parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
-    """Units (P, S, N) and outputs (P, S, m) of all states; 0 where a part is None."""
+def _stack_states(states: Sequence[State], order: Array, parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
+    """Units (P, S, N) and outputs (P, S, m) of all states, in this order; 0 where a part is None."""
     h, y = np.zeros((parts, len(states), n_units)), np.zeros((parts, len(states), n_outputs))
-    for place, state in enumerate(states):
+    for place, i in enumerate(order):
         for into, names in ((h, ("mean", "var")), (y, ("output", "output_var"))):
             for part, name in zip(into, names, strict=False):
-                if (value := getattr(state, name)) is not None:
+                if (value := getattr(states[i], name)) is not None:
                     part[place] = value
     return h, y

@@ -188,7 +188,7 @@ class OpenLoop:
         n = inputs.shape[-2]
         if moved or state.mean.ndim > 1 or not n:
             return None
-        certain = n if input_var is None else count_certain(input_var)
+        certain = count_certain(input_var, n)
         if self.process_noise is None and certain and state.is_certain():
             return self._deterministic(state, inputs[:certain], None if clamp is None else clamp[:certain])
         if isinstance(state, Diagonal) and self.noise_is_plain:

@@ -144,7 +144,6 @@ class LowRank(_Factored):
     def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
         assert compression is not None  # of a cell that moves entries of h alone
-        assert rows.start >= p
         into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
         mean, into = into[..., -1] + cell.bias, into[..., :-1]
         A, transposed, squares = cell.columns_from(p)

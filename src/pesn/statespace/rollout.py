@@ -68,8 +68,7 @@ def rollout(
     """
     rows = _Rows(inputs, input_var, observations, clamp, along, observation_cov)
     kept = _Kept(joint, lagged, members)
-    certain = not (joint or lagged) and observations is None and along is None
-    fast = model.fast if certain else None
+    fast = None if joint or lagged or observations is not None or along is not None else model.fast
     if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
         state = state.with_unknowns(model.n_unknowns(along))
     paths: list[Path] = []
