@@ -113,7 +113,7 @@ def test_products_have_the_moments_of_isserlis():
         state = state.affine(slice(0, this.carried), np.zeros((this.carried, at.size)), k, K).move(this.squares[0])
         W = this.moves.weights(reads)
         np.testing.assert_allclose(W @ state.mean, mean, rtol=1e-12)
-        np.testing.assert_allclose(state.covariance_after(W), cov, rtol=0, atol=1e-12 * np.abs(cov).max())
+        np.testing.assert_allclose(state.project_covariance(W), cov, rtol=0, atol=1e-12 * np.abs(cov).max())
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pesn.readout.ridge import least_squares, solve
-from pesn.reservoir.readout_uncertainty import _floored, posterior_root
+from pesn.reservoir.readout_uncertainty import _floor_root, posterior_root
 
 P, M, NOISE = 40, 30, 0.01
 
@@ -58,6 +58,6 @@ def test_it_is_a_ridge_made_smaller_and_never_a_larger_one():
 def test_the_floored_covariance_is_bounded_by_its_floor(size):
     n, rng = 100, np.random.default_rng(0)
     root = rng.normal(size=(8, 8)) * np.r_[np.full(4, 1e4), np.full(4, 1e4 * size)][:, None]  # features that are all but dead
-    found = np.linalg.eigvalsh(covariance(_floored(root, n))) * 1e-6 * n
+    found = np.linalg.eigvalsh(covariance(_floor_root(root, n))) * 1e-6 * n
     assert found.max() <= 1.0 + 1e-6
     assert found.min() > 0.5

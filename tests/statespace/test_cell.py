@@ -10,7 +10,7 @@ from scipy.stats import ortho_group
 from pesn.activations import get
 from pesn.linalg import orthonormal
 from pesn.moments.covariance import covariance
-from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SparseRows, SquareMoments, stacked
+from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SparseRows, SquareMoments, stack_cells
 from pesn.statespace.low_rank import FirstOrder, LowRank
 from pesn.statespace.model import StateSpaceModel, init
 from pesn.statespace.state import Dense
@@ -23,14 +23,14 @@ def readout_of(n):
     return np.random.default_rng(0).normal(size=(2, n))
 
 
-def compression_of(n, products=0):
+def make_compression(n, products=0):
     return Compression(40, orthonormal(readout_of(n).T), products)
 
 
 def start(form, p, n, spread=0.6, seed=1):
     rng, readout = np.random.default_rng(seed), readout_of(n)
     root = spread * rng.normal(size=(n + 2, n)) / np.sqrt(n)
-    state = init(form, p, 0.4 * rng.normal(size=n), root, compression_of(n))
+    state = init(form, p, 0.4 * rng.normal(size=n), root, make_compression(n))
     K = np.hstack([np.zeros((p, p)), rng.normal(size=(p, 2)) @ readout])
     return state.affine(slice(0, p), K, rng.normal(size=p), 0.3 * rng.normal(size=(p, p)))
 
@@ -40,7 +40,7 @@ def cell_of(rows, n, units, leak=0.7, seed=2, density=0.6, compression=None):
     rng = np.random.default_rng(seed)
     size = rows.stop - rows.start
     A = rng.normal(size=(size, n)) * (rng.random((size, n)) < density) / np.sqrt(n * density)
-    return Cell(rows, sparse.csr_array(A), 0.3 * rng.normal(size=size), leak, units, compression or compression_of(n - 2))
+    return Cell(rows, sparse.csr_array(A), 0.3 * rng.normal(size=size), leak, units, compression or make_compression(n - 2))
 
 
 # ---------------------------------------------------------------- products
@@ -56,11 +56,11 @@ def test_sparse_products(kit, width):
     cell = Cell(slice(22, 53), W, np.zeros(31), 1.0, SquareMoments())
     kit.close(cell.enter @ x, W @ x, 1e-14)
     kit.close(cell.squares @ x, W.toarray() ** 2 @ x, 1e-14)
-    kit.close(cell.columns_from(3)[0] @ x[3:], W[:, 3:] @ x[3:], 1e-14)
-    kit.close(cell.columns_from(3)[2] @ x[3:], W.toarray()[:, 3:] ** 2 @ x[3:], 1e-14)
-    kit.close(cell.columns_from(3)[1] @ x[:31], W[:, 3:].T @ x[:31], 1e-14)
+    kit.close(cell.slice_columns(3)[0] @ x[3:], W[:, 3:] @ x[3:], 1e-14)
+    kit.close(cell.slice_columns(3)[2] @ x[3:], W.toarray()[:, 3:] ** 2 @ x[3:], 1e-14)
+    kit.close(cell.slice_columns(3)[1] @ x[:31], W[:, 3:].T @ x[:31], 1e-14)
     own = rng.random(31)
-    kit.close(cell.kept_and_entered(own), np.diag(W.toarray()[:, 22:] * own), 1e-14)
+    kit.close(cell.memory_input_covariances(own), np.diag(W.toarray()[:, 22:] * own), 1e-14)
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3,), (2, 3), (2, 0)])
@@ -105,7 +105,7 @@ def test_low_rank_with_any_activation(kit, name, spread, leak):
     """Means, variances and covariances with c are Dense's; between units all but the rest is, and the second order of it."""
     units = SquareMoments() if name == "square" else ActivationMoments(get(name))
     dense, low = (start(form, 2, 5, spread=spread) for form in COVARIANT)
-    cell = cell_of(slice(2, 7), 7, units, leak, compression=compression_of(5, 1000))
+    cell = cell_of(slice(2, 7), 7, units, leak, compression=make_compression(5, 1000))
     cell.bias[0] = -(cell.matrix @ dense.mean)[0]  # at a kink
     after, other = dense.move(cell), low.move(cell)
     kit.close(other.mean, after.mean, 1e-9)
@@ -399,7 +399,7 @@ def test_two_cells_as_one_move(kit, world):
     rng = np.random.default_rng(0)
     root = 0.2 * rng.normal(size=(n, n)) / np.sqrt(n)
     state = Dense(0.4 * rng.normal(size=n), p, np.zeros((n, 0)), root @ root.T)
-    after, x = state.move(stacked(squares, units)), kit.samples_of(state, 200_000)
+    after, x = state.move(stack_cells(squares, units)), kit.samples_of(state, 200_000)
     kit.agrees_with_samples(after.mean, after.cov, squares(units(x)))
     apart = state.move(units)
     kit.close(after.cov[rows, rows], apart.cov[rows, rows], 1e-12)

@@ -35,7 +35,7 @@ def test_affine_is_affine(kit, form):
     kit.close(after.covariance_with(slice(1, 3)), expected[:, 1:3], 1e-13)
     kit.close(after.covariance_with(slice(2, 6)), expected[:, 2:6], 1e-13)
     kit.close(after.variances(), np.diag(expected), 1e-13)
-    kit.close(after.covariance_after(K), K @ expected @ K.T, 1e-12)
+    kit.close(after.project_covariance(K), K @ expected @ K.T, 1e-12)
     A = rng.normal(size=(11, 11))
     A = A @ A.T
     assert after.trace(QuadraticForm(A)) == pytest.approx(np.trace(A @ expected), rel=1e-12)
@@ -71,7 +71,7 @@ def test_the_diagonal_form_drops_covariances(kit):
     np.testing.assert_array_equal(after.covariance_of(rows), np.diag(after.var[:3]))
     np.testing.assert_array_equal(after.covariance_with(slice(0, 1))[1:], 0.0)
     np.testing.assert_array_equal(after.covariance_with(slice(2, 6)), np.diag(after.var)[:, 2:6])
-    kit.close(after.covariance_after(K), K @ np.diag(after.var) @ K.T, 1e-13)
+    kit.close(after.project_covariance(K), K @ np.diag(after.var) @ K.T, 1e-13)
     assert after.trace(QuadraticForm(np.ones((11, 11)))) == pytest.approx(after.var.sum())
     seen = after.condition(rows, np.array([1.0, np.nan, 2.0]))
     np.testing.assert_array_equal(seen.mean, np.concatenate([[1.0, after.mean[1], 2.0], after.mean[3:]]))

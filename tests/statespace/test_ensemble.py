@@ -37,8 +37,8 @@ def test_members_move_as_the_closed_form(kit, sobol):
     assert np.all(np.abs(members.cross - closed.cross) < 0.05 * std[:, None] * np.abs(members.past).std(axis=0))
     A = rng.normal(size=(8, 8))
     assert members.trace(QuadraticForm(A @ A.T)) == pytest.approx(closed.trace(QuadraticForm(A @ A.T)), rel=0.05)
-    scale = np.sqrt(np.diag(closed.covariance_after(K)))
-    np.testing.assert_allclose(members.covariance_after(K), closed.covariance_after(K), atol=0.06 * np.max(scale) ** 2)
+    scale = np.sqrt(np.diag(closed.project_covariance(K)))
+    np.testing.assert_allclose(members.project_covariance(K), closed.project_covariance(K), atol=0.06 * np.max(scale) ** 2)
     for R in (None, np.array([[0.05, 0.02], [0.02, 0.1]])):
         y = closed.mean[:2] + 0.5 * std[:2]
         some = np.array([y[0], np.nan])

@@ -364,12 +364,12 @@ def test_a_batch_is_its_states_one_by_one(kit, form, shape):
                 lambda s: s.variances(),
                 lambda s: s.covariance_with(slice(1, 4)),
                 lambda s: s.covariance_of(slice(1, 4)),
-                lambda s: s.covariance_after(K),
+                lambda s: s.project_covariance(K),
                 lambda s: s.trace(QuadraticForm(A)),
             ):
                 a, b = part(together)[index], part(alone)
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(b).max(initial=0.0)), err_msg=name)
-            kit.close(together.covariance_after(many_K)[index], alone.covariance_after(many_K[index]), 1e-9)
+            kit.close(together.project_covariance(many_K)[index], alone.project_covariance(many_K[index]), 1e-9)
             assert together.is_certain() <= alone.is_certain()
 
 

@@ -11,7 +11,7 @@ from pesn.statespace.model import Bounds, Emission, StateSpaceModel, init
 from pesn.statespace.rollout import rollout
 from pesn.statespace.state import Layout
 
-LAYOUT = Layout.of(y=2, u=1, units=5)
+LAYOUT = Layout.from_sizes(y=2, u=1, units=5)
 
 
 def system(seed=0):
@@ -26,7 +26,7 @@ def system(seed=0):
     }  # fmt: skip
 
 
-def compression_of(s):
+def make_compression(s):
     return Compression(30, orthonormal(s["H"].T), 0)
 
 
@@ -40,7 +40,7 @@ def model_of(kit, s, leak=0.7, **options):
     root = np.vstack([s["r"], np.zeros((1, 2))])
     var = np.diag(s["R"])
     return StateSpaceModel(
-        cells=(Cell(LAYOUT["units"], sparse.csr_array(A), s["b"] / leak, leak, kit.LinearUnits(), compression_of(s)),),
+        cells=(Cell(LAYOUT["units"], sparse.csr_array(A), s["b"] / leak, leak, kit.LinearUnits(), make_compression(s)),),
         K=K, k=np.append(s["a"], 0.0), inputs=LAYOUT["u"], outputs=LAYOUT["y"],
         process_noise=Noise(s["q"], np.full(5, 0.01)), emission_noise=lambda state: Emission(root, 0.8 * var, var), **options,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def model_of(kit, s, leak=0.7, **options):
 def state_of(form, s, seed=1, spread=1.0):
     rng = np.random.default_rng(seed)
     mean, root = rng.normal(size=5), spread * rng.normal(size=(6, 5))
-    return init(form, 3, mean, root, compression_of(s)), mean, root.T @ root
+    return init(form, 3, mean, root, make_compression(s)), mean, root.T @ root
 
 
 def kalman(s, h, P, inputs, observations):

@@ -15,7 +15,7 @@ N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
 ROOT = 0.1 * np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])
 
 
-def compression_of(K, rank=30):
+def make_compression(K, rank=30):
     return Compression(rank, orthonormal(K[:2, 3:].T), 4)
 
 
@@ -25,7 +25,7 @@ def model_of(kit, units=None, seed=0, rank=30, **options):
     A = 0.5 * rng.normal(size=(N, TOTAL)) * (rng.random((N, TOTAL)) < 0.6)
     K = np.zeros((3, TOTAL))
     K[:2, :2], K[:2, 3:], K[2, 2] = 0.3 * np.eye(2), 0.4 * rng.normal(size=(2, N)), 1.0
-    units, compression = units or kit.world(N).cell.units, compression_of(K, rank)
+    units, compression = units or kit.world(N).cell.units, make_compression(K, rank)
     cell = Cell(slice(3, TOTAL), sparse.csr_array(A), 0.2 * rng.normal(size=N), 0.8, units, compression)
     var = np.sum(ROOT**2, axis=1)[:2]
     given = {

@@ -38,7 +38,7 @@ from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.readout_uncertainty import LeverageNoise, WeightErrors
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace.cell import Cell, Compression, Noise, SineMoments, UnitMoments, stacked
+from pesn.statespace.cell import Cell, Compression, Noise, SineMoments, UnitMoments, stack_cells
 from pesn.statespace.ensemble import Draws
 from pesn.statespace.low_rank import fewer
 from pesn.statespace.model import Bounds, StateSpaceModel, init
@@ -126,7 +126,7 @@ class Encoding:
         return A, np.concatenate([self.mean, self.mean + 0.5 * np.pi])
 
 
-def compression_of(moves: Moves, reservoir: Reservoir, weights: FloatArray, rank: int) -> Compression:
+def make_compression(moves: Moves, reservoir: Reservoir, weights: FloatArray, rank: int) -> Compression:
     """What a factor of so many columns must not lose: all that a readout of weights (m, p) sees of what each cell moves."""
     at = moves.layout
     read = moves.weights(np.asarray(weights, float))[:, at["squares"].start :]
@@ -139,7 +139,7 @@ def compression_of(moves: Moves, reservoir: Reservoir, weights: FloatArray, rank
     return Compression(rank, block_diag(*bases) if len(bases) > 1 else bases[0], squared=moves.squared)
 
 
-def squares_of(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
+def make_square_cells(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
     """What moves the squares alone; none where there are no products."""
     return tuple(replace(cell, compression=kept) for cell in moves.cells)
 
@@ -154,16 +154,16 @@ def with_units(
     r = reservoir
     if not r.n_units:
         return squares
-    A, bias, leaks = r.beside(C), np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
+    A, bias, leaks = r.prepend_columns(C), np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
     cells = []
     for own in r.layer_rows:
         here = slice(rows.start + own.start, rows.start + own.stop)
         turn = None if r.rotation is None else np.asarray(r.rotation[own, own], float)
         cells.append(Cell(here, A[own], bias[own], leaks[own], units, kept, rotation=turn))
-    return (stacked(squares[0], cells[0]), *cells[1:]) if squares else tuple(cells)
+    return (stack_cells(squares[0], cells[0]), *cells[1:]) if squares else tuple(cells)
 
 
-def laid_out(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
+def assemble_state(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
     """Of mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]: h (…, q), 0 but for the units, and the root over x."""
     earlier, units, carried = at["earlier"], at["units"], at["earlier"].stop
     E = earlier.stop - earlier.start
@@ -292,7 +292,7 @@ class ClosedLoop:
         fed_back = len(self.dynamics.learned) if np.any(r.W_fb) else 0
         z = r.n_inputs
         squares = f.n_squares(z, self.form == "diagonal")
-        return Layout.of(
+        return Layout.from_sizes(
             y=d, error=d, inputs=z - encoding.size(d), output=fed_back, earlier=f.n_earlier(z),
             encoded=encoding.n_encoded, squares=squares, units=r.n_units,
         )  # fmt: skip
@@ -327,7 +327,7 @@ class ClosedLoop:
             return self.model
         fresh = LeverageNoise(self, ("noise",)) if "noise" in self.parts else None
         errors = self.weight_errors
-        return replace(self.model, emission_noise=fresh, staying_root=errors.output_root, staying_groups=errors.groups)
+        return replace(self.model, emission_noise=fresh, parameter_root=errors.output_root, parameter_groups=errors.groups)
 
     @cached_property
     def certain(self) -> ClosedLoop:
@@ -361,13 +361,13 @@ class ClosedLoop:
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """What moves the squares alone."""
-        return squares_of(self.moves, self.compression)
+        return make_square_cells(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
         """What a factor must not lose: all that the readout sees of what cells move; None in forms without one."""
         factored = self.form in ("low-rank", "first-order")
-        return compression_of(self.moves, self.reservoir, self.readout.weights, self.rank) if factored else None
+        return make_compression(self.moves, self.reservoir, self.readout.weights, self.rank) if factored else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
@@ -433,7 +433,7 @@ class ClosedLoop:
         """
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
-        h, columns = laid_out(at, mean, root)
+        h, columns = assemble_state(at, mean, root)
         row = np.r_[at["y"], at["encoded"], at["inputs"]]
         if row_columns is not None:
             columns[..., row] = row_columns.T

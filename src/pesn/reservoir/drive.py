@@ -392,7 +392,7 @@ def read(
 
     ``state.past`` are the rows before z (T, d); where it is None, the first row stands for them. The other options are run's.
     """
-    before = None if state is None or state.past is None else rows_before(features, state.past, z.shape[1])
+    before = None if state is None or state.past is None else past_rows(features, state.past, z.shape[1])
     rows = features.rows(z, before)
     if readout is None:
         states, _, end = run(reservoir, z, state, **options)
@@ -408,7 +408,7 @@ def widened(features: Features, reservoir: Reservoir) -> Reservoir:
     return reservoir._replace(W_in=np.pad(reservoir.W_in, ((0, 0), (0, more)))) if more else reservoir
 
 
-def rows_before(features: Features, past: Array, n_inputs: int) -> Array:
+def past_rows(features: Features, past: Array, n_inputs: int) -> Array:
     """``past`` (E,), the newest row first, as rows (lags, d) in the order of time."""
     return past.reshape(features.lags, n_inputs)[::-1]
 

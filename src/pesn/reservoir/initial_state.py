@@ -102,7 +102,7 @@ class Start(NamedTuple):
         width = self.high - self.low
         return self.low - width, self.high + width
 
-    def _scaled(self, z: FloatArray) -> Array:
+    def _standardize(self, z: FloatArray) -> Array:
         """Rows z (…, d) in the units of the features, within 3 of the center: none was beyond 1, and no product overflows."""
         near = np.clip(z, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
         return _standard(near, self.center, self.spread)
@@ -125,12 +125,12 @@ class Start(NamedTuple):
         mean, weights, lags = self._regress(z)
         return mean, self._rest(weights.shape[-1], weights, lags)
 
-    def given_variances(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+    def predict_variances(self, z: npt.ArrayLike) -> tuple[Array, Array]:
         """Mean and variances (…, N) of :meth:`given`, for many at once: no covariance of each is made.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> start = learn([(z, np.hstack([z, z**3]), 0)], max_lags=1)
-        >>> bool(np.allclose(start.given_variances([[2.0]])[1], np.square(start.given([[2.0]])[1]).sum(axis=0)))
+        >>> bool(np.allclose(start.predict_variances([[2.0]])[1], np.square(start.given([[2.0]])[1]).sum(axis=0)))
         True
         """
         mean, weights, lags = self._regress(z)
@@ -151,7 +151,7 @@ class Start(NamedTuple):
         *batch, count, _ = rows.shape
         lags = min(count, self.lags)
         F, f = self.n_features, min(self.n_features, _n_features(self.n_inputs, lags))
-        recent = self._scaled(rows[..., count - lags :, :])[..., ::-1, :]
+        recent = self._standardize(rows[..., count - lags :, :])[..., ::-1, :]
         features = _features(recent.reshape(math.prod(batch), lags * self.n_inputs), self.n_inputs, lags, f)
         low, high = self._limits()
         features = np.clip(features, low[:f], high[:f])
@@ -190,7 +190,7 @@ class Start(NamedTuple):
         i, j = factors_of_features(d, lags, f)
         rows = z.reshape(math.prod(z.shape[:-1]), d)
         live = (np.abs(rows - self.center) <= 3.0 * self.spread) & (self.spread > 0.0)
-        recent = self._scaled(rows)[:, : lags * d]
+        recent = self._standardize(rows)[:, : lags * d]
         both, slopes = np.concatenate([np.ones((len(rows), 1)), recent], axis=1), np.zeros((len(rows), f, d))
         for one, other in ((i, j), (j, i)):  # of a product of two entries
             (of,) = np.nonzero(one)
@@ -220,7 +220,7 @@ class Start(NamedTuple):
         d, F, q = self.n_inputs, self.n_features, root.shape[1]
         lags = min(self.lags, 1)
         f = min(F, _n_features(d, lags))
-        m, S = self._scaled(mean), _standard(root, np.zeros((d, 1)), self.spread[:, None])
+        m, S = self._standardize(mean), _standard(root, np.zeros((d, 1)), self.spread[:, None])
         features = _features(m[None], d, lags, f)[0]
         pairs = q * (q + 1) // 2
         moves = np.zeros((f, q + pairs))  # with w and with the products of any two of w, z = mean + root w
@@ -302,14 +302,14 @@ def learn(
     ends = np.cumsum([max(len(z) - first, 0) for (z, _, _), first in zip(pieces, firsts, strict=True)])
     if ends[-1] == 0:
         raise ValueError(f"rows must hold at least one row to learn from, got {len(pieces)} sequences that skip all of theirs")
-    picked = _spread_evenly(int(ends[-1]), _ROWS_PER_COLUMN * (F + n_states))
+    picked = _sample_evenly(int(ends[-1]), _ROWS_PER_COLUMN * (F + n_states))
     center, spread = _scale([z for z, _, _ in pieces])
 
     root = np.zeros((F + n_states, F + n_states))
     squares, low, high = np.zeros(F), np.full(len(root), np.inf), np.full(len(root), -np.inf)
     blocks = np.array_split(picked, -(-len(picked) // (_BLOCK * (F + n_states))))
 
-    def columns_of(rows: npt.NDArray[np.intp]) -> Array:
+    def make_columns(rows: npt.NDArray[np.intp]) -> Array:
         owners = np.searchsorted(ends, rows, side="right")
         columns = np.empty((len(rows), F + n_states))
         for i in np.unique(owners):
@@ -321,7 +321,7 @@ def learn(
         return columns
 
     for block in blocks:
-        columns = columns_of(block)
+        columns = make_columns(block)
         squares += np.sum(np.square(columns[:, :F]), axis=0)
         low, high = np.minimum(low, columns.min(axis=0)), np.maximum(high, columns.max(axis=0))
         stacked = [root, columns]
@@ -331,9 +331,9 @@ def learn(
             stacked.append(np.eye(F, F + n_states)[1:] * np.pad(ridge, (0, n_states)))
         root = np.asarray(np.linalg.qr(np.concatenate(stacked), mode="r"))
     start = Start(root, center, spread, low, high, n_states, lags, len(picked))
-    pairs = _spread_evenly(int(ends[-1]), _PAIRS)
+    pairs = _sample_evenly(int(ends[-1]), _PAIRS)
     pairs = pairs[~np.isin(pairs + 1, ends)]  # the next row is of the same piece
-    one_row = _persistence(start, columns_of(pairs), columns_of(pairs + 1))
+    one_row = _persistence(start, make_columns(pairs), make_columns(pairs + 1))
     return start._replace(persistence=one_row ** (ends[-1] / len(picked)))  # rows that were picked are so far from each other
 
 
@@ -420,7 +420,7 @@ def _size(pieces: list[tuple[FloatArray, FloatArray, int]], d: int, max_lags: in
     return 0, 1 + d
 
 
-def _spread_evenly(total: int, most: int) -> npt.NDArray[np.intp]:
+def _sample_evenly(total: int, most: int) -> npt.NDArray[np.intp]:
     """At most ``most`` of ``total`` positions, one from each of as many stretches of equal length.
 
     Which one within its stretch follows the golden section: a fixed stride would see a periodic input at one phase only.
@@ -441,7 +441,7 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
         var[at[name]] = 0.0 if part_var is None else part_var
     if loop.form == "diagonal":
         return Diagonal(mean, loop.carried, np.zeros((at.size, 0)), var=var)
-    known, own = _known(loop), np.zeros(at.size - loop.carried)
+    known, own = _persistent_entries(loop), np.zeros(at.size - loop.carried)
     if state.cov is None:
         # all columns: they are cut after a step, when it shows which last
         uncertain = known[var[known] > 0.0]
@@ -474,12 +474,12 @@ def _members(loop: OpenLoop, mean: Array, columns: Array) -> Ensemble:
     assert draws is not None
     if columns.shape[1] == count and np.abs(columns.sum(axis=1)).max() <= 1e-9 * np.abs(columns).max():
         return Ensemble(mean + np.sqrt(count - 1.0) * columns.T, loop.carried, draws)
-    return Ensemble.of(mean, columns.T[np.any(columns, axis=0)], loop.carried, count, draws)
+    return Ensemble.draw(mean, columns.T[np.any(columns, axis=0)], loop.carried, count, draws)
 
 
 def to_state(loop: OpenLoop, state: GaussianState) -> State:
     """What a user keeps of it: all but the inputs, which the next row replaces, and squares, which it makes anew."""
-    at, var, known = loop.layout, state.variances(), _known(loop)
+    at, var, known = loop.layout, state.variances(), _persistent_entries(loop)
     cov, own = None, None
     if isinstance(state, Dense):
         cov = state.cov[np.ix_(known, known)]
@@ -497,7 +497,7 @@ def to_state(loop: OpenLoop, state: GaussianState) -> State:
     return State(mean, var[at["units"]], output, var[at["output"]], cov, own, past=earlier, past_var=past_var)
 
 
-def _known(loop: OpenLoop) -> npt.NDArray[np.intp]:
+def _persistent_entries(loop: OpenLoop) -> npt.NDArray[np.intp]:
     """Places in x of what is kept from one row to the next."""
     places = np.arange(loop.layout.size)
     return np.concatenate([places[loop.layout[name]] for name in ("output", "earlier", "units")])
@@ -585,9 +585,9 @@ class LocalStart(NamedTuple):
 
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
         """Mean (…, E + N) and root (…, r, E + N) of the state that has just taken in the last row of ``z`` (…, l, d)."""
-        rows = _seen(np.asarray(z, float), self.windows)  # (…, l, G, w)
+        rows = _select_windows(np.asarray(z, float), self.windows)  # (…, l, G, w)
         mean, root = self.own.given(np.moveaxis(rows, -2, -3))  # (…, G, n), (…, G, r, n)
-        return self._laid_out(mean), self._roots(root)
+        return self._assemble(mean), self._roots(root)
 
     def stationary(self) -> tuple[Array, Array]:
         """Mean (E + N,) and root (r, E + N) of the state at a row picked at random."""
@@ -599,8 +599,8 @@ class LocalStart(NamedTuple):
         F, f = own.n_features, 1 + own.n_inputs
         slopes = solve_triangular(own.root[:f, :f], own.root[:f, F:])[1:]
         scale = np.divide(1.0, own.spread, out=np.zeros_like(own.spread), where=own.spread > 0.0)
-        by_row = self._scattered((slopes * scale[:, None]).T)  # (E + N, d)
-        mean = self._laid_out(np.broadcast_to(own.stationary()[0], (len(self.windows), own.n_states)))
+        by_row = self._scatter_slopes((slopes * scale[:, None]).T)  # (E + N, d)
+        mean = self._assemble(np.broadcast_to(own.stationary()[0], (len(self.windows), own.n_states)))
         rest = own.root[f:, F:] / math.sqrt(max(own.n_samples - f, 1))
         left = self._roots(np.broadcast_to(rest, (len(self.windows), *rest.shape)))
         root = np.vstack([np.hstack([self.root.T, self.root.T @ by_row.T]), np.pad(left, ((0, 0), (d, 0)))])
@@ -608,7 +608,7 @@ class LocalStart(NamedTuple):
 
     def slope(self, z: Array) -> Array:
         """The derivative (…, E + N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given."""
-        return self._scattered(self.own.slope(_seen(z, self.windows)))
+        return self._scatter_slopes(self.own.slope(_select_windows(z, self.windows)))
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
         """Mean (E + N,) of the state after one row z ~ N(mean, root rootᵀ), ``root`` (d, q); and a root (d + E + N, r) of both.
@@ -618,15 +618,15 @@ class LocalStart(NamedTuple):
         q = root.shape[1]
         shared = q + q * (q + 1) // 2  # columns that all patches have in common: of the row, and of its products
         means, by_row, rest = [], [], []
-        for window, padded in zip(self.windows, _seen(root.T, self.windows).swapaxes(0, 1), strict=True):
-            state, both = self.own.given_gaussian(_seen(mean, window), padded.T)
+        for window, padded in zip(self.windows, _select_windows(root.T, self.windows).swapaxes(0, 1), strict=True):
+            state, both = self.own.given_gaussian(_select_windows(mean, window), padded.T)
             means.append(state)
             by_row.append(both[len(window) :, :shared].T)
             rest.append(both[len(window) :, shared:].T)
-        common = self._laid_out(np.moveaxis(np.stack(by_row), 0, 1))  # (shared, E + N)
+        common = self._assemble(np.moveaxis(np.stack(by_row), 0, 1))  # (shared, E + N)
         left = self._roots(np.stack(rest))
         top = np.pad(root, ((0, 0), (0, shared - q + len(left))))
-        return self._laid_out(np.stack(means)), np.vstack([top, np.vstack([common, left]).T])
+        return self._assemble(np.stack(means)), np.vstack([top, np.vstack([common, left]).T])
 
     # ---------------------------------------------------------------- from patches to the field
 
@@ -645,7 +645,7 @@ class LocalStart(NamedTuple):
         places = np.concatenate([(rows + place).ravel(), self.earlier * w + np.tile(np.arange(n), G)])
         return patches.astype(np.intp), places.astype(np.intp), np.arange(len(patches))
 
-    def _laid_out(self, states: Array) -> Array:
+    def _assemble(self, states: Array) -> Array:
         """(…, E + N) from what each patch says, (…, G, n)."""
         patches, places, _ = self._owned
         return np.asarray(states[..., patches, places])
@@ -667,7 +667,7 @@ class LocalStart(NamedTuple):
             result[..., g, :, mine] = np.moveaxis(widths[..., g, None, None] * base[:, places[mine]], -1, 0)
         return result.reshape(*widths.shape[:-1], G * len(base), len(entries))
 
-    def _scattered(self, slopes: Array) -> Array:
+    def _scatter_slopes(self, slopes: Array) -> Array:
         """(…, E + N, d) from the derivatives (…, [G,] n, w) of a patch's state by its window."""
         patches, places, entries = self._owned
         slopes = np.broadcast_to(slopes, (*slopes.shape[:-3], len(self.windows), *slopes.shape[-2:]))
@@ -705,8 +705,8 @@ def learn_start(
     G, E = len(windows), features.n_earlier(d)
     small = []
     for z, h, skip in pieces:
-        seen = _seen(z, windows)
-        earlier = _seen(h[:, :E].reshape(len(h), features.lags, d), windows)  # (T, lags, G, w)
+        seen = _select_windows(z, windows)
+        earlier = _select_windows(h[:, :E].reshape(len(h), features.lags, d), windows)  # (T, lags, G, w)
         units = h[:, E:].reshape(len(h), G, -1)
         for g in range(G):
             small.append((seen[:, g], np.hstack([earlier[:, :, g].reshape(len(h), -1), units[:, g]]), skip))
@@ -716,7 +716,7 @@ def learn_start(
     return LocalStart(learn(small), windows, features.lags, mean, root_of(cov))
 
 
-def _seen(z: Array, windows: Places) -> Array:
+def _select_windows(z: Array, windows: Places) -> Array:
     """What windows (…) show of rows z (…, d): 0 beyond the border."""
     found = z[..., windows]
     if (windows < 0).any():

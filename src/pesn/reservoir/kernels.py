@@ -351,7 +351,7 @@ def _clear(values: Array) -> None:
 
 
 @_inline
-def _turn(rotation: Array, h: Array, work: Array) -> None:
+def _rotate(rotation: Array, h: Array, work: Array) -> None:
     """H ← O h within a layer, O being transposed."""
     _clear(work)
     _add(work, rotation, h)
@@ -359,7 +359,7 @@ def _turn(rotation: Array, h: Array, work: Array) -> None:
 
 
 @_inline
-def _turn_moments(rotation: Array, h: Array, means: Array, variances: Array) -> None:
+def _rotate_moments(rotation: Array, h: Array, means: Array, variances: Array) -> None:
     """The same for h (N, 2), means by O and variances by O∘O; the last two are working memory."""
     _clear(means)
     _clear(variances)
@@ -394,7 +394,7 @@ def _leak_moments(h: Array, leak: Array, mean: Array, var: Array, means: Array, 
 
 
 @_sum
-def _read_out(weights: Array, z: Array, h: Array, out: Array, squared: bool) -> None:
+def _read(weights: Array, z: Array, h: Array, out: Array, squared: bool) -> None:
     """Out = weights [1, z, h], or their squares times [0, z, h]."""
     for o in range(out.size):
         total = 0.0 if squared else weights[o, 0]
@@ -432,7 +432,7 @@ def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
             end = net.ends[layer]
             group = multiply(net, packed, group, first, end, h, pre)
             if rotation.size:
-                _turn(rotation[first:end, first:end], h[first:end], kept[first:end])
+                _rotate(rotation[first:end, first:end], h[first:end], kept[first:end])
             _move(h[first:end], net.leak[first:end], pre[first:end])
             first = end
         if loop.noise != 0.0:
@@ -440,7 +440,7 @@ def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
                 h[i] += loop.noise * states[k, i]
         _copy(h, states[k])
         if outputs.size:
-            _read_out(loop.readout, inputs[k], h, outputs[k], False)
+            _read(loop.readout, inputs[k], h, outputs[k], False)
         if loop.fed == TEACHER:
             _copy(loop.teacher[k], y)
         elif loop.fed == OWN:
@@ -469,7 +469,7 @@ def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedb
             group = multiply_moments(net, packed, group, first, end, pairs, pre, var)
             fill_moments(tables, pre[first:end], var[first:end])
             if rotation.size:
-                _turn_moments(rotation[first:end, first:end], pairs[first:end], kept[0, first:end], kept[1, first:end])
+                _rotate_moments(rotation[first:end, first:end], pairs[first:end], kept[0, first:end], kept[1, first:end])
             new = pre[first:end], var[first:end]
             _leak_moments(pairs[first:end], net.leak[first:end], *new, means[first:end], variances[first:end])
             first = end
@@ -478,8 +478,8 @@ def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedb
                 variances[i] += noise * noise  # Eq. 22 (corrected: M_e²)
                 pairs[i, 1] = variances[i]
         if outputs.size:
-            _read_out(loop.readout, inputs[0, k], means, outputs[0, k], False)
-            _read_out(loop.readout, inputs[1, k], variances, outputs[1, k], True)
+            _read(loop.readout, inputs[0, k], means, outputs[0, k], False)
+            _read(loop.readout, inputs[1, k], variances, outputs[1, k], True)
         if loop.fed == TEACHER:
             _copy(loop.teacher[k], y[0])
             _clear(y[1])
@@ -584,7 +584,7 @@ def _add_lanes(out: Array, weights: Array, values: Array, squared: bool) -> None
 
 
 @_inline
-def _keep_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array, squared: bool) -> None:
+def _leak_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array, squared: bool) -> None:
     """H ← (1 − L) O h + L new within a layer, or with all factors squared; O being transposed."""
     if rotation.size:
         _fill_lanes(work, leak, 0.0)
@@ -597,7 +597,7 @@ def _keep_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array,
 
 
 @_inline
-def _read_out_lanes(weights: Array, z: Array, H: Array, out: Array, squared: bool) -> None:
+def _read_lanes(weights: Array, z: Array, H: Array, out: Array, squared: bool) -> None:
     """Out (m, 16) = weights [1, z, h] in all lanes, or their squares times [0, z, h]."""
     first = 1 + z.shape[0]
     _fill_lanes(out, weights[:, 0], 0.0 if squared else 1.0)
@@ -643,7 +643,7 @@ def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, lo
                     fill_moments(tables, flat[0, here], flat[1, here])
                 leak, turn = net.leak[first:end], rotation[first:end, first:end]
                 for part in range(parts):
-                    _keep_lanes(leak, turn, H[part, first:end], pre[part, first:end], work[first:end], part == 1)
+                    _leak_lanes(leak, turn, H[part, first:end], pre[part, first:end], work[first:end], part == 1)
                 first = end
             if tables is not None:
                 _shift_lanes(H[1], loop.noise * loop.noise)
@@ -651,7 +651,7 @@ def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, lo
                 if states.size:
                     _give(H[part], at, states[part])
                 if outputs.size:
-                    _read_out_lanes(loop.readout, z[part], H[part], Y[part], part == 1)
+                    _read_lanes(loop.readout, z[part], H[part], Y[part], part == 1)
                     _give(Y[part], at, outputs[part])
                 _give(H[part], last, h[part])
                 _give(Y[part], last, y[part])
@@ -683,7 +683,7 @@ def _split(row: Array, basis: Array, count: int, into: Array, beside: Array) -> 
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
-def directions_of(v: Array, new: float, found: Array) -> None:
+def project_directions(v: Array, new: float, found: Array) -> None:
     """Places (B, T, r) of rows v (B, T, p) along orthonormal directions that come one after the other, as rows need them.
 
     A row makes a new direction of what it has beside those so far, where this is more than a share ``new`` of its square and

@@ -27,8 +27,8 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import root_of
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import compression_of, laid_out, squares_of, with_units
-from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, read, rows_before, run_gaussian, run_stacked, widened
+from pesn.reservoir.closed_loop import assemble_state, make_compression, make_square_cells, with_units
+from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, past_rows, read, run_gaussian, run_stacked, widened
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
@@ -85,7 +85,7 @@ class OpenLoop:
         """Of x."""
         d, N, f = self.reservoir.n_inputs, self.reservoir.n_units, self.features
         squares = f.n_squares(d, self.form == "diagonal")
-        return Layout.of(inputs=d, output=len(self.weights), earlier=f.n_earlier(d), squares=squares, units=N)
+        return Layout.from_sizes(inputs=d, output=len(self.weights), earlier=f.n_earlier(d), squares=squares, units=N)
 
     @property
     def carried(self) -> int:
@@ -120,19 +120,19 @@ class OpenLoop:
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """What moves the squares alone."""
-        return squares_of(self.moves, self.compression)
+        return make_square_cells(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
         """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
-        return compression_of(self.moves, self.reservoir, self.weights, self.rank) if self.form == "low-rank" else None
+        return make_compression(self.moves, self.reservoir, self.weights, self.rank) if self.form == "low-rank" else None
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
         """Earlier rows and units of this mean (…, E + N) and root (…, r, E + N), None: certain; the last outputs, None: 0."""
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
         root = np.zeros((*mean.shape[:-1], 0, mean.shape[-1])) if root is None else root
-        h, columns = laid_out(at, mean, root)
+        h, columns = assemble_state(at, mean, root)
         state = init(
             self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.new_draws()
         )
@@ -149,7 +149,7 @@ class OpenLoop:
         found = {
             "units": state.mean[..., at["units"]],
             "features": self.moves.means(state.mean),
-            "cov": state.covariance_after(self.model.K[at["output"]]),
+            "cov": state.project_covariance(self.model.K[at["output"]]),
         }
         if self._leverage is not None:
             found["leverage"] = self._leverage.trace(state)
@@ -208,7 +208,7 @@ class OpenLoop:
     def _diagonal(self, state: Diagonal, z: Array, z_var: Array | None, clamp: Array | None) -> Path:
         at, f, z_var = self.layout, self.features, np.zeros_like(z) if z_var is None else z_var
         start = State(*(part[rows] for rows in (at["units"], at["output"]) for part in (state.mean, state.var)))
-        before, before_var = (rows_before(f, part[at["earlier"]], z.shape[1]) for part in (state.mean, state.var))
+        before, before_var = (past_rows(f, part[at["earlier"]], z.shape[1]) for part in (state.mean, state.var))
         rows, rows_var = f.row_moments(z, z_var, before, before_var)
         options: Any = {"feedback": clamp, "readout": self.weights, "moments": self.moments, "rng": self.rng}
         units, var, outputs, end = run_gaussian(
@@ -290,7 +290,7 @@ def _predict_first(
     """One of the first rows z (d,) of a sequence, its units by a regression on the rows so far; and the state after it."""
     assert state.rows is not None
     rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
-    units = start.given(rows) if certain else _units_behind(start, z, np.zeros_like(z) if var is None else var)
+    units = start.given(rows) if certain else _infer_units(start, z, np.zeros_like(z) if var is None else var)
     begun = loop.init(*loop.features.with_known(*units, rows)).assign(loop.layout["inputs"], z, var)
     for cell in loop.squares:
         begun = begun.move(cell)
@@ -300,7 +300,7 @@ def _predict_first(
     return path, state._replace(rows=rows) if goes_on else state
 
 
-def _units_behind(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
+def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
     """Mean (E + N,) and root of the earlier rows and units behind an uncertain row, by linear regression."""
     mean, root = start.joint()
     d = len(z)
@@ -329,7 +329,7 @@ def can_stack(
     if all(state.rows is None for state in states):
         return True
     begun = all(state.rows is not None and not len(state.rows) for state in states)
-    return begun and certain and isinstance(start, Start) and bool(start.given_variances(start.center[None])[1].any())
+    return begun and certain and isinstance(start, Start) and bool(start.predict_variances(start.center[None])[1].any())
 
 
 def predict_stacked(
@@ -369,7 +369,7 @@ def predict_stacked(
             ends[i] = end
     cov, leverage = loop.spread(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
-    return Stack(outputs[0], cov, features, leverage, units[0], [_as_kept(loop, end) for end in ends])
+    return Stack(outputs[0], cov, features, leverage, units[0], [_drop_zero_variances(loop, end) for end in ends])
 
 
 def _begin(
@@ -382,7 +382,7 @@ def _begin(
     for k in range(max(start.lags, 1)):
         which = np.flatnonzero(lengths > k)
         at = firsts[which] + k
-        units[:, at] = start.given_variances(z[firsts[which, None] + np.arange(k + 1)])
+        units[:, at] = start.predict_variances(z[firsts[which, None] + np.arange(k + 1)])
         outputs[0, at] = (
             loop.weights[:, 0] + rows[at] @ loop.weights[:, 1 : 1 + width].T + units[0, at] @ loop.weights[:, 1 + width :].T
         )
@@ -395,7 +395,7 @@ def _begin(
         ends[i] = State(mean, var, output, output_var, rows=seen)
 
 
-def _as_kept(loop: OpenLoop, state: State) -> State:
+def _drop_zero_variances(loop: OpenLoop, state: State) -> State:
     """A state that nothing is uncertain of has no variances."""
     certain = loop.process_noise is None and state.is_certain
     return State(state.mean, None, state.output, None) if certain else state

@@ -87,8 +87,8 @@ def _ends(
     for i, (rows, spread) in enumerate(sequences):
         z[i, : len(rows)], var[i, : len(rows)] = rows, spread
     m = len(loop.weights)
-    model = _adding_up(loop, {"mean": m, "both": m // 2, "last": 0}[pooling])
-    state, left = _beginning(loop, z[:, 0], var[:, 0]), np.arange(len(sequences))
+    model = _accumulate_outputs(loop, {"mean": m, "both": m // 2, "last": 0}[pooling])
+    state, left = _initial_state(loop, z[:, 0], var[:, 0]), np.arange(len(sequences))
     if washout:
         state = rollout(model, state, z[:, :washout], var[:, :washout]).state
         state = state.assign(loop.layout["output"], np.zeros((len(left), m)))
@@ -101,7 +101,7 @@ def _ends(
         state, left = path.state.part(longer), left[longer]
 
 
-def _adding_up(loop: OpenLoop, count: int) -> StateSpaceModel:
+def _accumulate_outputs(loop: OpenLoop, count: int) -> StateSpaceModel:
     """The model of a loop whose first ``count`` outputs are added to what they were before; every row is stepped."""
     start, K = loop.layout["output"].start, loop.model.K.copy()
     added = np.arange(start, start + count)
@@ -109,7 +109,7 @@ def _adding_up(loop: OpenLoop, count: int) -> StateSpaceModel:
     return replace(loop.model, K=K, probe=None, fast=None, settled=None)
 
 
-def _beginning(loop: OpenLoop, z: Array, var: Array) -> GaussianState:
+def _initial_state(loop: OpenLoop, z: Array, var: Array) -> GaussianState:
     """Units at zero, before a first row (s, d); it stands for the rows before it, each with variances of its own."""
     lags, N = loop.features.lags, loop.reservoir.n_units
     earlier, spread = np.tile(z, lags), np.tile(np.sqrt(var), lags)

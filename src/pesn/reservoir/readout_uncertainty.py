@@ -111,7 +111,7 @@ class WeightErrors:
         dynamics, errors = loop.dynamics, loop.errors
         learned, d = dynamics.learned, dynamics.n_columns
         cov = errors.cov if loop.measurement_cov is None else errors.cov + loop.measurement_cov
-        inflation = inflation_of(errors.persistence[learned])
+        inflation = variance_inflation(errors.persistence[learned])
         if errors.weights is not None:
             inflation = np.maximum(inflation, errors.weights[learned])
         onto = np.zeros((d, len(learned)))
@@ -130,10 +130,10 @@ class WeightErrors:
         return np.asarray(readout.covariance_root, float) if penalty is None else posterior_root(readout, penalty, self._var)
 
     @cached_property
-    def floored_root(self) -> Array:
+    def regularized_root(self) -> Array:
         """S of a ridge that is not too small for features which are uncertain themselves."""
         S = np.asarray(self._loop.readout.covariance_root, float)
-        return np.stack([_floored(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
+        return np.stack([_floor_root(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
 
     @property
     def directions(self) -> int:
@@ -159,11 +159,11 @@ class WeightErrors:
 
     def places(self, v: Array) -> Array:
         """The same (…, T, r) of v = Sᵀ b (…, T, p): their places along directions that come as they are needed."""
-        from pesn.reservoir.kernels import directions_of  # here, not above: it brings numba
+        from pesn.reservoir.kernels import project_directions  # here, not above: it brings numba
 
         found = np.zeros((*v.shape[:-1], self.directions))
         rows = np.ascontiguousarray(v, float)
-        directions_of(rows.reshape(-1, *rows.shape[-2:]), _NEW, found.reshape(-1, *found.shape[-2:]))
+        project_directions(rows.reshape(-1, *rows.shape[-2:]), _NEW, found.reshape(-1, *found.shape[-2:]))
         return found
 
 
@@ -186,12 +186,12 @@ class LeverageNoise:
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
         self._inflation = np.zeros(d)
-        self._inflation[learned] = inflation_of(loop.errors.persistence[learned])
+        self._inflation[learned] = variance_inflation(loop.errors.persistence[learned])
 
     @cached_property
     def _leverage(self) -> Leverage:
         loop = self._loop
-        return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.floored_root), *loop.readout.weights.shape)
+        return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:
         """From the state that the outputs are read from."""
@@ -217,13 +217,13 @@ class LeverageNoise:
         return result
 
 
-def inflation_of(persistence: Array) -> Array:
+def variance_inflation(persistence: Array) -> Array:
     """(1 + ρ)/(1 − ρ) of errors that go on, 1 of others."""
     rho = np.maximum(persistence, 0.0)
     return np.asarray((1.0 + rho) / (1.0 - rho))
 
 
-def _floored(S: Array, n: int) -> Array:
+def _floor_root(S: Array, n: int) -> Array:
     """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
 
     Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a

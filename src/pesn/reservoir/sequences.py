@@ -64,7 +64,7 @@ def check_stacked(name: str, values: object) -> None:
     ValueError: X must be rows one after the other, got a list of 2 arrays; np.concatenate(X) stacks them, and lengths=[50, 70]
     says where each ends
     """
-    found = _shapes_apart(name, values)
+    found = _sequence_shapes(name, values)
     if found is None:
         return  # a list of rows, or of numbers
     got, shapes = found
@@ -76,7 +76,7 @@ def check_stacked(name: str, values: object) -> None:
     )
 
 
-def _shapes_apart(name: str, values: object) -> tuple[str, list[tuple[int, ...]]] | None:
+def _sequence_shapes(name: str, values: object) -> tuple[str, list[tuple[int, ...]]] | None:
     """What holds sequences side by side, and the shape of each; None where it is one table of rows."""
     if not isinstance(values, (list, tuple)):
         shape = tuple(getattr(values, "shape", ()))
@@ -141,7 +141,7 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
            [0.],
            [1.]]), [2, 1])
     """
-    mean, apart = mean_of(X), _as_list(X)
+    mean, apart = mean_of(X), _list_sequences(X)
     is_cube = isinstance(mean, np.ndarray) and not isinstance(mean, np.ma.MaskedArray) and mean.ndim == 3
     if not is_cube and apart is None:
         return X, lengths
@@ -185,7 +185,7 @@ def _concatenate(apart: list[Any]) -> Any:
     return np.concatenate([np.asarray(one) for one in apart])
 
 
-def _as_list(X: Any) -> list[Any] | None:
+def _list_sequences(X: Any) -> list[Any] | None:
     """The sequences in a list, or in an array of objects; None where X is one table of rows."""
     holds_objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     if not isinstance(X, (list, tuple)) and not holds_objects:

@@ -102,7 +102,7 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
     scipy.sparse.csr_array
     """
     if not isinstance(topology, str) and not callable(topology):
-        return _checked(topology, n, "topology must be")
+        return _check_matrix(topology, n, "topology must be")
     W, radius = _draw(topology, n, density, rng)
     if not radius > 1e-12 * np.abs(W.data).max(initial=0.0):
         remedy = "topology must give a matrix with a cycle, to be scaled to spectral_radius, got one that is nilpotent"
@@ -121,11 +121,11 @@ def _draw(topology: Topology, n: int, density: float, rng: np.random.Generator) 
     if isinstance(topology, type):
         raise TypeError(f"topology must be a name, a function or a matrix, got the class {topology.__name__}; call it")
     if callable(topology):
-        W = _checked(topology(n, rng), n, "topology must give")
-        return W, _largest_modulus(W)
+        W = _check_matrix(topology(n, rng), n, "topology must give")
+        return W, _largest_eigenvalue(W)
     if topology == "random":
         W = draw_random(n, density, rng)
-        return W, _largest_modulus(W)
+        return W, _largest_eigenvalue(W)
     if topology == "ring":
         return sparse_rows(np.arange(n + 1), np.roll(np.arange(n), 1), np.ones(n)), 1.0
     if topology == "orthogonal":
@@ -133,7 +133,7 @@ def _draw(topology: Topology, n: int, density: float, rng: np.random.Generator) 
     raise ValueError(f"topology must be one of {', '.join(map(repr, NAMES))}, a function or a matrix, got {topology!r}")
 
 
-def _checked(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_array:
+def _check_matrix(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_array:
     """A user's matrix as compressed rows, each with its columns in order."""
     sparse = import_module("scipy.sparse")
     if sparse.issparse(matrix):
@@ -148,14 +148,14 @@ def _checked(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_array:
     return W
 
 
-def _largest_modulus(W: csr_array) -> float:
+def _largest_eigenvalue(W: csr_array) -> float:
     """max|λ|; of the last few matrices it is known: reservoirs of one seed and size differ in their scalings alone."""
     rows = (np.asarray(part, kind).tobytes() for part, kind in zip((W.indptr, W.indices, W.data), _KINDS, strict=True))
-    return float((_modulus if W.nnz <= _KEPT else _modulus.__wrapped__)(W.shape[0], *rows))
+    return float((_spectral_radius if W.nnz <= _KEPT else _spectral_radius.__wrapped__)(W.shape[0], *rows))
 
 
 @lru_cache(maxsize=8)
-def _modulus(n: int, *rows: bytes) -> float:
+def _spectral_radius(n: int, *rows: bytes) -> float:
     """Block by block: ordered by its strongly connected components W is block triangular, and has their eigenvalues.
 
     What lies between the blocks is no part of them, but would cost a solver its digits: a chain's zeros become 1e-2.
@@ -164,14 +164,14 @@ def _modulus(n: int, *rows: bytes) -> float:
     W = sparse_rows(indptr, indices, data)
     count, label = import_module("scipy.sparse.csgraph").connected_components(W, connection="strong")
     if count == 1:
-        return _of_one_block(W)
+        return _block_radius(W)
     sizes = np.bincount(label)
     alone = np.abs(W.diagonal()[sizes[label] == 1]).max(initial=0.0)
     blocks = [np.flatnonzero(label == one) for one in np.flatnonzero(sizes > 1)]
-    return float(max([alone, *(_of_one_block(W[units][:, units]) for units in blocks)]))
+    return float(max([alone, *(_block_radius(W[units][:, units]) for units in blocks)]))
 
 
-def _of_one_block(W: csr_array) -> float:
+def _block_radius(W: csr_array) -> float:
     """ARPACK from a fixed start, its answer checked; all eigenvalues where W is small or ARPACK does not converge."""
     n = W.shape[0]
     if W.nnz == n:  # one cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form

@@ -90,7 +90,7 @@ class Reservoir(NamedTuple):
         largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
         return bool(self.n_units and np.all(self.leak_rate == 1.0) and largest <= _NOTHING and not np.any(self.W_fb))
 
-    def beside(self, C: Array) -> csr_array:
+    def prepend_columns(self, C: Array) -> csr_array:
         """[C, W] for C (N, c), as a SciPy sparse array; its own ``hstack`` takes as long as several steps of a loop."""
         own, places = np.nonzero(C)
         indptr = self.indptr.astype(np.intp)
@@ -207,16 +207,16 @@ def draw(
     def uniform(*shape: int) -> Array:
         return 2.0 * generator.random(shape) - 1.0
 
-    W_in = _scaled("input_scaling", input_scaling, uniform(n_units, n_inputs), "inputs", math.sqrt(max(n_inputs, 1)))
-    W_fb = _scaled("feedback_scaling", feedback_scaling, uniform(n_units, n_outputs), "outputs")
-    bias = _scaled("bias_scaling", bias_scaling, uniform(n_units), "units")
+    W_in = _scale_weights("input_scaling", input_scaling, uniform(n_units, n_inputs), "inputs", math.sqrt(max(n_inputs, 1)))
+    W_fb = _scale_weights("feedback_scaling", feedback_scaling, uniform(n_units, n_outputs), "outputs")
+    bias = _scale_weights("bias_scaling", bias_scaling, uniform(n_units), "units")
     W = connect(topology, int(n_units), spectral_radius=spectral_radius, density=float(density), rng=generator)
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
     leaks: Any = np.asarray(leak_rate, np.float64) if np.ndim(leak_rate) else float(cast(float, leak_rate))
-    return Reservoir(*rows, W_in, W_fb, bias, leaks, kept_activation(activation))
+    return Reservoir(*rows, W_in, W_fb, bias, leaks, name_activation(activation))
 
 
-def _scaled(name: str, scaling: Scaling, drawn: Array, of: str, divisor: float = 1.0) -> Array:
+def _scale_weights(name: str, scaling: Scaling, drawn: Array, of: str, divisor: float = 1.0) -> Array:
     """Weights ``drawn`` on ±1, (N, c) or (N,), times a number or one for each column; or weights of that shape as they are."""
     if not np.ndim(scaling):
         number(name, scaling, 0.0, math.inf, "[)")
@@ -243,7 +243,7 @@ def without_units(n_inputs: int, n_outputs: int) -> Reservoir:
     return Reservoir(np.zeros(1, np.uint32), nothing, np.empty(0), W_in, W_fb, np.empty(0), 1.0)
 
 
-def kept_activation(activation: str | Activation) -> str | Activation:
+def name_activation(activation: str | Activation) -> str | Activation:
     """A shipped activation by its name, which a file can hold; one's own as it is."""
     record = get(activation)
     return record.name if record.name in names() and get(record.name) is record else record
@@ -370,21 +370,23 @@ def draw_layers(
     Reservoir
         With W block lower triangular: on the diagonal each group's own, left of it how it sees the layer before.
     """
-    plan, generator = _plan(layers), np.random.default_rng(rng)
+    plan, generator = _normalize_layers(layers), np.random.default_rng(rng)
     drawn: list[list[Reservoir]] = []
     for depth, groups in enumerate(plan):
         before = n_inputs if not depth else sum(group.n_units for group in drawn[-1])
         fed = {"feedback_scaling": feedback_scaling, "n_outputs": n_outputs} if not depth else {"n_outputs": 0}
-        drawn.append([_group(group, depth, len(plan), before, generator, fed | own) for group in groups])
-    whole = _joined(drawn)
-    return whole._replace(rotation=_rotation(memory, whole, [group.n_units for groups in drawn for group in groups], generator))
+        drawn.append([_draw_group(group, depth, len(plan), before, generator, fed | own) for group in groups])
+    whole = _join_groups(drawn)
+    return whole._replace(
+        rotation=_draw_rotation(memory, whole, [group.n_units for groups in drawn for group in groups], generator)
+    )
 
 
 def _is_layer(groups: object) -> bool:
     return isinstance(groups, (list, tuple)) and len(groups) > 0 and all(isinstance(group, Layer) for group in groups)
 
 
-def _plan(layers: Layers) -> Sequence[Sequence[Layer]]:
+def _normalize_layers(layers: Layers) -> Sequence[Sequence[Layer]]:
     """The groups of each layer."""
     if isinstance(layers, (list, tuple)):
         plan = [[entry] if isinstance(entry, Layer) else entry for entry in layers]
@@ -397,7 +399,7 @@ def _plan(layers: Layers) -> Sequence[Sequence[Layer]]:
     return [[Layer()]] * int(cast(int, layers))
 
 
-def _group(group: Layer, depth: int, n_layers: int, before: int, rng: np.random.Generator, own: dict[str, Any]) -> Reservoir:
+def _draw_group(group: Layer, depth: int, n_layers: int, before: int, rng: np.random.Generator, own: dict[str, Any]) -> Reservoir:
     """One group, as a reservoir of its own whose inputs are the ``before`` entries that it sees."""
     said = {name: value for name, value in vars(group).items() if value is not None}
     try:
@@ -431,7 +433,7 @@ def _join_weights(drawn: list[list[Reservoir]]) -> csr_array:
     return W
 
 
-def _joined(drawn: list[list[Reservoir]]) -> Reservoir:
+def _join_groups(drawn: list[list[Reservoir]]) -> Reservoir:
     """All groups as one reservoir."""
     first, every = drawn[0][0], [group for groups in drawn for group in groups]
     if len(every) == 1:
@@ -451,7 +453,7 @@ def _join_leaks(groups: list[Reservoir]) -> float | Array:
     return float(leaks[0]) if (leaks == leaks[0]).all() else leaks
 
 
-def _rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:
+def _draw_rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:
     """What the units keep of each other; None: each keeps its own."""
     if isinstance(memory, str):
         if memory not in MEMORIES:

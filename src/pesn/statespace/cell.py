@@ -137,13 +137,13 @@ class SineMoments:
         above, below, shrunk = np.exp(c - s), np.exp(-c - s), np.exp(-s)
         near = np.clip(c, -1.0, 1.0)
         even = np.where(np.abs(c) < 1.0, 2.0 * np.square(np.sinh(0.5 * near)) * shrunk, 0.5 * (above + below) - shrunk)
-        odd = np.where(np.abs(c) < 1.0, _sinh_less(near) * shrunk, 0.5 * (above - below) - c * shrunk)
+        odd = np.where(np.abs(c) < 1.0, _sinh_remainder(near) * shrunk, 0.5 * (above - below) - c * shrunk)
         sin, cos = np.sin(mean), np.cos(mean)
         rest = even * sin[..., :, None] * sin[..., None, :] + odd * cos[..., :, None] * cos[..., None, :]
         return self.gain(mean, var), rest
 
 
-def _sinh_less(x: Array) -> Array:
+def _sinh_remainder(x: Array) -> Array:
     """sinh x − x for |x| ≤ 1: x³/6 (1 + x²/20 (1 + x²/42 (1 + …)))."""
     square, series = np.square(x), np.ones_like(x)
     for k in range(16, 2, -2):
@@ -175,7 +175,7 @@ class SparseRows:
         return out.reshape(*batch, rows, s)
 
 
-def _weigh(weights: Array, var: Array) -> Array:
+def _scale_variances(weights: Array, var: Array) -> Array:
     """Weights (r, r), or of a diagonal matrix (r,), times variances (…, r)."""
     return weights * var if weights.ndim == 1 else (weights @ var[..., None])[..., 0]
 
@@ -244,32 +244,32 @@ class Cell:
         """A∘A, for variances of independent entries."""
         return SparseRows(sparse.csr_array(self.matrix).power(2))
 
-    def turned(self, x: Array) -> Array:
+    def rotate(self, x: Array) -> Array:
         """O x for the entries x (…, r, s) that move; x itself where each keeps its own."""
         return x if self.rotation is None else self.rotation @ x
 
-    def turned_back(self, x: Array) -> Array:
+    def rotate_back(self, x: Array) -> Array:
         """Oᵀ x for x (…, r, s)."""
         return x if self.rotation is None else self.rotation.T @ x
 
-    def kept_variances(self, var: Array) -> Array:
+    def memory_variances(self, var: Array) -> Array:
         """The variances (…, r) of O x, of independent entries x with these."""
-        return _weigh(self._kept_squares, var)
+        return _scale_variances(self._memory_squares, var)
 
-    def kept_and_entered(self, var: Array) -> Array:
+    def memory_input_covariances(self, var: Array) -> Array:
         """The covariances (…, r) of O x and A x, entry by entry, of independent entries x of these variances (…, r)."""
-        return _weigh(self._kept_entered, var)
+        return _scale_variances(self._memory_input_products, var)
 
     @cached_property
-    def _kept_squares(self) -> Array:
+    def _memory_squares(self) -> Array:
         return np.ones(len(self.bias)) if self.rotation is None else np.square(self.rotation)
 
     @cached_property
-    def _kept_entered(self) -> Array:
+    def _memory_input_products(self) -> Array:
         own = sparse.csr_array(self.matrix)[:, self.rows]
         return np.asarray(own.diagonal() if self.rotation is None else self.rotation * own.toarray())
 
-    def columns_from(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
+    def slice_columns(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
         """A for the entries of x from ``first`` on, its transpose, and its entries squared."""
         if first not in self._made:
             part = sparse.csr_array(sparse.csr_array(self.matrix)[:, first:])
@@ -288,7 +288,7 @@ class Cell:
             kernels.move_members(self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
             moved, entering = members.copy(), (self.enter @ members[..., None])[..., 0]
-            moved[:, self.rows] = (1.0 - self.leak) * self.turned(members[:, self.rows].T).T
+            moved[:, self.rows] = (1.0 - self.leak) * self.rotate(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
 
@@ -303,7 +303,7 @@ class Noise:
     root: Array
     diagonal: Array
 
-    def after(self, quiet: int) -> Noise:
+    def pad(self, quiet: int) -> Noise:
         """The same noise of entries that come after ``quiet`` others, which have none."""
         return Noise(np.pad(self.root, ((0, 0), (quiet, 0))), np.pad(self.diagonal, (quiet, 0))) if quiet else self
 
@@ -337,7 +337,7 @@ class Noise:
 _MOST = 1e50  # the largest covariance whose square counts: in a loop that diverges all stay numbers
 
 
-def stacked(first: Cell, second: Cell) -> Cell:
+def stack_cells(first: Cell, second: Cell) -> Cell:
     """The move of both cells at once, from the state before either; the rows of ``second`` follow on those of ``first``.
 
     ``first`` has no rotation.
@@ -404,7 +404,7 @@ def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
     a = (A @ x.T).T + cell.bias
     by = A @ slopes if slopes.ndim == 2 else np.stack([A @ one for one in slopes])
     result = slopes.copy()
-    result[..., cell.rows, :] = (1.0 - cell.leaks[:, None]) * cell.turned(slopes[..., cell.rows, :])
+    result[..., cell.rows, :] = (1.0 - cell.leaks[:, None]) * cell.rotate(slopes[..., cell.rows, :])
     result[..., cell.rows, :] += (cell.leaks * _slope(cell, a))[..., None] * by
     return result
 

@@ -15,7 +15,7 @@ from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.kernels import FARTHEST
-from pesn.statespace.state import GaussianState, observed
+from pesn.statespace.state import GaussianState, observe
 
 _BITS = 30  # of a Sobol point
 _MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
@@ -115,7 +115,7 @@ class Ensemble(GaussianState):
         return Ensemble(parts.get("members", self.members), self.carried, self.draws, parts.get("past", self.past))
 
     @classmethod
-    def of(cls, mean: Array, root: Array, carried: int, members: int, draws: Draws) -> Ensemble:
+    def draw(cls, mean: Array, root: Array, carried: int, members: int, draws: Draws) -> Ensemble:
         """``members`` draws of x with this mean (…, n) and covariance rootᵀ root, root (…, r, n)."""
         z, draws = draws.normal(mean.shape[:-1], members, root.shape[-2])
         return cls(mean[..., None, :] + z @ root, carried, draws)
@@ -129,30 +129,30 @@ class Ensemble(GaussianState):
     @cached_property  # type: ignore[misc]
     def cross(self) -> Array:
         """With the past, by count, (…, n, s): only where it is asked for, since a past may be long."""
-        return _between(self.members, self.past)
+        return _sample_covariance(self.members, self.past)
 
     def is_certain(self) -> bool:  # noqa: D102
         return bool((self.members == self.members[..., :1, :]).all())
 
     def variances(self) -> Array:  # noqa: D102
-        away = _away(self.members)
+        away = _deviations(self.members)
         return np.asarray(np.einsum("...mi,...mi->...i", away, away) / (away.shape[-2] - 1))
 
     def covariance_with(self, rows: slice) -> Array:  # noqa: D102
-        return _between(self.members, self.members[..., rows])
+        return _sample_covariance(self.members, self.members[..., rows])
 
     def covariance_of(self, rows: slice) -> Array:  # noqa: D102
-        return _between(self.members[..., rows], self.members[..., rows])
+        return _sample_covariance(self.members[..., rows], self.members[..., rows])
 
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+    def project_covariance(self, K: Array) -> Array:  # noqa: D102
         new = self.members @ transpose(K)
-        return _between(new, new)
+        return _sample_covariance(new, new)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         return np.asarray(rng.choice(self.members, n, axis=-2))
 
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
-        away = _away(self.members)
+        away = _deviations(self.members)
         return np.asarray(np.einsum("...mi,...mi->...", away @ A.matrix, away) / (away.shape[-2] - 1))
 
     def only(self, places: npt.NDArray[np.intp]) -> Ensemble:  # noqa: D102
@@ -202,16 +202,16 @@ class Ensemble(GaussianState):
         return held, np.asarray(left.mean(axis=-2))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Ensemble:  # noqa: D102
-        told, draws = observed(rows, values, noise_cov), self.draws
+        told, draws = observe(rows, values, noise_cov), self.draws
         seen, y = self.members[..., told.seen], told.values[..., None, :]
-        S = told.of(_between(seen, seen))
+        S = told.mask(_sample_covariance(seen, seen))
         if told.noise is not None:  # every member sees the observation with a noise of its own
             z, draws = self._normal(draws, len(told.seen))
             S, y = S + told.noise, y + z @ transpose(told.noise_root())
         root = inverse_root(S)
         toward = (y - seen) @ root  # what a state misses has no part in the root
-        members = self.members + toward @ transpose(_between(self.members, seen) @ root)
-        past = self.past + toward @ transpose(_between(self.past, seen) @ root)
+        members = self.members + toward @ transpose(_sample_covariance(self.members, seen) @ root)
+        past = self.past + toward @ transpose(_sample_covariance(self.past, seen) @ root)
         members[..., told.seen] = np.where(told.exact[..., None, :], y, members[..., told.seen])
         return Ensemble(members, self.carried, draws, past)
 
@@ -220,7 +220,7 @@ class Ensemble(GaussianState):
         return Ensemble(self.members, self.carried, self.draws, past)
 
     def covariance_with_past(self, rows: slice) -> Array:  # noqa: D102
-        return _between(self.members[..., rows], self.past)
+        return _sample_covariance(self.members[..., rows], self.past)
 
     def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
         """(…, M, size)."""
@@ -243,12 +243,12 @@ class Ensemble(GaussianState):
         return Ensemble(members, self.carried, draws, self.past)
 
 
-def _between(a: Array, b: Array) -> Array:
+def _sample_covariance(a: Array, b: Array) -> Array:
     """The covariances by count, (…, i, j), of members a (…, M, i) and b (…, M, j)."""
-    return transpose(_away(a)) @ _away(b) / (a.shape[-2] - 1)
+    return transpose(_deviations(a)) @ _deviations(b) / (a.shape[-2] - 1)
 
 
-def _away(a: Array) -> Array:
+def _deviations(a: Array) -> Array:
     """From their mean, (…, M, i): exactly 0 where all are equal."""
     away = a - a[..., :1, :]
     away -= away.mean(axis=-2, keepdims=True)

@@ -102,7 +102,7 @@ def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, lef
 
 
 @jit(no_cpython_wrapper=True)
-def _mend_upper(cov: Array, var: Array) -> None:
+def _repair_upper(cov: Array, var: Array) -> None:
     """``cov`` (n, n) from its upper triangle, without what rounding left: no variance negative, no correlation beyond 1."""
     n = var.size
     std = np.empty(n)
@@ -203,7 +203,7 @@ def _move_cells(cells: CellRows, here: Array, new: Array) -> None:
 
 
 @_inline
-def _hold_means(edges: Array, here: Array, new: Array, mean: Array, left: Array) -> None:
+def _clip_means(edges: Array, here: Array, new: Array, mean: Array, left: Array) -> None:
     """Bring means of y that have left back, in ``new``; write those of a row to ``mean`` (S, d), and where they had left."""
     for i in range(edges.shape[1]):
         for s in range(mean.shape[0]):
@@ -244,7 +244,7 @@ def roll_means(
                     _row_times_16(readouts.indices, weights, start, stop, here, 0, new, i)
                     for s in range(_SIDE_BY_SIDE):
                         new[i, s] = min(max(new[i, s] + readouts.k[r, i], -FARTHEST), FARTHEST)
-                _hold_means(edges, here, new, mean[r, first:last, t], left[r, first:last, t])
+                _clip_means(edges, here, new, mean[r, first:last, t], left[r, first:last, t])
                 for i in range(p):
                     for s in range(_SIDE_BY_SIDE):
                         here[i, s] = new[i, s]
@@ -262,7 +262,7 @@ def symmetrize_psd(cov: Array) -> Array:
                 for i in range(top, min(top + _TILE, n)):
                     for j in range(max(left, i + 1), min(left + _TILE, n)):
                         cov[b, i, j] = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i]
-        _mend_upper(cov[b], var[b])
+        _repair_upper(cov[b], var[b])
     return var
 
 
@@ -285,7 +285,7 @@ def enter_dense(
                 for i in range(top, min(top + _TILE, size)):
                     out_of[b, j, i] = into[b, i, j]
         _rows_times(indptr, indices, data, out_of[b], pre[b], True)
-        _mend_upper(pre[b], var[b])
+        _repair_upper(pre[b], var[b])
 
 
 @jit()
@@ -457,7 +457,7 @@ def _add_column(F: Array, L: Array, column: int, pivot: int, left: Array) -> Non
 
 
 @_loose
-def pivoted_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> None:
+def pivot_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> None:
     """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were ``pivots`` (B, r).
 
     The ``first`` entries are pivots in their order, where they have a variance of their own, then those that have most left;

@@ -12,7 +12,7 @@ from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, root_of, symmetric, transpose
 from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import GaussianState, Observation, Parts, flat, observed, with_turned_rows
+from pesn.statespace.state import GaussianState, Observation, Parts, flat, observe, rotate_rows
 
 _FAR = 1e50  # products of columns stay numbers in a loop that diverges
 _SKETCH = 8  # directions in which what the units have to themselves is followed
@@ -32,7 +32,7 @@ class _Factored(GaussianState):
     def covariance_of(self, rows: slice) -> Array:
         return outer(self.factor[..., rows, :])
 
-    def covariance_after(self, K: Array) -> Array:
+    def project_covariance(self, K: Array) -> Array:
         return outer(K @ self.factor)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -49,7 +49,7 @@ class _Factored(GaussianState):
         parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
         return {**parts, "factor": new.reshape(*F.shape[:-1], new.shape[-1])}
 
-    def _assigned_factor(self, rows: slice, var: Array | None) -> Array:
+    def _assign_factor(self, rows: slice, var: Array | None) -> Array:
         """F where x[rows] is something new, with variances ``var`` (…, r)."""
         F = self.factor.copy()
         F[..., rows, :] = 0.0
@@ -141,12 +141,12 @@ class LowRank(_Factored):
         own = self.own[..., places[places >= self.carried] - self.carried]
         return self._only(places, factor=self.factor[..., places, :], own=own)
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+    def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
         assert compression is not None  # of a cell that moves entries of h alone
         into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
         mean, into = into[..., -1] + cell.bias, into[..., :-1]
-        A, transposed, squares = cell.columns_from(p)
+        A, transposed, squares = cell.slice_columns(p)
         spread = (squares @ D[..., None])[..., 0]
         var = np.einsum("...ij,...ij->...i", into, into) + spread
         unit, unit_var = cell.units.moments(mean, var)
@@ -160,17 +160,17 @@ class LowRank(_Factored):
             _, all_of_it = cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))
             second, rest = L[:, None] * root_of(all_of_it), np.zeros_like(rest)
         else:
-            wide = self._wide_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))
+            wide = self._second_order_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))
             if wide is not None:
                 second, rest = _second_order(wide, rest, L * curvature)
         slope = (L * g)[..., None]
         into, keep = slope * into, 1.0 - L[:, None]
         if keep.any():
-            into += keep * cell.turned(F[..., rows, :])
+            into += keep * cell.rotate(F[..., rows, :])
         mine = slice(rows.start - p, rows.stop - p)
         # the diagonal of T D Tᵀ, T = (1 − L) O + L g A
-        tied = 2.0 * (1.0 - L) * L * g * cell.kept_and_entered(D[..., mine])
-        own = (L * g) ** 2 * spread + tied + (1.0 - L) ** 2 * cell.kept_variances(D[..., mine])
+        tied = 2.0 * (1.0 - L) * L * g * cell.memory_input_covariances(D[..., mine])
+        own = (L * g) ** 2 * spread + tied + (1.0 - L) ** 2 * cell.memory_variances(D[..., mine])
         own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances)
 
         def times(V: Array) -> Array:
@@ -180,9 +180,9 @@ class LowRank(_Factored):
                 result += second @ (transpose(second) @ V)
             if D.any():
                 back = transposed @ (slope * V)
-                back[..., mine, :] += cell.turned_back(keep * V)
+                back[..., mine, :] += cell.rotate_back(keep * V)
                 back *= D[..., None]
-                result += keep * cell.turned(back[..., mine, :]) + slope * (A @ back)
+                result += keep * cell.rotate(back[..., mine, :]) + slope * (A @ back)
                 product[...] = back
             if noise is not None:
                 result += noise.times(V)
@@ -192,15 +192,15 @@ class LowRank(_Factored):
         left, moved = D.copy(), F.copy()
         left[..., mine], moved[..., rows, :] = own, into
         if own.any():
-            V = _directions(into, compression, p, mine)
-            moved, left = _with_columns(moved, left, p, V, times(V), mine)
+            V = _sketch_directions(into, compression, p, mine)
+            moved, left = _append_nystrom(moved, left, p, V, times(V), mine)
         factor, left = truncate(moved, left, p, compression)
         return unit, g, {"factor": factor, "own": left}
 
-    def _wide_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
+    def _second_order_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
         """Columns of a (…, r, w) whose products are followed; ``large`` (…): whether those of a state are worth it."""
         if len(compression.squared) and self.factor.shape[-1]:
-            return _turned(into, self.factor[..., compression.squared, :], compression.products)
+            return _rotate_columns(into, self.factor[..., compression.squared, :], compression.products)
         if compression.products and large.any():
             return _widest(into, compression.products) * large[..., None, None]
         return None
@@ -209,19 +209,19 @@ class LowRank(_Factored):
         assert compression is not None
         p, n = self.carried, self.mean.shape[-1]
         mine = slice(noise.rows(n).start - p, n - p)
-        V = _directions(self.factor[..., noise.rows(n), :], compression, p, mine)
+        V = _sketch_directions(self.factor[..., noise.rows(n), :], compression, p, mine)
         Y, own = np.zeros((*self.own.shape, V.shape[-1])), self.own.copy()
         Y[..., mine, :] = noise.times(V)
         own[..., mine] += noise.variances
-        factor, own = truncate(*_with_columns(self.factor, own, p, V, Y, mine), p, compression)
+        factor, own = truncate(*_append_nystrom(self.factor, own, p, V, Y, mine), p, compression)
         return self.with_arrays(factor=factor, own=own)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> LowRank:  # noqa: D102
         parts = self._affine_parts(rows, K, k, noise_root)
-        return self.with_arrays(**{**parts, "factor": _packed(parts["factor"]), "own": self._without_own(rows)})
+        return self.with_arrays(**{**parts, "factor": _pack(parts["factor"]), "own": self._without_own(rows)})
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> LowRank:  # noqa: D102
-        factor, parts = _packed(self._assigned_factor(rows, var)), self._assigned_mean_and_cross(rows, values)
+        factor, parts = _pack(self._assign_factor(rows, var)), self._assign_mean_and_cross(rows, values)
         return self.with_arrays(factor=factor, own=self._without_own(rows), **parts)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
@@ -230,7 +230,7 @@ class LowRank(_Factored):
         values = np.broadcast_to(values, (*batch, r))
         patterns, which = np.unique(np.isnan(values).reshape(-1, r), axis=0, return_inverse=True)
         if not batch or len(patterns) <= 1:
-            return self._conditioned(rows, values, noise_cov)
+            return self._condition_together(rows, values, noise_cov)
         noise = None if noise_cov is None else np.broadcast_to(noise_cov, (*batch, r, r))
         groups = [which.reshape(batch) == i for i in range(len(patterns))]
         done = [self.part(here).condition(rows, values[here], None if noise is None else noise[here]) for here in groups]
@@ -241,16 +241,16 @@ class LowRank(_Factored):
             factor[here, :, : one.factor.shape[-1]] = one.factor
         return self.with_arrays(mean=mean, cross=cross, own=own, factor=factor)
 
-    def _conditioned(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
+    def _condition_together(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
         """Where all states miss the same entries."""
-        told = observed(rows, values, noise_cov)
+        told = observe(rows, values, noise_cov)
         F, own, p = self.factor, self.own, self.carried
         inside = told.seen[told.seen >= p]
         if own[..., inside - p].any():  # what these entries have to themselves turns into columns, for it is observed, too
             F, own = _append(F, inside, _diagonal(np.sqrt(own[..., inside - p]))), own.copy()
             own[..., inside - p] = 0.0
         gain, factor = _condition(F, told)
-        return self.with_arrays(factor=_packed(factor), own=own, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(factor=_pack(factor), own=own, **self._condition_mean_and_cross(told, gain))
 
     def _without_own(self, rows: slice) -> Array:
         """``own`` where x[rows] is something new, all of which is in the factor."""
@@ -266,7 +266,7 @@ def _diagonal(values: Array) -> Array:
     return values[..., None] * np.eye(values.shape[-1])
 
 
-def _packed(F: Array) -> Array:
+def _pack(F: Array) -> Array:
     """F (…, n, k) without columns of zeros: those of each state come first, in their order, as many as any of the batch has."""
     live = _live(F)
     if live.all():
@@ -289,7 +289,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
     """
     rank = compression.rank
     width = max(rank, p + rank // 2)
-    F = _packed(F)
+    F = _pack(F)
     count = _live(F).sum(axis=-1)
     full = count > width + rank // 2
     if not full.any():
@@ -319,7 +319,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         vectors = vectors[..., ::-1][..., : room.max()] * (np.arange(room.max()) < room[..., None])[..., None, :]
         turned = F @ np.concatenate([first, vectors], axis=-1)
         lost = np.einsum("...ij,...ij->...i", h, h) - np.einsum("...ij,...ij->...i", turned[..., p:, :], turned[..., p:, :])
-    return _packed(turned), own + np.maximum(lost, 0.0)
+    return _pack(turned), own + np.maximum(lost, 0.0)
 
 
 def _span(rows: Array) -> Array:
@@ -339,13 +339,13 @@ def _span(rows: Array) -> Array:
     return np.linalg.qr(transpose(rows))[0] * there[..., None, :]
 
 
-def _with_columns(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
+def _append_nystrom(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
     """F (…, n, k) with columns G of what is new, M, known by its products Y = M V; and what they leave of ``own`` (…, N)."""
     G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
     return _append(F, slice(p, None), G), np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
 
 
-def _directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
+def _sketch_directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
     """V (…, r, s): the basis and the widest columns of ``moved``, which come first in it; all, if there is room."""
     n = moved.shape[-2]
     if compression.rank >= n + p:
@@ -363,7 +363,7 @@ def _widest(into: Array, count: int) -> Array:
     return np.take_along_axis(into, widest[..., None, :], axis=-1)
 
 
-def _turned(into: Array, first: Array, count: int) -> Array:
+def _rotate_columns(into: Array, first: Array, count: int) -> Array:
     """Columns that are turned: those that rows ``first`` (…, s, k) hang on, and of the others the ``count`` widest."""
     turn = np.linalg.qr(transpose(first))[0]
     wide = into @ turn
@@ -419,7 +419,7 @@ class FirstOrder(_Factored):
     def only(self, places: npt.NDArray[np.intp]) -> FirstOrder:  # noqa: D102
         return self._only(places, factor=self.factor[..., places, :])
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+    def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         F, rows, r = flat(self.factor), cell.rows, len(cell.bias)
         count, _, k = F.shape
         mean, into, var = np.empty((count, r)), np.empty((count, r, k)), np.empty((count, r))
@@ -428,7 +428,7 @@ class FirstOrder(_Factored):
         gain = np.ascontiguousarray(cell.units.gain(mean, var))
         fresh = np.zeros((r, 0)) if noise is None else noise.columns
         new = np.zeros((*F.shape[:-1], k + fresh.shape[1]))
-        kernels.move_columns(with_turned_rows(F, cell), into, gain, rows.start, cell.leaks, new)
+        kernels.move_columns(rotate_rows(F, cell), into, gain, rows.start, cell.leaks, new)
         new[:, rows, k:] = fresh
         new = new.reshape(*self.factor.shape[:-1], new.shape[-1])
         if cell.compression is not None:
@@ -444,12 +444,12 @@ class FirstOrder(_Factored):
         return self.with_arrays(**self._affine_parts(rows, K, k, noise_root))
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> FirstOrder:  # noqa: D102
-        return self.with_arrays(factor=self._assigned_factor(rows, var), **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(factor=self._assign_factor(rows, var), **self._assign_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> FirstOrder:  # noqa: D102
-        told = observed(rows, values, noise_cov)
+        told = observe(rows, values, noise_cov)
         gain, factor = _condition(self.factor, told)
-        return self.with_arrays(factor=factor, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(factor=factor, **self._condition_mean_and_cross(told, gain))
 
 
 def fewer(F: Array, p: int, compression: Compression) -> Array:
@@ -475,5 +475,5 @@ def kept_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, 
     first = p + compression.basis.shape[-1]
     size = min(first + compression.rank, rows.shape[-2])
     factor, pivots = np.zeros((*rows.shape[:-1], size)), np.full((*rows.shape[:-2], size), -1, np.intp)
-    kernels.pivoted_cholesky(flat(rows), first, flat(factor), flat(pivots, 1))
+    kernels.pivot_cholesky(flat(rows), first, flat(factor), flat(pivots, 1))
     return factor, pivots

@@ -20,7 +20,7 @@ from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Parts
 CLOSED_FORMS = ("diagonal", "full", "low-rank")
 FORMS = (*CLOSED_FORMS, "ensemble")
 
-_MOST_GONE = 0.5  # of the members: beyond, y has left
+_MOST_OUTSIDE = 0.5  # of the members: beyond, y has left
 _WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
 _FARTHER = 10.0  # times as far members of kinematic columns may be from their mean: what they add up may be wide
 PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
@@ -95,14 +95,14 @@ class Bounds:
         """
         d = len(self.center)
         rows = slice(0, d)
-        state, gone = self._hold_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
+        state, gone = self._clip_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
         mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
         least, most, widest = self.edges
         if self.free is not None:
             least, most = np.where(self.free, before - self.reach, least), np.where(self.free, before + self.reach, most)
             widest = np.where(self.free, np.inf, widest)
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
-            return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_GONE)
+            return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_OUTSIDE)
         jumped = self.goes_on & (np.abs(mean - before) > self.reach) & (not observed)
         away = np.where(jumped, before, mean) - self.center
         anywhere = self.goes_on | observed
@@ -111,7 +111,7 @@ class Bounds:
         outside = (mean < least + PACE * np.minimum(before - least, 0.0)) | (mean > most + PACE * np.maximum(before - most, 0.0))
         left = (outside & ~anywhere) | jumped
         if np.all(factor == 1.0) and not left.any():
-            return state, factor, left | (gone > _MOST_GONE)
+            return state, factor, left | (gone > _MOST_OUTSIDE)
         drawn = self.center + factor**2 * away
         std = factor * std
         added = np.where(left, np.sqrt(np.maximum(np.square(self.width) - np.square(std), 0.0)), 0.0) * self.widen
@@ -120,9 +120,13 @@ class Bounds:
         K, root = np.zeros((*factor.shape, state.mean.shape[-1])), np.zeros((*factor.shape, d))
         K[..., np.arange(d), np.arange(d)], root[..., np.arange(d), np.arange(d)] = factor, added
         held = (left | (factor < 1.0)) & ~anywhere
-        return state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root), factor, left | (gone > _MOST_GONE)
+        return (
+            state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root),
+            factor,
+            left | (gone > _MOST_OUTSIDE),
+        )
 
-    def _hold_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
+    def _clip_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
         reach = np.where(self.goes_on, _FARTHER, 1.0) * self.reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
         low, high = np.where(self._free, before - reach, low), np.where(self._free, before + reach, high)
@@ -206,9 +210,9 @@ class StateSpaceModel:
         What to record of the state that outputs are read from, by name.
     measurement_cov
         S (d, d), of the noise that y is measured with: in what is reported, not in what goes on; None: none.
-    staying_root
+    parameter_root
         (d, m): how errors of the readout's m outputs move y, where those of its weights are the same at every step.
-    staying_groups
+    parameter_groups
         (d,): which of G groups each entry of y is of, where each takes directions of its own: ``along`` is then (…, G r).
     gain
         (n, d): an observer. Where it is given, a row of y corrects the mean by gain · (y − prediction), and that is all it does.
@@ -226,8 +230,8 @@ class StateSpaceModel:
     guard: Bounds | None = None
     probe: Callable[[GaussianState], Parts] | None = None
     measurement_cov: Array | None = None
-    staying_root: Array | None = None
-    staying_groups: npt.NDArray[np.intp] | None = None
+    parameter_root: Array | None = None
+    parameter_groups: npt.NDArray[np.intp] | None = None
     gain: Array | None = None
     fast: FastPath | None = None
     settled: float | None = None
@@ -251,13 +255,13 @@ class StateSpaceModel:
         if noise is None or noise.rows(n).start < last.rows.start:
             state = state.move(last)
             return state if noise is None else state.add(noise, last.compression)
-        return state.move(last, self._noise_of_last)  # in one go, where it is noise of what the last cell moves
+        return state.move(last, self._last_noise)  # in one go, where it is noise of what the last cell moves
 
     @cached_property
-    def _noise_of_last(self) -> Noise:
+    def _last_noise(self) -> Noise:
         """Process noise of the entries that the last cell moves; those before the noise's own have none."""
         assert self.process_noise is not None
-        return self.process_noise.after(len(self.cells[-1].bias) - len(self.process_noise.diagonal))
+        return self.process_noise.pad(len(self.cells[-1].bias) - len(self.process_noise.diagonal))
 
     def emit(
         self, state: GaussianState, observed: bool = False, along: Array | None = None
@@ -268,17 +272,17 @@ class StateSpaceModel:
         """
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
-        before, along = state.mean[..., self.outputs], None if self.staying_root is None else along
+        before, along = state.mean[..., self.outputs], None if self.parameter_root is None else along
         state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
         if along is not None:
-            state = state.add_unknowns(self.outputs, self._unknowns(along))
+            state = state.add_unknowns(self.outputs, self._parameter_columns(along))
         factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
         cov = state.covariance_of(self.outputs)
-        parts = _variances_by_part(cov.diagonal(0, -2, -1), emission, factor)
+        parts = _split_variances(cov.diagonal(0, -2, -1), emission, factor)
         if along is not None:
-            state, cov, parts = self._with_staying(state, cov, parts, self.n_unknowns(along))
+            state, cov, parts = self._add_parameter_uncertainty(state, cov, parts, self.n_unknowns(along))
         if self.measurement_cov is not None:
             cov = cov + self.measurement_cov
             parts["noise"] = parts["noise"] + self.measurement_cov.diagonal()
@@ -286,21 +290,21 @@ class StateSpaceModel:
 
     def n_unknowns(self, along: Array) -> int:
         """How many unknowns the weights have that stay along a run."""
-        assert self.staying_root is not None
-        groups = 1 if self.staying_groups is None else int(self.staying_groups.max()) + 1
-        return int(along.shape[-1] // groups * self.staying_root.shape[-1])
+        assert self.parameter_root is not None
+        groups = 1 if self.parameter_groups is None else int(self.parameter_groups.max()) + 1
+        return int(along.shape[-1] // groups * self.parameter_root.shape[-1])
 
-    def _unknowns(self, along: Array) -> Array:
+    def _parameter_columns(self, along: Array) -> Array:
         """(…, d, r m): the columns of the root (d, m) times each of ``along`` (…, r), or of those of an entry's own group."""
-        assert self.staying_root is not None
-        if self.staying_groups is None:
+        assert self.parameter_root is not None
+        if self.parameter_groups is None:
             each = along[..., None, :]
         else:
-            each = along.reshape(*along.shape[:-1], int(self.staying_groups.max()) + 1, -1)[..., self.staying_groups, :]
-        every = self.staying_root[:, None, :] * each[..., None]
+            each = along.reshape(*along.shape[:-1], int(self.parameter_groups.max()) + 1, -1)[..., self.parameter_groups, :]
+        every = self.parameter_root[:, None, :] * each[..., None]
         return np.asarray(every.reshape(*every.shape[:-2], -1))
 
-    def _with_staying(
+    def _add_parameter_uncertainty(
         self, state: GaussianState, cov: Array, parts: Parts, unknowns: int
     ) -> tuple[GaussianState, Array, Parts]:  # fmt: skip
         """State, covariance (…, d, d) and parts with the share of the weights' unknowns in y, within the bounds of y."""
@@ -337,7 +341,7 @@ class StateSpaceModel:
         return state.assign(self.outputs, y)
 
 
-def _variances_by_part(total: Array, emission: Emission | None, factor: Array) -> Parts:
+def _split_variances(total: Array, emission: Emission | None, factor: Array) -> Parts:
     """The variances ``total`` (…, d) of y by their source; ``factor`` (…, d): by which the deviations were made smaller."""
     fresh = noise = np.zeros(total.shape)
     if emission is not None:  # errors of two columns may cancel in a third
@@ -371,7 +375,7 @@ def init(
     if carried_root is not None:
         columns[..., :carried, :] = transpose(carried_root)
     if form == "ensemble":
-        return Ensemble.of(whole, transpose(columns), carried, members, Draws(0) if draws is None else draws)
+        return Ensemble.draw(whole, transpose(columns), carried, members, Draws(0) if draws is None else draws)
     if form == "full":
         return Dense(*shared, outer(columns))
     if form == "diagonal":

@@ -62,19 +62,19 @@ def rollout(
         Keep y of each member where the state is an ensemble, T M d numbers.
     along
         (…, T, r): by how much each of r directions of the readout's weights, unknown and the same at every step, moves an output
-        (:attr:`StateSpaceModel.staying_root`).
+        (:attr:`StateSpaceModel.parameter_root`).
     lagged
         Keep the covariances between each row and the next.
     """
     rows = _Rows(inputs, input_var, observations, clamp, along, observation_cov)
     kept = _Kept(joint, lagged, members)
     fast = None if joint or lagged or observations is not None or along is not None else model.fast
-    if along is not None and model.staying_root is not None and not state.cross.shape[-1]:  # else a run goes on
+    if along is not None and model.parameter_root is not None and not state.cross.shape[-1]:  # else a run goes on
         state = state.with_unknowns(model.n_unknowns(along))
     paths: list[Path] = []
     row, steps = 0, inputs.shape[-2]
     while row < steps or not paths:
-        left = rows.at(slice(row, None))
+        left = rows.select(slice(row, None))
         path = None if fast is None else fast.take(state, left.inputs, left.input_var, clamp=left.clamp, moved=moved)
         if path is None:
             path = _step_by_step(model, state, left, kept, moved, stops=fast is not None)
@@ -96,7 +96,7 @@ class _Rows(NamedTuple):
     along: Array | None
     observation_cov: Array | None
 
-    def at(self, k: int | slice) -> _Rows:
+    def select(self, k: int | slice) -> _Rows:
         """Row ``k``, or some of the rows."""
         *vectors, noise = self
         matrix = None if noise is None else noise[..., k, :, :]
@@ -127,7 +127,7 @@ def _step_by_step(
     infos: list[_Info] = []
     unknowns = state.cross.shape[-1]
     for k in range(rows.inputs.shape[-2]):
-        row = rows.at(k)
+        row = rows.select(k)
         if k or not moved:
             state = model.move(model.set_inputs(state, row.inputs, row.input_var))
         state, info = _step(model, state, row, kept, unknowns)
@@ -136,10 +136,10 @@ def _step_by_step(
             state = state.as_certain()
             if stops:
                 break
-    path = _as_path(infos, state, model.outputs.stop - model.outputs.start)
+    path = _collect_path(infos, state, model.outputs.stop - model.outputs.start)
     return path._replace(
         joint=_joint(path, infos, unknowns, rows.along is not None) if kept.joint else None,
-        lagged=_lagged(path.cov, infos) if kept.lagged else None,
+        lagged=_lag_covariances(path.cov, infos) if kept.lagged else None,
     )
 
 
@@ -168,13 +168,13 @@ def _step(
     return state, info
 
 
-def _as_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
+def _collect_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
     """What the rows report, in arrays over time."""
     batch = state.mean.shape[:-1]
     if not infos:
         none = np.empty((*batch, 0, d))
         return Path(none, np.empty((*batch, 0, d, d)), {}, np.empty(none.shape, bool), state, None, {})
-    mean, cov, parts, left, probed = _over_time(np.stack, [info.step for info in infos], len(batch))
+    mean, cov, parts, left, probed = _join_in_time(np.stack, [info.step for info in infos], len(batch))
     members = [info.members for info in infos if info.members is not None]
     return Path(mean, cov, parts, left, state, None, probed, np.stack(members, axis=len(batch)) if members else None)
 
@@ -205,7 +205,7 @@ def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
     return joint
 
 
-def _lagged(cov: Array, infos: list[_Info]) -> Array:
+def _lag_covariances(cov: Array, infos: list[_Info]) -> Array:
     """Cov(y_{k+1}, y_k) (…, T − 1, d, d), no more than the covariances ``cov`` (…, T, d, d) of the rows allow."""
     std = np.sqrt(np.maximum(_diagonal(cov), 0.0))
     most = std[..., 1:, :, None] * std[..., :-1, None, :]
@@ -213,7 +213,7 @@ def _lagged(cov: Array, infos: list[_Info]) -> Array:
     return np.minimum(np.maximum(np.stack(found, axis=-3), -most), most) if found else most
 
 
-def _over_time(
+def _join_in_time(
     join: Callable[..., Array], items: Sequence[StepInfo | Path], time: int
 ) -> tuple[Array, Array, Parts, npt.NDArray[np.bool_], Parts]:
     """Mean, covariance, parts, ``left`` and what was probed of rows or paths, by ``join`` along the axis of time."""
@@ -234,7 +234,7 @@ def concatenate(paths: list[Path]) -> Path:
     if len(paths) == 1:
         return paths[0]
     time = paths[0].mean.ndim - 2
-    mean, cov, parts, left, probed = _over_time(np.concatenate, paths, time)
+    mean, cov, parts, left, probed = _join_in_time(np.concatenate, paths, time)
     members = [path.members for path in paths if path.members is not None]
     futures = np.concatenate(members, axis=time) if members else None
     return Path(mean, cov, parts, left, paths[-1].state, None, probed, futures)

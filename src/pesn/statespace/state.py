@@ -3,7 +3,7 @@
 :class:`Certain` has means alone, :class:`Diagonal` variances too, :class:`Dense` all covariances. c are the first ``carried``
 entries, what moves by affine maps; h the entries that cells move.
 
->>> layout = Layout.of(y=2, inputs=1, units=50)
+>>> layout = Layout.from_sizes(y=2, inputs=1, units=50)
 >>> layout["inputs"], layout.size
 (slice(2, 3, None), 53)
 """
@@ -38,7 +38,7 @@ class Layout:
     size: int
 
     @classmethod
-    def of(cls, **sizes: int) -> Layout:
+    def from_sizes(cls, **sizes: int) -> Layout:
         """One block after the other."""
         blocks, end = {}, 0
         for name, size in sizes.items():
@@ -73,7 +73,7 @@ class GaussianState(ABC):
         """Cov(x, x[rows]), (…, n, r)."""
 
     @abstractmethod
-    def covariance_after(self, K: Array) -> Array:
+    def project_covariance(self, K: Array) -> Array:
         """Cov(K x), (…, r, r) for K (…, r, n): with all that the form knows of x, though it may keep less once x[rows] is K x."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class GaussianState(ABC):
     def only(self, places: npt.NDArray[np.intp]) -> Self:
         """The state of these entries of x alone, in increasing order, without what was remembered."""
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+    def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move; of a form that :meth:`move` serves."""
         raise NotImplementedError
 
@@ -132,12 +132,12 @@ class GaussianState(ABC):
     def move(self, cell: Cell, noise: Noise | None = None) -> Self:
         """x[rows] ← (1 − L) O x[rows] + L f(A x + b) + noise, as a cell says."""
         L, rows = cell.leak, cell.rows
-        unit, gain, parts = self._moved(cell, noise)
+        unit, gain, parts = self._move_parts(cell, noise)
         mean = self.mean.copy()
-        mean[..., rows] = (1.0 - L) * cell.turned(mean[..., rows, None])[..., 0] + L * unit
+        mean[..., rows] = (1.0 - L) * cell.rotate(mean[..., rows, None])[..., 0] + L * unit
         cross = self.cross
         if cross.shape[-1]:
-            kept, entered, cross = with_turned_rows(cross, cell), cell.enter @ cross, np.empty(cross.shape)
+            kept, entered, cross = rotate_rows(cross, cell), cell.enter @ cross, np.empty(cross.shape)
             kernels.move_columns(flat(kept), flat(entered), flat(gain, 1), rows.start, cell.leaks, flat(cross))
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
@@ -214,7 +214,7 @@ class GaussianState(ABC):
             cross[..., rows, :] = moved
         return {"mean": mean, "cross": cross}
 
-    def _assigned_mean_and_cross(self, rows: slice, values: Array) -> Parts:
+    def _assign_mean_and_cross(self, rows: slice, values: Array) -> Parts:
         mean, cross = self.mean.copy(), self.cross
         mean[..., rows] = values
         if cross.shape[-1]:
@@ -222,7 +222,7 @@ class GaussianState(ABC):
             cross[..., rows, :] = 0.0
         return {"mean": mean, "cross": cross}
 
-    def _conditioned_mean_and_cross(self, told: Observation, gain: Array) -> Parts:
+    def _condition_mean_and_cross(self, told: Observation, gain: Array) -> Parts:
         """After an observation has corrected x by ``gain`` (…, n, s), 0 for what a state misses."""
         seen = told.seen
         mean = self.mean + times(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
@@ -251,12 +251,12 @@ def flat(a: Array, axes: int = 2) -> Array:
     return np.ascontiguousarray(a).reshape(math.prod(a.shape[: a.ndim - axes]), *event)
 
 
-def with_turned_rows(columns: Array, cell: Cell) -> Array:
+def rotate_rows(columns: Array, cell: Cell) -> Array:
     """``columns`` (…, n, s) over x with those of a cell's rows as its rotation leaves them; a copy where there is one."""
     if cell.rotation is None:
         return columns
     columns = columns.copy()
-    columns[..., cell.rows, :] = cell.turned(columns[..., cell.rows, :])
+    columns[..., cell.rows, :] = cell.rotate(columns[..., cell.rows, :])
     return columns
 
 
@@ -273,7 +273,7 @@ class Observation(NamedTuple):
     noise: Array | None
     exact: npt.NDArray[np.bool_]
 
-    def of(self, cov: Array) -> Array:
+    def mask(self, cov: Array) -> Array:
         """``cov`` (…, s, s) without the rows and columns that a state misses: 0 there, they have no part in a pseudo-inverse."""
         return cov if self.here.all() else np.where(self.here[..., :, None] & self.here[..., None, :], cov, 0.0)
 
@@ -285,7 +285,7 @@ class Observation(NamedTuple):
         return np.where(self.here[..., None], root_of(self.noise + apart), 0.0)
 
 
-def observed(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
+def observe(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
     """What ``values`` (…, r) of x[rows], NaN where one is missing, tell through noise of covariance ``noise_cov`` (…, r, r)."""
     there = ~np.isnan(values)
     places = np.flatnonzero(there.reshape(-1, there.shape[-1]).any(axis=0))
@@ -293,7 +293,7 @@ def observed(rows: slice, values: Array, noise_cov: Array | None) -> Observation
     told = Observation(places + rows.start, here, np.where(here, values[..., places], 0.0), None, here)
     if noise_cov is None:
         return told
-    noise = told.of(noise_cov[..., places[:, None], places])
+    noise = told.mask(noise_cov[..., places[:, None], places])
     return told._replace(noise=noise, exact=here & (np.diagonal(noise, axis1=-2, axis2=-1) == 0.0))
 
 
@@ -314,7 +314,7 @@ class Certain(GaussianState):
         size = rows.stop - rows.start
         return np.broadcast_to(0.0, (*self.mean.shape[:-1], size, size))
 
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+    def project_covariance(self, K: Array) -> Array:  # noqa: D102
         return np.zeros((*self.mean.shape[:-1], K.shape[-2], K.shape[-2]))
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
@@ -346,7 +346,7 @@ class Certain(GaussianState):
         return self._with_rows(rows, values)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Certain:  # noqa: D102
-        told = observed(rows, values, None)
+        told = observe(rows, values, None)
         mean = self.mean.copy()
         mean[..., told.seen] = np.where(told.here, told.values, mean[..., told.seen])
         return self.with_arrays(mean=mean)
@@ -379,7 +379,7 @@ class Diagonal(GaussianState):
     def covariance_of(self, rows: slice) -> Array:  # noqa: D102
         return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
 
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
+    def project_covariance(self, K: Array) -> Array:  # noqa: D102
         result: Array = (K * self.var[..., None, :]) @ transpose(K)
         return result  # made of the same entries, rows of K x are correlated
 
@@ -393,12 +393,12 @@ class Diagonal(GaussianState):
     def only(self, places: npt.NDArray[np.intp]) -> Diagonal:  # noqa: D102
         return self._only(places, var=self.var[..., places])
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+    def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         rows, L = cell.rows, cell.leak
         mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
         var = (cell.squares @ self.var[..., None])[..., 0] if self.var.any() else np.zeros_like(mean)
         unit, unit_var = cell.units.moments(mean, var)
-        own = (1.0 - L) ** 2 * cell.kept_variances(self.var[..., rows]) + L * L * np.maximum(unit_var, 0.0)
+        own = (1.0 - L) ** 2 * cell.memory_variances(self.var[..., rows]) + L * L * np.maximum(unit_var, 0.0)
         own += 0.0 if noise is None else noise.variances
         new = self.var.copy()
         new[..., rows] = own
@@ -422,10 +422,10 @@ class Diagonal(GaussianState):
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Diagonal:  # noqa: D102
         new = self.var.copy()
         new[..., rows] = 0.0 if var is None else var
-        return self.with_arrays(var=new, **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(var=new, **self._assign_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Diagonal:  # noqa: D102
-        told = observed(rows, values, noise_cov)
+        told = observe(rows, values, noise_cov)
         noise = 0.0 if told.noise is None else np.diagonal(told.noise, axis1=-2, axis2=-1)
         var = self.var[..., told.seen]
         total = var + noise
@@ -434,7 +434,7 @@ class Diagonal(GaussianState):
         gain[..., told.seen, np.arange(len(told.seen))] = share
         new = self.var.copy()
         new[..., told.seen] = np.where(told.here, share * noise, var)
-        return self.with_arrays(var=new, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(var=new, **self._condition_mean_and_cross(told, gain))
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,8 +453,8 @@ class Dense(GaussianState):
     def covariance_with(self, rows: slice) -> Array:  # noqa: D102
         return self.cov[..., rows]
 
-    def covariance_after(self, K: Array) -> Array:  # noqa: D102
-        return _mended(K @ self.cov @ transpose(K))
+    def project_covariance(self, K: Array) -> Array:  # noqa: D102
+        return _repair(K @ self.cov @ transpose(K))
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
@@ -467,7 +467,7 @@ class Dense(GaussianState):
     def only(self, places: npt.NDArray[np.intp]) -> Dense:  # noqa: D102
         return self._only(places, cov=self.cov[..., places[:, None], places])
 
-    def _moved(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
+    def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         units, x_mean, cov = cell.units, flat(self.mean, 1), flat(self.cov)
         batch, n, r = self.mean.shape[:-1], cov.shape[-1], len(cell.bias)
         # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
@@ -478,9 +478,9 @@ class Dense(GaussianState):
         if not units.exact:
             rest = _with_diagonal(rest, unit_var - gain * gain * var)
         if cell.rotation is not None:  # of the rotated x: Cov(a, x) and Cov(x) on both sides
-            out_of = with_turned_rows(out_of, cell)
+            out_of = rotate_rows(out_of, cell)
             into = np.ascontiguousarray(transpose(out_of))
-            cov = np.ascontiguousarray(transpose(with_turned_rows(transpose(with_turned_rows(cov, cell)), cell)))
+            cov = np.ascontiguousarray(transpose(rotate_rows(transpose(rotate_rows(cov, cell)), cell)))
         new = np.empty(cov.shape)
         kernels.move_dense(cov, into, out_of, pre, rest, gain, cell.rows.start, cell.leaks, new)
         new, unit, gain = new.reshape(self.cov.shape), unit.reshape(*batch, r), gain.reshape(*batch, r)
@@ -512,12 +512,12 @@ class Dense(GaussianState):
         if var is not None:
             places = np.arange(rows.start, rows.stop)
             new[..., places, places] = var
-        return self.with_arrays(cov=new, **self._assigned_mean_and_cross(rows, values))
+        return self.with_arrays(cov=new, **self._assign_mean_and_cross(rows, values))
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Dense:  # noqa: D102
-        told = observed(rows, values, noise_cov)
+        told = observe(rows, values, noise_cov)
         between = self.cov[..., told.seen, :]
-        S = told.of(between[..., told.seen])
+        S = told.mask(between[..., told.seen])
         if told.noise is not None:
             S = S + told.noise
         root = inverse_root(S)
@@ -527,14 +527,14 @@ class Dense(GaussianState):
         explained = np.concatenate([gain, transpose(between)], axis=-1) @ np.concatenate(
             [between - S @ correction, correction], axis=-2
         )
-        cov = _mended(np.subtract(self.cov, explained, out=explained))
+        cov = _repair(np.subtract(self.cov, explained, out=explained))
         known = told.exact[..., None]
         cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
         cov[..., :, told.seen] = np.where(known.mT, 0.0, cov[..., :, told.seen])
-        return self.with_arrays(cov=cov, **self._conditioned_mean_and_cross(told, gain))
+        return self.with_arrays(cov=cov, **self._condition_mean_and_cross(told, gain))
 
 
-def _mended(cov: Array) -> Array:
+def _repair(cov: Array) -> Array:
     """``cov``, made a covariance again after rounding, in place where it can be."""
     cov = np.ascontiguousarray(cov)
     kernels.symmetrize_psd(flat(cov))
