@@ -215,11 +215,11 @@ class OpenLoop:
             widened(f, self.reservoir), rows, rows_var, start, noise=self.unit_noise, **options
         )
         assert outputs is not None
-        cov, leverage = self.spread(rows_var, var)
+        cov, leverage = self.output_covariance(rows_var, var)
         after = from_state(self, end._replace(past=as_past(f, z, before), past_var=as_past(f, z_var, before_var)))
         return self._path(outputs[0], cov, rows, units, leverage, after)
 
-    def spread(self, rows_var: Array, units_var: Array) -> tuple[Array, Array]:
+    def output_covariance(self, rows_var: Array, units_var: Array) -> tuple[Array, Array]:
         """W_out Σ_b W_outᵀ (T, m, m) and tr(A⁻¹ Σ_b) (T, m) of features whose entries are independent, (T, w) and (T, N)."""
         m, width = len(self.weights), rows_var.shape[1]
         each = np.vstack([(self.weights[:, None] * self.weights).reshape(m * m, -1), self._inverse_diagonals]).T[1:]
@@ -367,7 +367,7 @@ def predict_stacked(
         )  # fmt: skip
         for i, end in zip(going, after, strict=True):
             ends[i] = end
-    cov, leverage = loop.spread(rows_var, units[1])
+    cov, leverage = loop.output_covariance(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
     return Stack(outputs[0], cov, features, leverage, units[0], [_drop_zero_variances(loop, end) for end in ends])
 

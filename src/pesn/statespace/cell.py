@@ -1,7 +1,7 @@
 """Nonlinear moves of a state, x[rows] ← (1 − L) O x[rows] + L f(A x + b) with f elementwise, and their derivatives.
 
-Units are activations with their moment method, resolved once. Two cells can be stacked into one move that keeps all
-covariances between their outputs.
+Units are activations with a moment method. Two cells can be stacked into one move, which keeps the covariances between their
+outputs.
 """
 
 from __future__ import annotations
@@ -28,31 +28,40 @@ Matrix: TypeAlias = "Array | sparse.csr_array"
 
 
 class UnitMoments(Protocol):
-    """An elementwise f, and what the moves need of f(a) for Gaussian a."""
+    """Elementwise function f and the moments of f(a) for Gaussian a."""
 
     smooth: bool  # whether f′ is continuous: then Cov f(a) − g Cov(a) g is of second order in Cov(a)
     exact: bool  # whether ``moments`` is; else a method may see another variance than ``linear_and_rest``
 
     def activation(self, x: Array) -> Array:
-        """f(x)."""
+        """Return f(x)."""
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of f(a), of the shape of ``mean``."""
+        """Return mean and variance of f(a), of the shape of ``mean``."""
 
     def gain(self, mean: Array, var: Array) -> Array:
-        """E[f′(a)]: Cov(x, f(a)) = Cov(x, a) E[f′(a)] for all x jointly Gaussian with a (Stein)."""
+        """Return E[f′(a)]: by Stein's identity Cov(x, f(a)) = Cov(x, a) E[f′(a)] for x jointly Gaussian with a."""
 
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """E[f′(a)] and E[f″(a)]."""
+        """Return E[f′(a)] and E[f″(a)]."""
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), from the mean (…, r) and covariance (…, r, r) of a."""
+        """Return g = E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), for a with mean (…, r) and covariance (…, r, r)."""
 
 
 class ActivationMoments:
-    """An activation's moments by one of the methods of :func:`pesn.moments`.
+    """Moments of an activation by one of the methods of :func:`pesn.moments`.
 
-    ``rng`` is a generator for "monte-carlo", which draws anew at every call.
+    Parameters
+    ----------
+    activation : Activation
+        f.
+    method : str, default="surface"
+        Method of :func:`pesn.moments`.
+    mesh : Mesh, default=None
+        Mesh of the method "spline".
+    rng : numpy.random.Generator, default=None
+        Random number generator of "monte-carlo", which draws at every call.
     """
 
     def __init__(self, activation: Activation, method: MomentName = "surface", mesh: Mesh | None = None, rng: Rng = None) -> None:
@@ -85,7 +94,7 @@ class ActivationMoments:
 
 
 class SquareMoments:
-    """f(a) = a²: E = m² + v, gain 2m, Cov(a_i², a_j²) = 4 m_i m_j S_ij + 2 S_ij²; Mehler's series ends at the second order."""
+    """Moments of f(a) = a²: E = m² + v, gain 2m, Cov(a_i², a_j²) = 4 m_i m_j S_ij + 2 S_ij² (Mehler's series ends at order 2)."""
 
     exact = smooth = True
 
@@ -107,12 +116,12 @@ class SquareMoments:
 
 
 class SineMoments:
-    """f(a) = sin a, of angles: E = e^{−v/2} sin m, gain e^{−v/2} cos m, and with s = (v_i + v_j)/2 and c = S_ij
+    """Moments of f(a) = sin a: E = e^{−v/2} sin m, gain e^{−v/2} cos m, and with s = (v_i + v_j)/2 and c = S_ij
 
     Cov(sin a_i, sin a_j) − g_i c g_j = e^{−s} ((cosh c − 1) sin m_i sin m_j + (sinh c − c) cos m_i cos m_j).
 
-    Sine and cosine of one angle are wholly dependent, and as certain as it is: no difference here loses the digits of a small c,
-    which the general closed form of :func:`pesn.moments` does.
+    Sine and cosine of one angle depend on each other, and have its precision: unlike the general closed form of
+    :func:`pesn.moments`, no difference here loses the digits of a small c.
     """
 
     exact = smooth = True
@@ -144,7 +153,7 @@ class SineMoments:
 
 
 def _sinh_remainder(x: Array) -> Array:
-    """sinh x − x for |x| ≤ 1: x³/6 (1 + x²/20 (1 + x²/42 (1 + …)))."""
+    """Return sinh x − x for |x| ≤ 1: x³/6 (1 + x²/20 (1 + x²/42 (1 + …)))."""
     square, series = np.square(x), np.ones_like(x)
     for k in range(16, 2, -2):
         series = 1.0 + series * square / (k * (k + 1))
@@ -156,7 +165,7 @@ def _near(x: Array) -> Array:
 
 
 class SparseRows:
-    """A sparse matrix laid out for products with many columns: ``rows`` are its compressed rows, with unsigned indices."""
+    """Sparse matrix for products with many columns; ``rows`` are its compressed rows with unsigned indices."""
 
     def __init__(self, matrix: Matrix) -> None:
         rows = sparse.csr_array(matrix)
@@ -164,7 +173,7 @@ class SparseRows:
         self.rows = rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32), np.ascontiguousarray(rows.data, float)
 
     def __matmul__(self, x: Array) -> Array:
-        """The product with x (…, n, s): (…, rows, s)."""
+        """Return the product with x (…, n, s), (…, rows, s)."""
         *batch, n, s = x.shape
         count, rows = math.prod(batch), self.shape[0]
         if count > 1 and s < 8:  # narrow ones side by side
@@ -176,18 +185,25 @@ class SparseRows:
 
 
 def _scale_variances(weights: Array, var: Array) -> Array:
-    """Weights (r, r), or of a diagonal matrix (r,), times variances (…, r)."""
+    """Return weights (r, r), or a diagonal matrix (r,), times variances (…, r)."""
     return weights * var if weights.ndim == 1 else (weights @ var[..., None])[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
 class Compression:
-    """How a factor is kept small: the ``rank`` of its columns, and what must lose nothing beside c.
+    """How the factor of a low-rank state is truncated.
 
-    ``basis`` (N, s): an orthonormal basis of the directions in h that are read out, each within the rows of one cell where there
-    are several: what is read out of one stays while another moves. ``products``: how many of the widest
-    columns are multiplied with each other for the second order of the activation. ``squared``: places in c of entries whose
-    products are among h. Their second order is all that is not linear in them: it is kept whole.
+    Parameters
+    ----------
+    rank : int
+        Number of columns.
+    basis : array of shape (N, s)
+        Orthonormal basis of the directions of h that are read out, which lose nothing. With several cells, each direction lies in
+        the rows of one of them: it stays while another cell moves.
+    products : int, default=4
+        Number of the widest columns whose products give the second order of the activation.
+    squared : array of int, default=()
+        Entries of c whose products are among h; their second order is kept completely.
     """
 
     rank: int
@@ -198,26 +214,26 @@ class Compression:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """x[rows] ← (1 − L) O x[rows] + L f(A x + b) of a state x (n,): a layer of units, or products of its entries.
+    """Move x[rows] ← (1 − L) O x[rows] + L f(A x + b) of a state x (n,): a layer of units, or products of entries.
 
     Parameters
     ----------
-    rows
-        The entries of x that move, r of them.
-    matrix
-        A (r, n), sparse.
-    bias
-        b (r,).
-    leak
-        L in (0, 1], a number or one for each of the rows (r,).
-    units
-        f, and how means and variances pass it.
-    compression
-        How the factor of a low-rank state is kept small; other forms need none.
-    whole
-        Whether a low-rank state keeps all covariances that f makes among these entries: they are few, and each is in the basis.
-    rotation
-        O (r, r), orthogonal: what the entries keep of each other; None: each keeps its own.
+    rows : slice
+        The r entries of x that move.
+    matrix : sparse matrix of shape (r, n)
+        A.
+    bias : array of shape (r,)
+        b.
+    leak : float or array of shape (r,)
+        L, in (0, 1].
+    units : UnitMoments
+        f and its moments.
+    compression : Compression, default=None
+        How the factor of a low-rank state is truncated; other representations need none.
+    whole : bool, default=False
+        Whether a low-rank state keeps all covariances that f makes among these entries; they are few, and in the basis.
+    rotation : array of shape (r, r), default=None
+        O, orthogonal; None: the identity.
     """
 
     rows: slice
@@ -236,7 +252,7 @@ class Cell:
 
     @cached_property
     def enter(self) -> SparseRows:
-        """A, for products."""
+        """A for products."""
         return SparseRows(self.matrix)
 
     @cached_property
@@ -245,19 +261,19 @@ class Cell:
         return SparseRows(sparse.csr_array(self.matrix).power(2))
 
     def rotate(self, x: Array) -> Array:
-        """O x for the entries x (…, r, s) that move; x itself where each keeps its own."""
+        """Return O x for x (…, r, s)."""
         return x if self.rotation is None else self.rotation @ x
 
     def rotate_back(self, x: Array) -> Array:
-        """Oᵀ x for x (…, r, s)."""
+        """Return Oᵀ x for x (…, r, s)."""
         return x if self.rotation is None else self.rotation.T @ x
 
     def memory_variances(self, var: Array) -> Array:
-        """The variances (…, r) of O x, of independent entries x with these."""
+        """Return the variances (…, r) of O x, of independent entries x with these variances."""
         return _scale_variances(self._memory_squares, var)
 
     def memory_input_covariances(self, var: Array) -> Array:
-        """The covariances (…, r) of O x and A x, entry by entry, of independent entries x of these variances (…, r)."""
+        """Return the covariances (…, r) of O x and A x, entry by entry, of independent entries x with these variances."""
         return _scale_variances(self._memory_input_products, var)
 
     @cached_property
@@ -270,7 +286,7 @@ class Cell:
         return np.asarray(own.diagonal() if self.rotation is None else self.rotation * own.toarray())
 
     def slice_columns(self, first: int) -> tuple[SparseRows, SparseRows, SparseRows]:
-        """A for the entries of x from ``first`` on, its transpose, and its entries squared."""
+        """Return A for the entries of x from ``first`` on, its transpose, and its elementwise square."""
         if first not in self._made:
             part = sparse.csr_array(sparse.csr_array(self.matrix)[:, first:])
             self._made[first] = SparseRows(part), SparseRows(part.T), SparseRows(part.power(2))
@@ -281,7 +297,7 @@ class Cell:
         return {}
 
     def __call__(self, x: Array) -> Array:
-        """The move on certain states x (…, n)."""
+        """Return states x (…, n) without variance after the move."""
         members = np.ascontiguousarray(x, float).reshape(-1, x.shape[-1])
         if self.rotation is None and isinstance(self.units, ActivationMoments) and self.units.record is TANH:
             moved = np.empty(members.shape)
@@ -295,7 +311,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """A covariance added to the entries that a cell moves, at each step: Q = rootᵀ root + diag(diagonal).
+    """Noise added to entries of x at each step, of covariance Q = rootᵀ root + diag(diagonal).
 
     ``root`` (k, r), ``diagonal`` (r,).
     """
@@ -304,32 +320,32 @@ class Noise:
     diagonal: Array
 
     def pad(self, quiet: int) -> Noise:
-        """The same noise of entries that come after ``quiet`` others, which have none."""
+        """Return the noise with ``quiet`` entries without noise before its own."""
         return Noise(np.pad(self.root, ((0, 0), (quiet, 0))), np.pad(self.diagonal, (quiet, 0))) if quiet else self
 
     def rows(self, n: int) -> slice:
-        """The entries of x (n,) that it is added to where no cell says so: the last."""
+        """Return the entries of x (n,) that it is added to by default, the last."""
         return slice(n - len(self.diagonal), n)
 
     @cached_property
     def columns(self) -> Array:
-        """A root (r, q) of Q."""
+        """Root (r, q) of Q."""
         own = np.diag(np.sqrt(self.diagonal))[:, self.diagonal > 0.0]
         return np.hstack([self.root.T, own])
 
     def times(self, V: Array) -> Array:
-        """Q V for V (…, r, s)."""
+        """Return Q V for V (…, r, s)."""
         result: Array = self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
         return result
 
     @cached_property  # asked for at every step
     def cov(self) -> Array:
-        """Q (r, r)."""
+        """Covariance Q (r, r)."""
         return outer(self.root.T) + np.diag(self.diagonal)
 
     @cached_property
     def variances(self) -> Array:
-        """The diagonal of Q."""
+        """Diagonal of Q."""
         result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
         return result
 
@@ -338,10 +354,7 @@ _MOST = 1e50  # the largest covariance whose square counts: in a loop that diver
 
 
 def stack_cells(first: Cell, second: Cell) -> Cell:
-    """The move of both cells at once, from the state before either; the rows of ``second`` follow on those of ``first``.
-
-    ``first`` has no rotation.
-    """
+    """Stack two cells into one move from the state before either; ``second`` has the rows after those of ``first``."""
     assert first.rows.stop == second.rows.start
     assert first.rotation is None
     rows, size = slice(first.rows.start, second.rows.stop), first.rows.stop - first.rows.start
@@ -353,7 +366,7 @@ def stack_cells(first: Cell, second: Cell) -> Cell:
 
 
 class StackedMoments:
-    """f of ``first`` for the first ``size`` entries, f of ``second`` for the others."""
+    """Moments of f of ``first`` for the first ``size`` entries and of ``second`` for the others."""
 
     def __init__(self, first: UnitMoments, second: UnitMoments, size: int) -> None:
         self.first, self.second, self.size = first, second, size
@@ -375,7 +388,7 @@ class StackedMoments:
         return self._join("slopes", mean, var)
 
     def _join(self, name: str, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Both results of a method, of the entries of both."""
+        """Concatenate both results of a method of both parts."""
         q = self.size
         one = getattr(self.first, name)(mean[..., :q], var[..., :q])
         other = getattr(self.second, name)(mean[..., q:], var[..., q:])
@@ -383,7 +396,7 @@ class StackedMoments:
         return found[0], found[1]
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """With Mehler's second order between the two, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″]: all there is where f₁ is the square."""
+        """Return gain and rest with Mehler's second order between the parts, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
         q, var = self.size, np.diagonal(cov, axis1=-2, axis2=-1)
         g1, rest1 = self.first.linear_and_rest(mean[..., :q], cov[..., :q, :q])
         g2, rest2 = self.second.linear_and_rest(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
@@ -396,9 +409,9 @@ class StackedMoments:
 
 
 def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
-    """Directions ``slopes`` (…, n, k) at certain states x (…, n) as they are after the cell has moved, (…, n, k).
+    """Map directions ``slopes`` (…, n, k) at states x (…, n) by the derivative of a cell, (…, n, k).
 
-    x[rows] ← (1 − L) O x[rows] + L f(A x + b) takes a direction s to (1 − L) O s[rows] + L f′(A x + b) ∘ (A s).
+    A direction s becomes (1 − L) O s[rows] + L f′(A x + b) ∘ (A s) in the rows of the cell.
     """
     A = sparse.csr_array(cell.matrix)
     a = (A @ x.T).T + cell.bias
@@ -410,7 +423,7 @@ def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
 
 
 def _slope(cell: Cell, a: Array) -> Array:
-    """f′(a)."""
+    """Return f′(a)."""
     if isinstance(cell.units, ActivationMoments) and cell.units.record.derivative is not None:
         return np.asarray(cell.units.record.derivative(a))  # not by a method of moments, which may be an approximation
     return cell.units.gain(a, np.zeros_like(a))

@@ -1,4 +1,4 @@
-"""Members instead of moments: the Monte Carlo twin of the closed forms."""
+"""Ensemble of states instead of moments: the Monte Carlo twin of the closed forms."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
 
 @dataclass(frozen=True)
 class Draws:
-    """Standard normal numbers for members, afresh at every step: plain ones, or scrambled Sobol points.
+    """Standard normal numbers for ensemble members, new ones at every step: pseudo-random, or scrambled Sobol points.
 
-    ``seed`` and the number of draws ``taken`` so far decide them: a state gives the same numbers whoever asks, and as often.
-    Sobol points get other random digits in every draw, and another order: those of one step do not go with those of the next
-    (Latin supercube sampling). Each number is normal, and means over members come much nearer.
+    ``seed`` and the number of draws ``taken`` so far determine them: the same state always gives the same numbers. Sobol points
+    get a new digital shift and a new order in every draw, so that those of two steps are independent (Latin supercube sampling).
 
     >>> draws = Draws(0)
     >>> first, later = draws.normal((), 4, 2)
@@ -40,13 +39,13 @@ class Draws:
     taken: int = 0
 
     def check(self, name: str) -> None:
-        """A ValueError unless it is complete, as after a file was read."""
+        """Raise a ValueError unless it is complete, as after a file was read."""
         if set(vars(self)) != {"seed", "sobol", "taken"} or type(self.sobol) is not bool:
             raise ValueError(f"{name} is not complete")
         check_counts(name, {"seed": (self.seed, 0), "taken": (self.taken, 0)})
 
     def normal(self, batch: tuple[int, ...], members: int, size: int) -> tuple[Array, Draws]:
-        """(…, members, size) for a batch of this shape, and what draws the next ones."""
+        """Return numbers (…, members, size) for a batch of this shape, and the generator of the next ones."""
         rng = np.random.default_rng([self.seed, self.taken])
         if not self.sobol or not 0 < size <= _MOST_DIMENSIONS:
             numbers = rng.standard_normal((*batch, members, size))
@@ -60,7 +59,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class MirroredDraws(Draws):
-    """Of an even number of members the second half has the opposite numbers: what is linear in them has no error of a count."""
+    """Antithetic draws: the second half of the members has the negative numbers of the first."""
 
     def normal(self, batch: tuple[int, ...], members: int, size: int) -> tuple[Array, Draws]:  # noqa: D102
         numbers, later = super().normal(batch, members // 2, size)
@@ -69,7 +68,7 @@ class MirroredDraws(Draws):
 
 @lru_cache(maxsize=16)
 def _sobol_digits(members: int, size: int) -> npt.NDArray[np.uint32]:
-    """The first points (members, size) of a sequence whose matrices are scrambled, as whole numbers of 30 bits."""
+    """Return the first scrambled Sobol points (members, size) as integers of 30 bits."""
     from scipy.stats import qmc
 
     points = qmc.Sobol(size, rng=np.random.default_rng(0), bits=_BITS).random(1 << (int(members) - 1).bit_length())[:members]
@@ -80,9 +79,9 @@ def _sobol_digits(members: int, size: int) -> npt.NDArray[np.uint32]:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Ensemble(GaussianState):
-    """``members`` (…, M, n) that move one by one; mean and covariance are by count, observations by the ensemble Kalman filter.
+    """Ensemble of ``members`` (…, M, n): sample mean and covariance, observations by the ensemble Kalman filter.
 
-    ``past`` (…, M, s) holds what :meth:`remember` has kept of each member: whole futures, row after row.
+    ``past`` (…, M, s) holds what :meth:`remember` has kept of each member: whole trajectories, row after row.
     """
 
     has_members: ClassVar[bool] = True
@@ -96,7 +95,7 @@ class Ensemble(GaussianState):
         vars(self).update(members=members, carried=carried, draws=draws, past=past)  # it is frozen
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is counted when it is asked for."""
+        """Return the attributes without the cached moments."""
         return {name: vars(self)[name] for name in ("members", "carried", "draws", "past")}
 
     def check(self, name: str, carried: int, n_units: int) -> None:  # noqa: D102
@@ -116,19 +115,19 @@ class Ensemble(GaussianState):
 
     @classmethod
     def draw(cls, mean: Array, root: Array, carried: int, members: int, draws: Draws) -> Ensemble:
-        """``members`` draws of x with this mean (…, n) and covariance rootᵀ root, root (…, r, n)."""
+        """Draw ``members`` states with this mean (…, n) and covariance rootᵀ root, root (…, r, n)."""
         z, draws = draws.normal(mean.shape[:-1], members, root.shape[-2])
         return cls(mean[..., None, :] + z @ root, carried, draws)
 
     @cached_property  # type: ignore[misc]
     def mean(self) -> Array:
-        """By count, (…, n)."""
+        """Sample mean, (…, n)."""
         first = self.members[..., :1, :]  # from one of them: where all are equal, nothing is rounded
         return np.asarray(first[..., 0, :] + (self.members - first).mean(axis=-2))
 
     @cached_property  # type: ignore[misc]
     def cross(self) -> Array:
-        """With the past, by count, (…, n, s): only where it is asked for, since a past may be long."""
+        """Sample covariances with the past, (…, n, s), computed on demand since a past may be long."""
         return _sample_covariance(self.members, self.past)
 
     def is_certain(self) -> bool:  # noqa: D102
@@ -166,7 +165,7 @@ class Ensemble(GaussianState):
         return self._with_noise(noise, noise.rows(self.members.shape[-1]))
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:
-        """As in every form; ``noise_root`` may also be one for each member, (…, M, r, q), of one axis more than the members."""
+        """Return the state after x[rows] ← K x + k + noise; ``noise_root`` may be one for each member, (…, M, r, q)."""
         new, draws = transpose(mapped(K, transpose(self.members))) + np.asarray(k)[..., None, :], self.draws
         if noise_root is not None and noise_root.size:
             z, draws = self._normal(draws, noise_root.shape[-1])
@@ -175,7 +174,7 @@ class Ensemble(GaussianState):
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
 
     def with_unknowns(self, count: int) -> Ensemble:
-        """Each member has a draw of them."""
+        """Draw the unknowns of each member."""
         unknowns, draws = self._normal(self.draws, count)
         return Ensemble(self.members, self.carried, draws, unknowns)
 
@@ -223,7 +222,7 @@ class Ensemble(GaussianState):
         return _sample_covariance(self.members[..., rows], self.past)
 
     def _normal(self, draws: Draws, size: int) -> tuple[Array, Draws]:
-        """(…, M, size)."""
+        """Return numbers (…, M, size) and the generator of the next ones."""
         *batch, members, _ = self.members.shape
         return draws.normal(tuple(batch), members, size)
 
@@ -244,12 +243,12 @@ class Ensemble(GaussianState):
 
 
 def _sample_covariance(a: Array, b: Array) -> Array:
-    """The covariances by count, (…, i, j), of members a (…, M, i) and b (…, M, j)."""
+    """Return the sample covariances (…, i, j) of members a (…, M, i) and b (…, M, j)."""
     return transpose(_deviations(a)) @ _deviations(b) / (a.shape[-2] - 1)
 
 
 def _deviations(a: Array) -> Array:
-    """From their mean, (…, M, i): exactly 0 where all are equal."""
+    """Return the deviations from the sample mean, (…, M, i), exactly 0 if all members are equal."""
     away = a - a[..., :1, :]
     away -= away.mean(axis=-2, keepdims=True)
     return away

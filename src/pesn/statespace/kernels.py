@@ -1,4 +1,4 @@
-"""Compiled pieces of the forms of a state: sparse products with many columns, moves of covariances and members, a loop of means.
+"""Compiled kernels of Gaussian states: sparse products with many columns, moves of covariances and ensembles, a loop of means.
 
 ``rows`` are a sparse matrix A (r, n) in compressed rows: indptr, indices, data.
 """
@@ -30,7 +30,7 @@ _row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) 
 
 @jit(no_cpython_wrapper=True)
 def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array, upper: bool) -> None:
-    """Out (r, s) = W x for x (n, s); ``upper``: of row i only the columns from i on, and some before."""
+    """Compute out (r, s) = W x for x (n, s); ``upper``: only columns from i on (rounded down) in row i."""
     width = x.shape[1]
     for i in range(indptr.size - 1):
         start, stop, column = indptr[i], indptr[i + 1], 8 * (i // 8) if upper else 0
@@ -53,14 +53,14 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
 
 @jit()
 def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
-    """Out (B, r, s) = W x for x (B, n, s)."""
+    """Compute out (B, r, s) = W x for x (B, n, s)."""
     for b in range(x.shape[0]):
         _rows_times(indptr, indices, data, x[b], out[b], False)
 
 
 @jit()
 def live_columns(F: Array, live: Array) -> None:
-    """Which columns (B, k) of F (B, n, k) are not 0, in ``live``, which is False before: looked for until all are."""
+    """Set ``live`` (B, k), False before, to whether a column of F (B, n, k) has a non-zero entry; stop once all have."""
     _, n, k = F.shape
     for b in range(F.shape[0]):
         missing = k
@@ -75,9 +75,9 @@ def live_columns(F: Array, live: Array) -> None:
 
 @_fused
 def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, left: Array) -> None:
-    """Columns (B, N, w (w + 1)/2) of ½ c_i c_j (wide wideᵀ)²_ij for wide (B, N, w), cut to ``rest``; what is ``left`` of it.
+    """Compute columns (B, N, w (w + 1)/2) of ½ c_i c_j (wide wideᵀ)²_ij for wide (B, N, w), at most ``rest``; set ``left``.
 
-    The products of any two entries of a row, a square by √½: their squares add up to ½ |row|⁴.
+    The products of any two entries of a row, squares times √½: their squares add up to ½ |row|⁴.
     """
     w, half = wide.shape[2], np.sqrt(0.5)
     for b in range(wide.shape[0]):
@@ -103,7 +103,7 @@ def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, lef
 
 @jit(no_cpython_wrapper=True)
 def _repair_upper(cov: Array, var: Array) -> None:
-    """``cov`` (n, n) from its upper triangle, without what rounding left: no variance negative, no correlation beyond 1."""
+    """Mirror the upper triangle of ``cov`` (n, n) after removing negative variances and correlations beyond 1."""
     n = var.size
     std = np.empty(n)
     for i in range(n):
@@ -119,7 +119,7 @@ def _repair_upper(cov: Array, var: Array) -> None:
 
 @jit(**INLINE)
 def _take(x: Array, first: int, these: Array) -> None:
-    """The members of x (M, n) from ``first`` on side by side, (n, 16); the last of them again where they end."""
+    """Gather members of x (M, n) from ``first`` on side by side, (n, 16), repeating the last."""
     for m in range(_SIDE_BY_SIDE):
         one = x[min(first + m, x.shape[0] - 1)]
         for j in range(one.size):
@@ -128,7 +128,7 @@ def _take(x: Array, first: int, these: Array) -> None:
 
 @jit(**INLINE)
 def _put(these: Array, first: int, out: Array) -> None:
-    """What stands side by side in (n, 16) to the members of ``out`` (M, n) from ``first`` on."""
+    """Scatter (n, 16) to the members of ``out`` (M, n) from ``first`` on."""
     for m in range(min(_SIDE_BY_SIDE, out.shape[0] - first)):
         new = out[first + m]
         for j in range(new.size):
@@ -137,7 +137,7 @@ def _put(these: Array, first: int, out: Array) -> None:
 
 @_fused
 def move_members(rows: Rows, bias: Array, leak: Array, start: int, x: Array, out: Array) -> None:
-    """Out (M, n): each member x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
+    """Compute out (M, n), members x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
     indptr, indices, data = rows
     these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((bias.size, _SIDE_BY_SIDE))
     for first in range(0, x.shape[0], _SIDE_BY_SIDE):
@@ -151,7 +151,7 @@ def move_members(rows: Rows, bias: Array, leak: Array, start: int, x: Array, out
 
 @_inline
 def _move_unit(kind: int, now: Array, unit: Array, bias: float, leak: float) -> None:
-    """Entries side by side after x ← (1 − L) x + L f(a + b), a in ``unit``."""
+    """Move entries side by side, x ← (1 − L) x + L f(a + b), a in ``unit``."""
     keep = 1.0 - leak
     if kind == SQUARE:
         for s in range(_SIDE_BY_SIDE):
@@ -166,9 +166,9 @@ def _move_unit(kind: int, now: Array, unit: Array, bias: float, leak: float) -> 
 
 
 class CellRows(NamedTuple):
-    """Cells of a loop of means, their rows one under another.
+    """Cells of a loop of means, their rows concatenated.
 
-    ``cells`` (c, 3): the first row of each in x, how many, and what it does.
+    ``cells`` (c, 3): first row in x, number of rows, and kind of each cell.
     """
 
     cells: Array
@@ -180,7 +180,7 @@ class CellRows(NamedTuple):
 
 
 class ReadoutRows(NamedTuple):
-    """K of R readouts in compressed rows, with the ``data`` (R, …) of each, and ``k`` (R, p)."""
+    """K of R readouts in compressed rows, with ``data`` (R, …) of each, and ``k`` (R, p)."""
 
     indptr: Array
     indices: Array
@@ -190,7 +190,7 @@ class ReadoutRows(NamedTuple):
 
 @_inline
 def _move_cells(cells: CellRows, here: Array, new: Array) -> None:
-    """Entries of x side by side, (n, 16), after all cells; ``new`` is for what enters them."""
+    """Move entries of x side by side, (n, 16), by all cells; ``new`` is working memory."""
     row = 0
     for c in range(cells.cells.shape[0]):
         start, rows, kind = cells.cells[c]
@@ -204,7 +204,7 @@ def _move_cells(cells: CellRows, here: Array, new: Array) -> None:
 
 @_inline
 def _clip_means(edges: Array, here: Array, new: Array, mean: Array, left: Array) -> None:
-    """Bring means of y that have left back, in ``new``; write those of a row to ``mean`` (S, d), and where they had left."""
+    """Bring means of y that left their limits back, in ``new``; write a row of means to ``mean`` (S, d), and which had left."""
     for i in range(edges.shape[1]):
         for s in range(mean.shape[0]):
             value, before = new[i, s], here[i, s]
@@ -222,10 +222,10 @@ def roll_means(
     cells: CellRows, readouts: ReadoutRows, edges: Array, inputs: Array, first_input: int, moved: bool, x: Array, mean: Array,
     left: Array,
 ) -> None:  # fmt: skip
-    """States x (R, S, n) of R readouts through all rows, in place; y of each row in ``mean`` (R, S, T, d), and where it had left.
+    """Move states x (R, S, n) of R readouts through all rows, in place; write y to ``mean`` (R, S, T, d) and which had left.
 
-    ``edges`` (5, d): least and largest mean, between which one is brought back that is beyond these and the one before, and the
-    largest step, beyond which it stays where it was. ``inputs`` (R, S, T, m).
+    ``edges`` (5, d): least and largest mean, the range to which a mean beyond these and the one before is brought back, and the
+    largest step, beyond which it stays. ``inputs`` (R, S, T, m).
     """
     _, states, n = x.shape
     p = readouts.k.shape[1]
@@ -253,7 +253,7 @@ def roll_means(
 
 @jit()
 def symmetrize_psd(cov: Array) -> Array:
-    """Variances (B, n) of ``cov`` (B, n, n), mended in place: symmetric, no variance negative, no correlation beyond 1."""
+    """Make ``cov`` (B, n, n) symmetric in place, no variance negative, no correlation beyond 1; return variances (B, n)."""
     n = cov.shape[1]
     var = np.empty(cov.shape[:2])
     for b in range(cov.shape[0]):
@@ -270,7 +270,7 @@ def symmetrize_psd(cov: Array) -> Array:
 def enter_dense(
     rows: Rows, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array, pre: Array, var: Array
 ) -> None:  # fmt: skip
-    """a = A x + b for x (B, n) with ``mean`` and ``cov``: its mean (B, r), Cov(a, x), Cov(x, a), Cov(a), variances (B, r)."""
+    """Compute mean (B, r), Cov(a, x), Cov(x, a), Cov(a) and variances (B, r) of a = A x + b, for x (B, n) with mean and cov."""
     indptr, indices, data = rows
     n, size = cov.shape[1], bias.size
     for b in range(cov.shape[0]):
@@ -292,9 +292,9 @@ def enter_dense(
 def move_dense(
     cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: Array, new: Array
 ) -> None:
-    """Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,).
+    """Compute Cov(x) (B, n, n) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,).
 
-    ``into`` = Cov(a, x), ``out_of`` = Cov(x, a), ``pre`` = Cov(a); ``rest`` is Cov f(a) − g Cov(a) g, what is not linear in a.
+    ``into`` = Cov(a, x), ``out_of`` = Cov(x, a), ``pre`` = Cov(a); ``rest`` = Cov f(a) − g Cov(a) g, the part not linear in a.
     """
     n, size = cov.shape[1], gain.shape[1]
     last, keep, slope = first + size, 1.0 - leak, np.empty(size)
@@ -332,12 +332,11 @@ def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
 def affine_dense(
     cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
 ) -> None:  # fmt: skip
-    """Cov(x) (B, n, n) and Cov(x, past) (B, n, s) after x[rows] ← K x + noise, rows from ``first``; ``values`` are its means.
+    """Compute Cov(x) (B, n, n) and Cov(x, past) (B, n, s) after x[rows] ← K x + noise, rows from ``first``; clip ``values``.
 
-    ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Rounding must not make a covariance
-    larger than the deviations allow: where these nearly vanish, that would grow. A loop that diverges stops at 1e100
-    instead of turning into infinities and NaN: means are cut, deviations scaled, and no covariance with the past exceeds what
-    two such deviations allow.
+    ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Covariances are limited by products
+    of standard deviations: rounding errors would grow where these nearly vanish. A loop that diverges stops at 1e100 instead of
+    producing infinities and NaN: means are clipped, standard deviations scaled, covariances with the past limited.
     """
     n, size, past = cov.shape[1], own.shape[1], cross.shape[2]
     std, deviation, factor = np.empty(n), np.empty(size), np.empty(size)
@@ -372,7 +371,7 @@ def affine_dense(
 
 @_loose
 def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array) -> None:
-    """Of a = A x + b, x of mean (B, n) and columns F (B, n, k): its mean (B, r), its columns A F (B, r, k) and its variances."""
+    """Compute mean (B, r), columns A F (B, r, k) and variances of a = A x + b, for x with mean (B, n) and columns F (B, n, k)."""
     indptr, indices, data = rows
     for b in range(len(F)):
         _rows_times(indptr, indices, data, F[b], into[b], False)
@@ -387,9 +386,9 @@ def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into
 
 @jit()
 def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
-    """Columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,); ``into`` are those of a.
+    """Compute columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,); ``into``: columns of a.
 
-    ``new`` (B, n, k + q) has room for more columns, which it leaves as they are.
+    Columns of ``new`` (B, n, k + q) from k on stay as they are.
     """
     batch, n, k = F.shape
     for b in range(batch):
@@ -404,9 +403,9 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
 
 @jit()
 def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, factor: Array) -> None:
-    """Columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``: ``own`` = K F (B, r, k) and ``noise`` (B, r, q).
+    """Compute columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``; ``own`` = K F (B, r, k).
 
-    ``factor`` (B, r): by which deviations beyond 1e100 are brought back to it.
+    ``noise`` (B, r, q) are the new columns. ``factor`` (B, r) is set to the factors that scale standard deviations beyond 1e100 back to it.
     """
     n, k = F.shape[1:]
     size, q = noise.shape[1:]
@@ -431,7 +430,7 @@ def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, f
 
 @_loose_inline
 def _pivot(left: Array, turn: int, first: int) -> int:
-    """Entry ``turn`` as long as it is one of the ``first``, then the one that has most left."""
+    """Return entry ``turn`` while it is one of the ``first``, then the entry with the largest remaining variance."""
     pivot = min(turn, first)
     if turn >= first:
         for i in range(first, left.size):
@@ -442,7 +441,7 @@ def _pivot(left: Array, turn: int, first: int) -> int:
 
 @_loose_inline
 def _add_column(F: Array, L: Array, column: int, pivot: int, left: Array) -> None:
-    """The column of a Cholesky factor L of F Fᵀ that is exact in ``pivot``; what it leaves of the variances."""
+    """Add the column of a Cholesky factor L of F Fᵀ that is exact in ``pivot``; update the remaining variances ``left``."""
     scale = 1.0 / np.sqrt(left[pivot])
     for i in range(F.shape[0]):
         total = 0.0
@@ -458,10 +457,10 @@ def _add_column(F: Array, L: Array, column: int, pivot: int, left: Array) -> Non
 
 @_loose
 def pivot_cholesky(rows: Array, first: int, factor: Array, pivots: Array) -> None:
-    """Columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k): exact in the entries that were ``pivots`` (B, r).
+    """Compute columns (B, n, r) with factor factorᵀ ≈ rows rowsᵀ of rows (B, n, k), exact in the entries ``pivots`` (B, r).
 
-    The ``first`` entries are pivots in their order, where they have a variance of their own, then those that have most left;
-    where there are fewer than r, the others of ``pivots`` stay as they are.
+    The ``first`` entries are pivots in their order, if they have variance left, then those with the largest remaining variance;
+    surplus entries of ``pivots`` stay as they are.
     """
     batch, n, k = rows.shape
     left, whole, most = np.empty(n), np.empty(n), factor.shape[2]

@@ -1,4 +1,4 @@
-"""Gaussian states with a factored covariance: low rank plus diagonal, and first-order factors of independent sources."""
+"""Gaussian states with a factored covariance: low rank plus diagonal, and first-order factors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has
 
 @dataclass(frozen=True, eq=False)
 class _Factored(GaussianState):
-    """With ``factor`` F (…, n, k): columns of independent sources of uncertainty."""
+    """Gaussian state with ``factor`` F (…, n, k): columns of independent sources of uncertainty."""
 
     factor: Array
 
@@ -40,7 +40,7 @@ class _Factored(GaussianState):
         return np.asarray(self.mean[..., None, :] + sources @ transpose(self.factor))
 
     def _affine_parts(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Parts:
-        """Mean, ``cross`` and F after x[rows] ← K x + k + noise."""
+        """Return mean, ``cross`` and F after x[rows] ← K x + k + noise."""
         F, own = self.factor, mapped(K, self.factor)
         fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
         noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
@@ -50,14 +50,14 @@ class _Factored(GaussianState):
         return {**parts, "factor": new.reshape(*F.shape[:-1], new.shape[-1])}
 
     def _assign_factor(self, rows: slice, var: Array | None) -> Array:
-        """F where x[rows] is something new, with variances ``var`` (…, r)."""
+        """Return F after x[rows] was assigned values with variances ``var`` (…, r)."""
         F = self.factor.copy()
         F[..., rows, :] = 0.0
         return F if var is None or not np.any(var) else _append(F, rows, _diagonal(np.sqrt(var)))
 
 
 def _append(F: Array, rows: slice | npt.NDArray[np.intp], columns: Array) -> Array:
-    """F (…, n, k) and further ``columns`` (…, r, q), 0 beside these rows."""
+    """Append ``columns`` (…, r, q), 0 outside these rows, to F (…, n, k)."""
     k = F.shape[-1]
     new = np.zeros((*F.shape[:-1], k + columns.shape[-1]))
     new[..., :k], new[..., rows, k:] = F, columns
@@ -65,7 +65,7 @@ def _append(F: Array, rows: slice | npt.NDArray[np.intp], columns: Array) -> Arr
 
 
 def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
-    """The gain (…, n, s) of an observation, and the factor after it."""
+    """Return the gain (…, n, s) of an observation, and the factor after it."""
     here = told.here[..., None]
     seen = np.where(here, F[..., told.seen, :], 0.0)
     if told.noise is not None:  # columns of the noise, which x has no part in
@@ -80,15 +80,15 @@ def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class LowRank(_Factored):
-    """With Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (…, n, k) and ``own`` D (…, N), what each entry of h has to itself.
+    """Gaussian state with Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (…, n, k) and ``own`` D (…, N), own variances of h.
 
-    A move makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + the activation's rest + noise is known by its products with a few
+    A move makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + the rest of the activation + noise is known by its products with a few
     directions V, those read out among them. Nyström's formula G Gᵀ = M V (Vᵀ M V)⁻¹ Vᵀ M never exceeds M and agrees with it
-    on V: G is appended to F, what its diagonal lacks is the new D. Of the activation's rest, Mehler's second order is F's own:
-    ρ² is made of the products of two columns. F is then turned and cut to its widest columns; of c and of what is read out
-    nothing is cut, and every entry keeps its variance. So D has no share in what is read out, and in :meth:`affine` a row
-    of K over h must be one that the basis of the cell's ``compression`` makes up. A cell moves entries of h alone, at the cost
-    of one sparse product with k columns and O(N k²).
+    on V: G is appended to F, and the missing part of the diagonal is the new D. Of the activation's rest, Mehler's second order
+    comes from products of two columns of F. F is then rotated and truncated to its widest columns; c and what is read out lose
+    nothing, and every entry keeps its variance. So D has no share in what is read out, and in :meth:`affine` a row of K over h
+    must lie in the basis of the cell's ``compression``. A cell moves entries of h only, at the cost of one sparse product with k
+    columns and O(N k²).
     """
 
     own: Array
@@ -174,7 +174,7 @@ class LowRank(_Factored):
         own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances)
 
         def times(V: Array) -> Array:
-            """M V for directions V (…, r, s) among the rows that move: (…, N, s), for D ties what moves to what stays."""
+            """Return M V for directions V (…, r, s) among the rows that move, (…, N, s): D couples them to other rows."""
             product, result = np.zeros((*D.shape, V.shape[-1])), rest[..., None] * V
             if second is not None:
                 result += second @ (transpose(second) @ V)
@@ -198,7 +198,7 @@ class LowRank(_Factored):
         return unit, g, {"factor": factor, "own": left}
 
     def _second_order_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
-        """Columns of a (…, r, w) whose products are followed; ``large`` (…): whether those of a state are worth it."""
+        """Return columns of a (…, r, w) whose products are used; ``large`` (…): whether those of a state matter."""
         if len(compression.squared) and self.factor.shape[-1]:
             return _rotate_columns(into, self.factor[..., compression.squared, :], compression.products)
         if compression.products and large.any():
@@ -242,7 +242,7 @@ class LowRank(_Factored):
         return self.with_arrays(mean=mean, cross=cross, own=own, factor=factor)
 
     def _condition_together(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
-        """Where all states miss the same entries."""
+        """Condition states that all miss the same entries."""
         told = observe(rows, values, noise_cov)
         F, own, p = self.factor, self.own, self.carried
         inside = told.seen[told.seen >= p]
@@ -253,7 +253,7 @@ class LowRank(_Factored):
         return self.with_arrays(factor=_pack(factor), own=own, **self._condition_mean_and_cross(told, gain))
 
     def _without_own(self, rows: slice) -> Array:
-        """``own`` where x[rows] is something new, all of which is in the factor."""
+        """Return ``own`` after x[rows] was replaced, with all its variance in the factor."""
         p = self.carried
         if rows.stop <= p:
             return self.own
@@ -263,11 +263,12 @@ class LowRank(_Factored):
 
 
 def _diagonal(values: Array) -> Array:
+    """Return diagonal matrices (…, n, n) of values (…, n)."""
     return values[..., None] * np.eye(values.shape[-1])
 
 
 def _pack(F: Array) -> Array:
-    """F (…, n, k) without columns of zeros: those of each state come first, in their order, as many as any of the batch has."""
+    """Remove columns of zeros from F (…, n, k); a batch keeps as many columns as any of its states has."""
     live = _live(F)
     if live.all():
         return F
@@ -276,16 +277,17 @@ def _pack(F: Array) -> Array:
 
 
 def _live(F: Array) -> npt.NDArray[np.bool_]:
-    """Which columns of F (…, n, k) are not 0, (…, k)."""
+    """Return which columns of F (…, n, k) are not 0, (…, k)."""
     live = np.zeros((*F.shape[:-2], F.shape[-1]), bool)
     kernels.live_columns(flat(F), flat(live, 1))
     return live
 
 
 def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Array, Array]:
-    """F turned and cut to its widest columns, what is cut off in ``own``; the p entries of c and the basis lose nothing.
+    """Rotate F and truncate it to its widest columns; add the lost variance to ``own``.
 
-    As many are left as the rank says, but not before there are half as many again: to cut costs as much as to have them.
+    The p entries of c and the basis lose nothing. Truncation starts at one and a half times the rank: it costs as much as the
+    columns do.
     """
     rank = compression.rank
     width = max(rank, p + rank // 2)
@@ -323,10 +325,10 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
 
 
 def _span(rows: Array) -> Array:
-    """Orthonormal columns (…, k, s) that span ``rows`` (…, s, k), in their order.
+    """Return orthonormal columns (…, k, s) that span ``rows`` (…, s, k), in their order.
 
-    A row that those before it make up adds no direction: what QR would put in its place is rounding. Of a batch, states with
-    fewer directions have columns of zeros behind them.
+    A row that depends on those before it adds no direction: QR would return rounding errors in its place. States of a batch with
+    fewer directions are padded with columns of zeros.
     """
     directions, triangle = np.linalg.qr(transpose(rows))
     live = np.abs(triangle.diagonal(0, -2, -1)) > _DEPENDENT * np.sqrt(np.vecdot(rows, rows)[..., : triangle.shape[-2]])
@@ -340,13 +342,13 @@ def _span(rows: Array) -> Array:
 
 
 def _append_nystrom(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
-    """F (…, n, k) with columns G of what is new, M, known by its products Y = M V; and what they leave of ``own`` (…, N)."""
+    """Append columns G of a new covariance M, known by Y = M V, to F (…, n, k); return F and the rest of ``own`` (…, N)."""
     G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
     return _append(F, slice(p, None), G), np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
 
 
 def _sketch_directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
-    """V (…, r, s): the basis and the widest columns of ``moved``, which come first in it; all, if there is room."""
+    """Return V (…, r, s): the basis and the widest (first) columns of ``moved``; the identity if the rank is large enough."""
     n = moved.shape[-2]
     if compression.rank >= n + p:
         return np.broadcast_to(np.eye(n), (*moved.shape[:-2], n, n))
@@ -357,14 +359,14 @@ def _sketch_directions(moved: Array, compression: Compression, p: int, mine: sli
 
 
 def _widest(into: Array, count: int) -> Array:
-    """The ``count`` widest columns."""
+    """Return the ``count`` widest columns."""
     size = np.einsum("...ij,...ij->...j", into, into)
     widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(into, widest[..., None, :], axis=-1)
 
 
 def _rotate_columns(into: Array, first: Array, count: int) -> Array:
-    """Columns that are turned: those that rows ``first`` (…, s, k) hang on, and of the others the ``count`` widest."""
+    """Rotate columns: return those that rows ``first`` (…, s, k) depend on, and the ``count`` widest of the others."""
     turn = np.linalg.qr(transpose(first))[0]
     wide = into @ turn
     # |into − wide turnᵀ|² by column, without the difference: only the columns that are taken need be made
@@ -377,9 +379,9 @@ def _rotate_columns(into: Array, first: Array, count: int) -> Array:
 
 
 def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Array]:
-    """Columns E with E Eᵀ = Mehler's second order, ½ curvature (wide wideᵀ)² curvatureᵀ; and what it leaves of ``rest`` (…, N).
+    """Return columns E with E Eᵀ = ½ curvature (wide wideᵀ)² curvatureᵀ (Mehler's second order), and the rest of ``rest`` (…, N).
 
-    No row exceeds the rest that it is a part of.
+    No row exceeds ``rest``.
     """
     count = wide.shape[-1]
     columns, left = np.empty((*rest.shape, count * (count + 1) // 2)), np.empty(rest.shape)
@@ -392,16 +394,16 @@ _GROWTH = 32  # columns that new noise may add before they are made fewer
 
 @dataclass(frozen=True, eq=False)
 class FirstOrder(_Factored):
-    """With Cov(x) = F Fᵀ: ``factor`` F (…, n, k), a column for each independent source of uncertainty.
+    """Gaussian state with Cov(x) = F Fᵀ: ``factor`` F (…, n, k), a column for each independent source of uncertainty.
 
-    A move takes E[f] and E[f′] with the variances of a, and each column by E[f′] alone: what is left of Cov f(a) beside that, of
-    the second order in Cov(a), is dropped. Where columns have become many, a pivoted Cholesky factor takes their place: c, what
-    is read out and the widest of the other entries keep all of their covariances.
+    A move uses E[f] and E[f′] with the variances of a, and multiplies each column by E[f′]; the remainder of Cov f(a), of second
+    order in Cov(a), is dropped. If there are many columns, a pivoted Cholesky factor replaces them: c, what is read out and the
+    widest other entries keep all of their covariances.
     """
 
     @classmethod
     def of(cls, state: GaussianState, compression: Compression) -> FirstOrder:
-        """The same Gaussian as that of another form."""
+        """Convert a state of another representation."""
         if isinstance(state, LowRank):
             own = _diagonal(np.sqrt(state.own))[..., state.own.any(axis=tuple(range(state.own.ndim - 1)))]
             factor = _append(state.factor, slice(state.carried, None), own)
@@ -453,10 +455,10 @@ class FirstOrder(_Factored):
 
 
 def fewer(F: Array, p: int, compression: Compression) -> Array:
-    """F (…, n, k), by a pivoted Cholesky factor of F Fᵀ where it has many more columns than the rank says.
+    """Reduce F (…, n, k) by a pivoted Cholesky factor of F Fᵀ if it has many more columns than the rank.
 
-    The p entries of c, what is read out of the others (the basis of ``compression``), and as many single entries as the rank, the
-    widest first, keep their covariances with all entries.
+    The p entries of c, what is read out (the basis of ``compression``), and the widest other entries, as many as the rank, keep
+    their covariances with all entries.
     """
     if not are_many(F.shape[-1], p, compression):
         return F
@@ -466,12 +468,12 @@ def fewer(F: Array, p: int, compression: Compression) -> Array:
 
 
 def are_many(columns: int, p: int, compression: Compression) -> bool:
-    """Whether so many columns are made fewer."""
+    """Whether a factor of so many columns is reduced."""
     return columns > p + compression.basis.shape[-1] + compression.rank + _GROWTH
 
 
 def kept_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
-    """The pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, what is read out, h], and its pivots (…, r), −1: no more."""
+    """Return the pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, basis, h], and its pivots (…, r), padded with −1."""
     first = p + compression.basis.shape[-1]
     size = min(first + compression.rank, rows.shape[-2])
     factor, pivots = np.zeros((*rows.shape[:-1], size)), np.full((*rows.shape[:-2], size), -1, np.intp)

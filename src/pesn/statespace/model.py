@@ -1,4 +1,4 @@
-"""The model: how a joint Gaussian over x = [c, h] moves from one row to the next, and what is reported and observed of it."""
+"""State-space model: how a joint Gaussian over x = [c, h] moves from one row to the next, and what is reported and observed."""
 
 from __future__ import annotations
 
@@ -28,24 +28,37 @@ PACE = 0.95  # of how far out a mean was before a step, which it may be after it
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """y, the first d entries of x, as its long run allows: ``center`` and ``width`` (d,), mean and deviation there; its range.
+    """Bounds on y, the first d entries of x, from its long-run distribution.
 
-    - Beyond twice the deviation of y in training, y's deviation is cut to it, and its mean drawn in as an observation that
-      leaves this deviation would: by the square of the factor, and into the training range widened by this deviation.
-    - A mean farther out than the range's own width, and than 0.95 of what it was out there before the step, has left: it is
-      brought back into the range widened by its deviation, which is then not less than in training, where ``widen`` is True.
+    - If the standard deviation of y exceeds twice that of training, it is cut to that, and the mean is drawn in as by an
+      observation that leaves this standard deviation: by the square of the factor, and into the training range widened by it.
+    - A mean farther out than the width of the range, and than 0.95 of its distance before the step, has left: it is brought back
+      into the range widened by its standard deviation, which is then at least that of training if ``widen`` is True.
 
-    Kinematics are known everywhere, and what they add up goes on beyond every range: the mean of a ``kinematic`` column (d,)
-    follows them, and its deviation may be half its distance from the mean in training. So may those of every column in a row
-    that will be observed: it says more than the range does. A kinematic column that moves by more than the range's own width in
-    one step was moved by what has itself left, and stays where it was.
+    Kinematics hold everywhere: the mean of a ``kinematic`` column (d,) follows them beyond the range, and its standard deviation
+    may be half its distance from the training mean. So may those of all columns in a row that will be observed. A kinematic
+    column that moves by more than the width of the range in one step stays where it was.
 
-    Members of an ensemble are held first, one by one: a single one that runs away would take the deviation of all with it. One
-    that is a width of the range beyond the range, and beyond the mean before the step, is brought back to the range; a kinematic
-    one that is ten widths away, to the mean before the step. y has left where most of them had.
+    Members of an ensemble are bounded first, one by one: one that runs away would widen all. A member a width of the range
+    beyond the range, and beyond the mean before the step, is brought back to the range; a kinematic one that is ten widths away,
+    to the mean before the step. y has left if most members had.
 
-    What moves does not depend on where a ``free`` column (d,) stands: it goes on as a kinematic one does, and is as wide as it
-    is. None: no column is free.
+    Parameters
+    ----------
+    center : array of shape (d,)
+        Mean in training.
+    width : array of shape (d,)
+        Standard deviation in training.
+    low : array of shape (d,)
+        Least value in training.
+    high : array of shape (d,)
+        Largest value in training.
+    kinematic : array of bool of shape (d,)
+        Columns that follow kinematics.
+    widen : bool, default=True
+        Whether a mean that is brought back has at least the standard deviation of training.
+    free : array of bool of shape (d,), default=None
+        Columns on whose position the dynamics do not depend: unbounded as kinematic ones, of any width. None: no column.
     """
 
     center: Array
@@ -62,25 +75,25 @@ class Bounds:
 
     @cached_property
     def goes_on(self) -> npt.NDArray[np.bool_]:
-        """Columns whose mean may go on beyond every range."""
+        """Columns whose mean is not bounded."""
         return self.kinematic | self._free
 
     @cached_property
     def edges(self) -> tuple[Array, Array, Array]:
-        """The least and the largest mean, and the largest deviation, of which nothing need be said."""
+        """Least and largest mean, and largest standard deviation, within which nothing changes."""
         return self.low - self.reach, self.high + self.reach, _WIDEST * self.width
 
     @cached_property
     def reach(self) -> Array:
-        """How far beyond the range a mean may be, and how far a kinematic one may move in a step."""
+        """Largest distance of a mean from the range, and largest step of a kinematic one."""
         return np.maximum(self.high - self.low, _WIDEST * self.width)
 
     def widest(self) -> Array:
-        """The largest deviation (d,) of y that is forecast; infinite where it goes on: it adds up what it is given."""
+        """Return the largest standard deviation (d,) of y that is forecast, infinite for unbounded columns."""
         return np.where(self.goes_on, np.inf, _WIDEST * self.width)
 
     def edges_of_means(self) -> tuple[Array, Array, Array, Array, Array]:
-        """Of y without a deviation: least and largest mean, between which one that has left is brought back, the largest step."""
+        """Return limits of y without variance: least and largest mean, range to which a mean is brought back, largest step."""
         least, most, _ = self.edges
         added = self.widen * self.width
         least, most = np.where(self.goes_on, -np.inf, least), np.where(self.goes_on, np.inf, most)
@@ -89,7 +102,7 @@ class Bounds:
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
     ) -> tuple[GaussianState, Array, npt.NDArray[np.bool_]]:
-        """The state, bounded; the factors (…, d) by which the deviations of y were made smaller; and the columns that had left.
+        """Return the bounded state, the factors (…, d) applied to the standard deviations of y, and the columns that had left.
 
         ``before`` (…, d) are the means of y before the step; ``observed``: whether a row will correct it.
         """
@@ -127,6 +140,7 @@ class Bounds:
         )
 
     def _clip_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
+        """Bring ensemble members that left their limits back; return also their share."""
         reach = np.where(self.goes_on, _FARTHER, 1.0) * self.reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
         low, high = np.where(self._free, before - reach, low), np.where(self._free, before + reach, high)
@@ -135,9 +149,9 @@ class Bounds:
 
 
 class Emission(NamedTuple):
-    """Noise added to c in one step: a ``root`` (…, p, q) of its covariance, and what it adds to the variances of y.
+    """Noise added to c in one step: a ``root`` (…, p, q) of its covariance, and its share in the variances of y.
 
-    ``noise`` (…, d) is the model's own error, ``total`` (…, d) that and the error of its weights.
+    ``noise`` (…, d) is that of the model errors, ``total`` (…, d) includes the parameter uncertainty.
     """
 
     root: Array
@@ -146,10 +160,9 @@ class Emission(NamedTuple):
 
 
 class StepInfo(NamedTuple):
-    """What a step says of y beside the state that it leaves: ``mean`` (…, d), ``cov`` (…, d, d), variances (…, d) by part.
+    """Report of a step: ``mean`` (…, d), ``cov`` (…, d, d) of y, its variances (…, d) by part.
 
-    ``left`` (…, d): columns whose mean had left the bounds and was brought back. ``probed``: what the model's probe has found in
-    the state that y was read from.
+    ``left`` (…, d): columns whose mean had left the bounds and was brought back. ``probed``: results of the model's probe.
     """
 
     mean: Array
@@ -160,11 +173,11 @@ class StepInfo(NamedTuple):
 
 
 class Path(NamedTuple):
-    """What T rows gave: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); the last state.
+    """Report of T rows: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); and the last state.
 
-    ``left`` (…, T, d): where a mean had left the bounds and was brought back. ``joint`` (…, T, d, T, d), where it was asked for,
-    holds the covariances of y between any two rows; ``probed`` what the model's probe has found; ``members`` (…, T, M, d), where
-    they were asked for, y of each member of an ensemble; ``lagged`` (…, T − 1, d, d), where it was asked for, Cov(y_{k+1}, y_k).
+    ``left`` (…, T, d): where a mean had left the bounds and was brought back. On request: ``joint`` (…, T, d, T, d), covariances
+    of y between any two rows; ``members`` (…, T, M, d), y of each ensemble member; ``lagged`` (…, T − 1, d, d), Cov(y_{k+1}, y_k).
+    ``probed``: results of the model's probe.
     """
 
     mean: Array
@@ -179,45 +192,53 @@ class Path(NamedTuple):
 
 
 class FastPath(Protocol):
-    """A compiled loop over rows that need no covariance."""
+    """Compiled loop over rows that need no covariance."""
 
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
     ) -> Path | None:  # fmt: skip
-        """As many of the first rows as it serves; None where it serves none.
+        """Process as many of the first rows as possible; return None if none.
 
-        ``moved``: the first row's inputs are in the state already, and its cells have moved.
+        ``moved``: the state already has the inputs of the first row, and its cells have moved.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceModel:
-    """One step: x[inputs] ← u; h by the cells, with process noise; then c ← K x + k + emission noise, guarded.
+    """One step: x[inputs] ← u; h by the cells, with process noise; then c ← K x + k + emission noise, bounded.
 
     Parameters
     ----------
-    cells
-        The moves of h, in their order: each sees what those before it have moved.
-    K, k
-        (…, p, n) and (…, p): what is carried, from all of x; leading axes go with those of a batch.
-    inputs, outputs
-        The entries of c that hold the known inputs, and those that are reported and observed, y.
-    process_noise
-        Added to the last entries of x, as many as it has, once all cells have moved; None: none.
-    emission_noise, guard
-        None where there is none.
-    probe
-        What to record of the state that outputs are read from, by name.
-    measurement_cov
-        S (d, d), of the noise that y is measured with: in what is reported, not in what goes on; None: none.
-    parameter_root
-        (d, m): how errors of the readout's m outputs move y, where those of its weights are the same at every step.
-    parameter_groups
-        (d,): which of G groups each entry of y is of, where each takes directions of its own: ``along`` is then (…, G r).
-    gain
-        (n, d): an observer. Where it is given, a row of y corrects the mean by gain · (y − prediction), and that is all it does.
-    fast, settled
-        A compiled loop for rows that it can serve; and the variance of y below which a state passes for certain.
+    cells : tuple of Cell
+        Moves of h, in their order; each uses the results of those before it.
+    K : array of shape (…, p, n)
+        Matrix of c ← K x + k; leading axes broadcast with a batch of states.
+    k : array of shape (…, p)
+        Offset.
+    inputs : slice
+        Entries of c that hold the known inputs.
+    outputs : slice
+        Entries of c that are reported and observed, y.
+    process_noise : Noise, default=None
+        Added to the last entries of x after all cells have moved.
+    emission_noise : callable, default=None
+        Returns the :class:`Emission` of a state before c moves.
+    guard : Bounds, default=None
+        Bounds on y.
+    probe : callable, default=None
+        Returns arrays by name to record of the state that outputs are read from.
+    measurement_cov : array of shape (d, d), default=None
+        Covariance of the measurement noise of y: reported, not fed back.
+    parameter_root : array of shape (d, m), default=None
+        Effect of errors of the m readout outputs on y, for parameter errors that are the same at every step.
+    parameter_groups : array of int of shape (d,), default=None
+        Group of each entry of y, if each of G groups has directions of its own: ``along`` is then (…, G r).
+    gain : array of shape (n, d), default=None
+        Observer: a row of y corrects the mean by gain · (y − prediction) and changes nothing else.
+    fast : FastPath, default=None
+        Compiled loop for rows that it can process.
+    settled : float, default=None
+        Variance of y below which a state is treated as certain.
     """
 
     cells: tuple[Cell, ...]
@@ -241,11 +262,11 @@ class StateSpaceModel:
         object.__setattr__(self, "carry", slice(0, self.k.shape[-1]))
 
     def set_inputs(self, state: GaussianState, u: Array, u_var: Array | None = None) -> GaussianState:
-        """x[inputs] ← u (…, m), with variances where they are uncertain."""
+        """Set x[inputs] to u (…, m), with variances if they are uncertain."""
         return state.assign(self.inputs, u, u_var) if u.shape[-1] else state
 
     def move(self, state: GaussianState) -> GaussianState:
-        """The cells, in their order, then process noise."""
+        """Move the cells, in their order, then add process noise."""
         noise, n = self.process_noise, state.mean.shape[-1]
         for cell in self.cells[:-1]:
             state = state.move(cell)
@@ -259,16 +280,16 @@ class StateSpaceModel:
 
     @cached_property
     def _last_noise(self) -> Noise:
-        """Process noise of the entries that the last cell moves; those before the noise's own have none."""
+        """Process noise of the entries that the last cell moves; those before the noise have none."""
         assert self.process_noise is not None
         return self.process_noise.pad(len(self.cells[-1].bias) - len(self.process_noise.diagonal))
 
     def emit(
         self, state: GaussianState, observed: bool = False, along: Array | None = None
     ) -> tuple[GaussianState, StepInfo]:  # fmt: skip
-        """The next y and all that is carried with it; ``observed``: whether a row of it will correct the state.
+        """Compute the next c and report y; ``observed``: whether a row of y will correct the state.
 
-        ``along`` (…, r): by how much each of r directions of the weights, unknown and the same at every step, moves an output.
+        ``along`` (…, r): effect of each of r directions of the weights, unknown and the same at every step, on an output.
         """
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
@@ -289,13 +310,13 @@ class StateSpaceModel:
         return state, StepInfo(state.mean[..., self.outputs], cov, parts, left, probed)
 
     def n_unknowns(self, along: Array) -> int:
-        """How many unknowns the weights have that stay along a run."""
+        """Return the number of unknown parameters along a run."""
         assert self.parameter_root is not None
         groups = 1 if self.parameter_groups is None else int(self.parameter_groups.max()) + 1
         return int(along.shape[-1] // groups * self.parameter_root.shape[-1])
 
     def _parameter_columns(self, along: Array) -> Array:
-        """(…, d, r m): the columns of the root (d, m) times each of ``along`` (…, r), or of those of an entry's own group."""
+        """Return (…, d, r m): columns of the root (d, m) times each of ``along`` (…, r), or of an entry's own group."""
         assert self.parameter_root is not None
         if self.parameter_groups is None:
             each = along[..., None, :]
@@ -307,7 +328,7 @@ class StateSpaceModel:
     def _add_parameter_uncertainty(
         self, state: GaussianState, cov: Array, parts: Parts, unknowns: int
     ) -> tuple[GaussianState, Array, Parts]:  # fmt: skip
-        """State, covariance (…, d, d) and parts with the share of the weights' unknowns in y, within the bounds of y."""
+        """Add the share of unknown weights in y to state, covariance (…, d, d) and parts, within the bounds of y."""
         G = state.covariance_with_past(self.outputs)[..., :unknowns]
         if self.guard is not None and not state.has_members:
             own, room = np.vecdot(G, G), np.square(self.guard.widest()) - cov.diagonal(0, -2, -1)
@@ -325,11 +346,11 @@ class StateSpaceModel:
         return state, cov, {**parts, "weights": parts["weights"] + var}
 
     def predict(self, state: GaussianState, u: Array, u_var: Array | None = None) -> tuple[GaussianState, StepInfo]:
-        """One step from a state that has seen y and nothing after it."""
+        """Predict one step from a state that includes the last y."""
         return self.emit(self.move(self.set_inputs(state, u, u_var)))
 
     def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
-        """Given y (…, d), of which NaN is missing; measured with noise of covariance (d, d), None: with the model's own."""
+        """Condition on y (…, d), NaN if missing, with measurement noise of covariance (d, d), None: the model's own."""
         if self.gain is not None:
             corrected = state.mean + times(self.gain, y - state.mean[..., self.outputs])
             return state.assign(slice(0, state.mean.shape[-1]), corrected)
@@ -337,12 +358,12 @@ class StateSpaceModel:
         return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)
 
     def clamp(self, state: GaussianState, y: Array) -> GaussianState:
-        """Teacher forcing: y takes the place of the outputs, and nothing is learnt from it."""
+        """Replace the outputs by y without any correction (teacher forcing)."""
         return state.assign(self.outputs, y)
 
 
 def _split_variances(total: Array, emission: Emission | None, factor: Array) -> Parts:
-    """The variances ``total`` (…, d) of y by their source; ``factor`` (…, d): by which the deviations were made smaller."""
+    """Split the variances ``total`` (…, d) of y by source; ``factor`` (…, d): reduction of the standard deviations."""
     fresh = noise = np.zeros(total.shape)
     if emission is not None:  # errors of two columns may cancel in a third
         scale = factor * factor
@@ -355,11 +376,30 @@ def init(
     form: str, carried: int, mean: Array, root: Array, compression: Compression | None = None, carried_root: Array | None = None,
     *, members: int = 256, draws: Draws | None = None,
 ) -> GaussianState:  # fmt: skip
-    """A state whose first ``carried`` entries have mean 0, the others ``mean`` (…, N), and Cov(h) = rootᵀ root, root (…, r, N).
+    """Return a state with mean 0 of its first ``carried`` entries.
 
-    ``form`` is one of :data:`FORMS`, "first-order", or "none", means alone; "low-rank" needs ``compression``,
-    "ensemble" takes so many ``members``, drawn by ``draws``; None: by those of seed 0. ``carried_root`` (…, r, carried) is the
-    share of c in the columns of the root; None: c is certain.
+    Parameters
+    ----------
+    form : {"diagonal", "full", "low-rank", "ensemble", "first-order", "none"}
+        Representation of the covariance; "none": means only.
+    carried : int
+        Number of entries of c.
+    mean : array of shape (…, N)
+        Mean of h.
+    root : array of shape (…, r, N)
+        Cov(h) = rootᵀ root.
+    compression : Compression, default=None
+        Required by "low-rank".
+    carried_root : array of shape (…, r, carried), default=None
+        Share of c in the rows of the root; None: c is certain.
+    members : int, default=256
+        Number of members of an ensemble.
+    draws : Draws, default=None
+        Random numbers of an ensemble; None: those of seed 0.
+
+    Returns
+    -------
+    GaussianState
     """
     if form not in (known := (*FORMS, "first-order", "none")):
         raise ValueError(f"form must be one of {', '.join(map(repr, known))}, got {form!r}")

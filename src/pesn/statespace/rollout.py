@@ -1,4 +1,4 @@
-"""Time loops over a state-space model: one step at a time for any form of the state, and a compiled loop for means alone."""
+"""Time loops over a state-space model: step by step for any representation of the state, and a compiled loop for means."""
 
 from __future__ import annotations
 
@@ -38,33 +38,40 @@ def rollout(
 ) -> Path:
     """Predict T rows, one after the other.
 
-    Rows that the model's fast path serves go by a compiled loop. Which way a row goes depends on the state before it and on its
-    own inputs alone: not on how a run was cut. States of a batch go the same way, and pass for certain when all of them do.
+    Rows that the model's fast path can process go by a compiled loop. This depends on the state before a row and on its inputs
+    only, not on how a run was split. States of a batch go together, and are treated as certain when all of them can be.
 
     Parameters
     ----------
-    state
-        Where to start; its leading axes are a batch.
-    inputs, input_var
-        Known inputs (…, T, m) of each step, with variances where they are uncertain.
-    observations
-        y (…, T, d), NaN where it is missing: each row corrects the state after it was predicted (filtering).
-    observation_cov
-        (…, T, d, d), the covariance of the noise that each row was measured with; None: without noise.
-    clamp
-        y (…, T, d) that takes the place of what was predicted, and corrects nothing (teacher forcing).
-    moved
-        Whether the first row's inputs are in the state already and its cells have moved, as after a start that was learnt
-        with them.
-    joint
-        Keep the covariances between all rows, T² d² numbers.
-    members
-        Keep y of each member where the state is an ensemble, T M d numbers.
-    along
-        (…, T, r): by how much each of r directions of the readout's weights, unknown and the same at every step, moves an output
+    model : StateSpaceModel
+        The model.
+    state : GaussianState
+        Initial state; leading axes are a batch.
+    inputs : array of shape (…, T, m)
+        Known inputs of each step.
+    input_var : array of shape (…, T, m), default=None
+        Their variances; None: certain.
+    observations : array of shape (…, T, d), default=None
+        y, NaN if missing: each row corrects the state after its prediction (filtering).
+    observation_cov : array of shape (…, T, d, d), default=None
+        Covariance of the measurement noise of each row; None: that of the model.
+    clamp : array of shape (…, T, d), default=None
+        y that replaces the predictions without correcting anything (teacher forcing).
+    moved : bool, default=False
+        Whether the state already has the inputs of the first row and its cells have moved, as after a learned initial state.
+    joint : bool, default=False
+        Return the covariances between all rows, T² d² numbers.
+    members : bool, default=False
+        Return y of each ensemble member, T M d numbers.
+    along : array of shape (…, T, r), default=None
+        Effect of each of r directions of the readout's weights, unknown and the same at every step, on an output
         (:attr:`StateSpaceModel.parameter_root`).
-    lagged
-        Keep the covariances between each row and the next.
+    lagged : bool, default=False
+        Return the covariances between successive rows.
+
+    Returns
+    -------
+    Path
     """
     rows = _Rows(inputs, input_var, observations, clamp, along, observation_cov)
     kept = _Kept(joint, lagged, members)
@@ -87,7 +94,7 @@ def rollout(
 
 
 class _Rows(NamedTuple):
-    """The given arrays of some rows, as in :func:`rollout`, or of one row."""
+    """Arguments of :func:`rollout` for some rows, or for one row."""
 
     inputs: Array
     input_var: Array | None
@@ -97,14 +104,14 @@ class _Rows(NamedTuple):
     observation_cov: Array | None
 
     def select(self, k: int | slice) -> _Rows:
-        """Row ``k``, or some of the rows."""
+        """Return row ``k``, or a slice of the rows."""
         *vectors, noise = self
         matrix = None if noise is None else noise[..., k, :, :]
         return _Rows._make([*(None if one is None else one[..., k, :] for one in vectors), matrix])
 
 
 class _Kept(NamedTuple):
-    """The covariances with all rows before, those with the last one, and the members: whether to report them."""
+    """Whether to report covariances with all earlier rows, with the last row, and ensemble members."""
 
     joint: bool
     lagged: bool
@@ -112,7 +119,7 @@ class _Kept(NamedTuple):
 
 
 class _Info(NamedTuple):
-    """What one row reports: ``past`` (…, d, s) covariances with what was remembered, ``before`` (…, d, d) with the last y."""
+    """Report of a row: ``past`` (…, d, s) covariances with the past, ``before`` (…, d, d) with the last y."""
 
     step: StepInfo
     past: Array | None = None
@@ -123,7 +130,7 @@ class _Info(NamedTuple):
 def _step_by_step(
     model: StateSpaceModel, state: GaussianState, rows: _Rows, kept: _Kept, moved: bool, stops: bool
 ) -> Path:  # fmt: skip
-    """One row after the other; ``stops``: at the first row after which the state passes for certain, for a compiled loop."""
+    """Predict row by row; ``stops``: end after the first row whose state is treated as certain, for a compiled loop."""
     infos: list[_Info] = []
     unknowns = state.cross.shape[-1]
     for k in range(rows.inputs.shape[-2]):
@@ -146,7 +153,7 @@ def _step_by_step(
 def _step(
     model: StateSpaceModel, state: GaussianState, row: _Rows, kept: _Kept, unknowns: int
 ) -> tuple[GaussianState, _Info]:  # fmt: skip
-    """Emit y from a state whose cells have moved, report it, and correct the state by what is known of the row."""
+    """Emit y from a state whose cells have moved, report it, and correct the state by the data of the row."""
     before, y = state, model.outputs
     state, step = model.emit(state, row.observations is not None, row.along)
     # copies: a view would keep all of x
@@ -169,7 +176,7 @@ def _step(
 
 
 def _collect_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
-    """What the rows report, in arrays over time."""
+    """Stack the reports of rows in time."""
     batch = state.mean.shape[:-1]
     if not infos:
         none = np.empty((*batch, 0, d))
@@ -180,7 +187,7 @@ def _collect_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
 
 
 def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
-    """Cov(y_k, y_l) (…, T, d, T, d) from what each row reports of those before; in its rows alone for a diagonal form."""
+    """Return Cov(y_k, y_l) (…, T, d, T, d) from the reports of rows; block-diagonal for a diagonal state."""
     *batch, steps, d = path.mean.shape
     joint, std = np.zeros((*batch, steps, d, steps, d)), np.sqrt(np.maximum(_diagonal(path.cov), 0.0))
     counted, unknown = along and unknowns and not path.state.has_members, np.empty((*batch, steps, d, unknowns))
@@ -206,7 +213,7 @@ def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
 
 
 def _lag_covariances(cov: Array, infos: list[_Info]) -> Array:
-    """Cov(y_{k+1}, y_k) (…, T − 1, d, d), no more than the covariances ``cov`` (…, T, d, d) of the rows allow."""
+    """Return Cov(y_{k+1}, y_k) (…, T − 1, d, d), limited by the variances in ``cov`` (…, T, d, d)."""
     std = np.sqrt(np.maximum(_diagonal(cov), 0.0))
     most = std[..., 1:, :, None] * std[..., :-1, None, :]
     found = [info.before for info in infos[1:] if info.before is not None]
@@ -216,7 +223,7 @@ def _lag_covariances(cov: Array, infos: list[_Info]) -> Array:
 def _join_in_time(
     join: Callable[..., Array], items: Sequence[StepInfo | Path], time: int
 ) -> tuple[Array, Array, Parts, npt.NDArray[np.bool_], Parts]:
-    """Mean, covariance, parts, ``left`` and what was probed of rows or paths, by ``join`` along the axis of time."""
+    """Join mean, covariance, parts, ``left`` and probes of rows or paths along the axis of time by ``join``."""
     mean, cov, left = (join([getattr(one, name) for one in items], axis=time) for name in ("mean", "cov", "left"))
     parts, probed = (
         {name: join([getattr(one, kind)[name] for one in items], axis=time) for name in getattr(items[0], kind)}
@@ -226,11 +233,12 @@ def _join_in_time(
 
 
 def _diagonal(a: Array) -> Array:
+    """Return the diagonals (…, n) of matrices (…, n, n)."""
     return a.diagonal(0, -2, -1)
 
 
 def concatenate(paths: list[Path]) -> Path:
-    """One path of several, one after the other in time."""
+    """Concatenate paths in time."""
     if len(paths) == 1:
         return paths[0]
     time = paths[0].mean.ndim - 2
@@ -245,11 +253,10 @@ def concatenate(paths: list[Path]) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class CertainPath:
-    """Rows of a :class:`pesn.statespace.state.Certain` state, by the cells, K, k and bounds of a model.
+    """Compiled loop over rows of a :class:`pesn.statespace.state.Certain` state.
 
-    Serves cells of tanh, squares and sines without a rotation, and bounds of y, the first entries of x; other states and models
-    go step by step.
-    K (…, p, n) may be one for each readout of a batch (readouts, 1, p, n): the states of one readout stand side by side.
+    It knows cells of tanh, squares and sines without a rotation, and bounds of y, the first entries of x; other states and models
+    go step by step. K (…, p, n) of the model may be one for each readout of a batch, (readouts, 1, p, n).
     """
 
     model: StateSpaceModel
@@ -257,7 +264,7 @@ class CertainPath:
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
     ) -> Path | None:
-        """All rows; None where something is uncertain, clamped, or not among what is compiled."""
+        """Process all rows; return None if something is uncertain, clamped, or not compiled."""
         if not inputs.shape[-2] or input_var is not None or clamp is not None or not self._can_take(state):
             return None
         *batch, n = state.mean.shape
@@ -274,6 +281,7 @@ class CertainPath:
         return Path(mean.reshape(*batch, steps, d), cov, parts, left.reshape(*batch, steps, d), after, None, {})
 
     def _can_take(self, state: GaussianState) -> bool:
+        """Whether the loop can process this state."""
         K = self.model.K
         if K.ndim > 2 and K.shape[:-2] != (*state.mean.shape[:-2], 1):
             return False
@@ -310,14 +318,14 @@ class CertainPath:
 
     @cached_property
     def _edges(self) -> Array:
-        """Beyond which a mean of y has left, and between which it is then brought back, and its largest step: (5, d)."""
+        """Limits of the means of y, the range to which they are brought back, and their largest step, (5, d)."""
         if self.model.guard is not None:
             return np.stack(self.model.guard.edges_of_means())
         return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.model.outputs.stop, axis=1)
 
 
 def _kind(cell: Cell) -> int | None:
-    """As the compiled loop numbers what cells do; None: it does not know this one."""
+    """Return the number of a cell's kind in the compiled loop; None: unknown."""
     if cell.rotation is not None:
         return None
     if isinstance(cell.units, ActivationMoments) and cell.units.record is TANH:

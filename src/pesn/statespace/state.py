@@ -1,7 +1,7 @@
-"""A joint Gaussian over the state x = [c, h] of a model: the moves that every form of it shares, and three of the forms.
+"""Joint Gaussian over the state x = [c, h] of a model: operations that all representations share, and three of them.
 
 :class:`Certain` has means alone, :class:`Diagonal` variances too, :class:`Dense` all covariances. c are the first ``carried``
-entries, what moves by affine maps; h the entries that cells move.
+entries, which move by affine maps; h the entries that cells move.
 
 >>> layout = Layout.from_sizes(y=2, inputs=1, units=50)
 >>> layout["inputs"], layout.size
@@ -32,14 +32,14 @@ Parts: TypeAlias = dict[str, Array]  # arrays of a state by name
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each block of x is; ``size`` entries in all."""
+    """Positions of the blocks of x; ``size`` entries in all."""
 
     blocks: dict[str, slice]
     size: int
 
     @classmethod
     def from_sizes(cls, **sizes: int) -> Layout:
-        """One block after the other."""
+        """Return the layout of blocks of these sizes, one after the other."""
         blocks, end = {}, 0
         for name, size in sizes.items():
             blocks[name], end = slice(end, end + size), end + size
@@ -51,9 +51,9 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class GaussianState(ABC):
-    """A Gaussian over x (n,) with ``mean`` (…, n); leading axes are a batch of independent states.
+    """Gaussian over x (n,) with ``mean`` (…, n); leading axes are a batch of independent states.
 
-    ``cross`` (…, n, s) holds the covariances of x with s quantities of the past that :meth:`remember` was told to keep.
+    ``cross`` (…, n, s) holds the covariances of x with s quantities of the past, see :meth:`remember`.
     """
 
     has_members: ClassVar[bool] = False  # whether it is counted, not computed
@@ -66,57 +66,79 @@ class GaussianState(ABC):
 
     @abstractmethod
     def variances(self) -> Array:
-        """Of x, (…, n)."""
+        """Return the variances of x, (…, n)."""
 
     @abstractmethod
     def covariance_with(self, rows: slice) -> Array:
-        """Cov(x, x[rows]), (…, n, r)."""
+        """Return Cov(x, x[rows]), (…, n, r)."""
 
     @abstractmethod
     def project_covariance(self, K: Array) -> Array:
-        """Cov(K x), (…, r, r) for K (…, r, n): with all that the form knows of x, though it may keep less once x[rows] is K x."""
+        """Return Cov(K x), (…, r, r) for K (…, r, n).
+
+        It uses all that the representation knows of x, though less may be kept once x[rows] is K x.
+        """
 
     @abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` draws of x, (…, n, n_entries)."""
+        """Draw ``n`` samples of x, (…, n, n_entries)."""
 
     @abstractmethod
     def trace(self, A: QuadraticForm) -> Array:
-        """tr(A Cov(x)) (…)."""
+        """Return tr(A Cov(x)), (…)."""
 
     @abstractmethod
     def only(self, places: npt.NDArray[np.intp]) -> Self:
-        """The state of these entries of x alone, in increasing order, without what was remembered."""
+        """Return the state of these entries of x, in increasing order, without covariances with the past."""
 
     def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
-        """Means (…, r) of f(a), gains (…, r), and the form's own parts after the move; of a form that :meth:`move` serves."""
+        """Return means (…, r) of f(a), gains (…, r), and the arrays of this representation after the move."""
         raise NotImplementedError
 
     @abstractmethod
     def add(self, noise: Noise, compression: Compression | None = None) -> Self:
-        """The last entries of x, as many as the noise has, with ``noise`` added; a low-rank factor is kept small as given."""
+        """Add ``noise`` to the last entries of x, as many as it has; ``compression`` limits the rank of a low-rank factor."""
 
     @abstractmethod
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Self:
-        """x[rows] ← K x + k + noise: K (…, r, n), k (…, r), noise of covariance ``noise_root`` noise_rootᵀ, (…, r, q)."""
+        """Return the state after x[rows] ← K x + k + noise.
+
+        Parameters
+        ----------
+        rows : slice
+            The r entries of x that change.
+        K : array of shape (…, r, n)
+            Matrix of the map.
+        k : array of shape (…, r)
+            Offset.
+        noise_root : array of shape (…, r, q), default=None
+            Root of the covariance of independent noise; None: no noise.
+        """
 
     @abstractmethod
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Self:
-        """x[rows] ← values (…, r), independent of all the rest, with variances (…, r); None: certain."""
+        """Set x[rows] to values (…, r), independent of all other entries, with variances (…, r); None: certain."""
 
     @abstractmethod
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> Self:
-        """x given that x[rows] + noise = values (…, r), of which NaN is missing; ``noise_cov`` (…, r, r), None: no noise.
+        """Condition x on x[rows] + noise = values.
 
-        Each state of a batch may miss other entries. An entry whose noise has no variance takes its value exactly.
+        Parameters
+        ----------
+        rows : slice
+            The r entries that are observed.
+        values : array of shape (…, r)
+            Observations, NaN if missing; each state of a batch may miss other entries.
+        noise_cov : array of shape (…, r, r), default=None
+            Covariance of the measurement noise; None: no noise. An entry without noise takes its value exactly.
         """
 
     def check(self, name: str, carried: int, n_units: int) -> None:
-        """A ValueError unless it is one state over such sizes; of a form that files hold."""
+        """Raise a ValueError unless it is one state of these sizes, of a representation that files hold."""
         raise ValueError(f"{name} is a {type(self).__name__}, which no file holds")
 
     def _check_parts(self, name: str, carried: int, n_units: int, **shapes: tuple[int, ...]) -> None:
-        """That it has all its parts and no others, the form's own in these ``shapes``, and remembers nothing."""
+        """Raise a ValueError unless it has all its arrays, in these ``shapes``, and no covariances with the past."""
         if set(vars(self)) != {one.name for one in fields(self)} or self.carried != carried:
             raise ValueError(f"{name} is not about these columns and units")
         size = carried + n_units
@@ -126,11 +148,11 @@ class GaussianState(ABC):
     # ---------------------------------------------------------------- what they share
 
     def covariance_of(self, rows: slice) -> Array:
-        """Cov(x[rows]), (…, r, r)."""
+        """Return Cov(x[rows]), (…, r, r)."""
         return self.covariance_with(rows)[..., rows, :]
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Self:
-        """x[rows] ← (1 − L) O x[rows] + L f(A x + b) + noise, as a cell says."""
+        """Return the state after x[rows] ← (1 − L) O x[rows] + L f(A x + b) + noise of a cell."""
         L, rows = cell.leak, cell.rows
         unit, gain, parts = self._move_parts(cell, noise)
         mean = self.mean.copy()
@@ -142,11 +164,11 @@ class GaussianState(ABC):
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
-        """Keep the covariances with what x[rows] is now."""
+        """Keep the covariances with the present value of x[rows]."""
         return self.with_arrays(cross=np.concatenate([self.cross, self.covariance_with(rows)], axis=-1))
 
     def covariance_with_past(self, rows: slice) -> Array:
-        """Cov(x[rows], what was remembered), (…, r, s)."""
+        """Return the covariances of x[rows] with the quantities of the past, (…, r, s)."""
         return self.cross[..., rows, :]
 
     def _only(self, places: npt.NDArray[np.intp], **parts: Array) -> Self:
@@ -154,14 +176,14 @@ class GaussianState(ABC):
         return self.with_arrays(mean=mean, carried=carried, cross=np.zeros((*mean.shape, 0)), **parts)
 
     def with_unknowns(self, count: int) -> Self:
-        """With ``count`` standard normal unknowns that :meth:`add_unknowns` adds to x, in the place of what was remembered.
+        """Replace the quantities of the past by ``count`` standard normal unknowns, which :meth:`add_unknowns` adds to x.
 
-        ``cross`` holds Cov(x, unknowns), and Cov(x) is that of x without them: all of it adds cross crossᵀ.
+        ``cross`` holds Cov(x, unknowns), and Cov(x) is that without them: in total it is Cov(x) + cross crossᵀ.
         """
         return self.with_arrays(cross=np.zeros((*self.mean.shape, count)))
 
     def add_unknowns(self, rows: slice, B: Array) -> Self:
-        """x[rows] ← x[rows] + B · unknowns, B (…, r, count)."""
+        """Return the state after x[rows] ← x[rows] + B · unknowns, B (…, r, count)."""
         cross = self.cross.copy()
         cross[..., rows, : B.shape[-1]] += B
         return self.with_arrays(cross=cross)
@@ -169,22 +191,22 @@ class GaussianState(ABC):
     def hold(
         self, rows: slice, low: Array, high: Array, back: tuple[Array, Array], std: Array
     ) -> tuple[Self, Array | float]:  # fmt: skip
-        """Members whose x[rows] left [low, high] (…, r), brought to the nearer end of ``back`` (…, r), plus noise of ``std``.
+        """Move ensemble members whose x[rows] left [low, high] (…, r) to the nearer end of ``back`` (…, r), plus noise of std.
 
-        And their share (…, r). A Gaussian has no members: it stays as it is.
+        Returns the state and the share of such members (…, r). Without an ensemble the state is returned as it is.
         """
         return self, 0.0
 
     def as_certain(self) -> Self:
-        """The mean, as if it were known."""
+        """Return the mean as a state without variance."""
         return self.assign(slice(0, self.mean.shape[-1]), self.mean)
 
     def broadcast(self, batch: tuple[int, ...]) -> Self:
-        """A batch of so many times the same state."""
+        """Return a batch of copies of the state."""
         return self.with_arrays(**{name: np.broadcast_to(part, (*batch, *part.shape)) for name, part in self._arrays().items()})
 
     def part(self, which: int | slice | npt.NDArray[np.generic]) -> Self:
-        """Some of a batch, by an index of its first axis."""
+        """Select states of a batch by an index of its first axis."""
         return self.with_arrays(**{name: part[which] for name, part in self._arrays().items()})
 
     def _arrays(self) -> Parts:
@@ -195,16 +217,16 @@ class GaussianState(ABC):
         return not self.variances().any()
 
     def with_arrays(self, **parts: Array | int) -> Self:
-        """With other arrays; dataclasses.replace checks what need not be checked at every step."""
+        """Return the state with other arrays; dataclasses.replace would validate at every step."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **parts)
         return new
 
     def _affine_mean_and_cross(self, rows: slice, K: Array, k: Array, factor: Array) -> Parts:
-        """Mean and ``cross`` after x[rows] ← K x + k, of which ``factor`` (…, r) brings the deviations within reach.
+        """Return mean and ``cross`` after x[rows] ← K x + k; ``factor`` (…, r) scales the standard deviations to their limit.
 
-        A loop that diverges stops at 1e100 instead of turning into infinities and NaN: means are cut, deviations scaled,
-        and no covariance with the past exceeds what two such deviations allow.
+        A loop that diverges stops at 1e100 instead of producing infinities and NaN: means are clipped, deviations scaled,
+        and no covariance with the past exceeds the product of two such standard deviations.
         """
         mean, cross = self.mean.copy(), self.cross
         mean[..., rows] = np.minimum(np.maximum(times(K, self.mean) + k, -FARTHEST), FARTHEST)
@@ -215,6 +237,7 @@ class GaussianState(ABC):
         return {"mean": mean, "cross": cross}
 
     def _assign_mean_and_cross(self, rows: slice, values: Array) -> Parts:
+        """Return mean and ``cross`` after x[rows] ← values."""
         mean, cross = self.mean.copy(), self.cross
         mean[..., rows] = values
         if cross.shape[-1]:
@@ -223,7 +246,7 @@ class GaussianState(ABC):
         return {"mean": mean, "cross": cross}
 
     def _condition_mean_and_cross(self, told: Observation, gain: Array) -> Parts:
-        """After an observation has corrected x by ``gain`` (…, n, s), 0 for what a state misses."""
+        """Return mean and ``cross`` after an observation with gain (…, n, s), which is 0 for missing entries."""
         seen = told.seen
         mean = self.mean + times(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
         cross = self.cross - gain @ self.cross[..., seen, :]
@@ -233,7 +256,7 @@ class GaussianState(ABC):
 
 
 def stack(states: Sequence[GaussianState]) -> GaussianState:
-    """A batch of states of one form; where factors have different numbers of columns, with columns of zeros behind them."""
+    """Stack states of one representation into a batch; shorter factors are padded with columns of zeros."""
     first = states[0]
     parts = {}
     for name in first._arrays():  # noqa: SLF001
@@ -244,7 +267,7 @@ def stack(states: Sequence[GaussianState]) -> GaussianState:
 
 
 def flat(a: Array, axes: int = 2) -> Array:
-    """All leading axes as one, for a kernel."""
+    """Reshape all leading axes to one, for a kernel."""
     if a.ndim == axes:
         return np.ascontiguousarray(a)[None]
     event = a.shape[a.ndim - axes :]
@@ -252,7 +275,7 @@ def flat(a: Array, axes: int = 2) -> Array:
 
 
 def rotate_rows(columns: Array, cell: Cell) -> Array:
-    """``columns`` (…, n, s) over x with those of a cell's rows as its rotation leaves them; a copy where there is one."""
+    """Apply the rotation of a cell to its rows of ``columns`` (…, n, s); without one, return ``columns`` itself."""
     if cell.rotation is None:
         return columns
     columns = columns.copy()
@@ -261,10 +284,10 @@ def rotate_rows(columns: Array, cell: Cell) -> Array:
 
 
 class Observation(NamedTuple):
-    """What an observation tells of a batch: entries ``seen`` (s,) of x, all that any of its states has.
+    """Observation of a batch of states: entries ``seen`` (s,) of x, all that any state of the batch has.
 
     ``here`` (…, s): which of them a state has; ``values`` (…, s) and ``noise`` (…, s, s) are 0 elsewhere; ``exact`` (…, s):
-    which it has without noise.
+    which are observed without noise.
     """
 
     seen: npt.NDArray[np.intp]
@@ -274,11 +297,11 @@ class Observation(NamedTuple):
     exact: npt.NDArray[np.bool_]
 
     def mask(self, cov: Array) -> Array:
-        """``cov`` (…, s, s) without the rows and columns that a state misses: 0 there, they have no part in a pseudo-inverse."""
+        """Set rows and columns of missing entries of ``cov`` (…, s, s) to 0, so that a pseudo-inverse ignores them."""
         return cov if self.here.all() else np.where(self.here[..., :, None] & self.here[..., None, :], cov, 0.0)
 
     def noise_root(self) -> Array:
-        """L (…, s, s) with L Lᵀ = noise."""
+        """Return L (…, s, s) with L Lᵀ = noise."""
         if self.noise is None:
             return np.zeros((*self.here.shape, 0))
         apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(len(self.seen))  # so that Cholesky serves what is there
@@ -286,7 +309,7 @@ class Observation(NamedTuple):
 
 
 def observe(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
-    """What ``values`` (…, r) of x[rows], NaN where one is missing, tell through noise of covariance ``noise_cov`` (…, r, r)."""
+    """Return the observation of x[rows] by values (…, r), NaN if missing, with noise of covariance (…, r, r), None: no noise."""
     there = ~np.isnan(values)
     places = np.flatnonzero(there.reshape(-1, there.shape[-1]).any(axis=0))
     here = there[..., places]
@@ -302,7 +325,7 @@ def observe(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
 
 @dataclass(frozen=True, eq=False)
 class Certain(GaussianState):
-    """A state without a covariance: noise is left out, and what is observed replaces what was predicted and nothing else."""
+    """State without variances: noise is ignored, and an observation replaces the prediction of its own entries only."""
 
     def variances(self) -> Array:  # noqa: D102
         return np.zeros(self.mean.shape)
@@ -359,7 +382,7 @@ class Certain(GaussianState):
 
 @dataclass(frozen=True, eq=False)
 class Diagonal(GaussianState):
-    """With variances ``var`` (…, n) alone. An observation tells of nothing else; its noise, too, has variances alone."""
+    """Gaussian state with variances ``var`` (…, n) only; an observation changes only the entries observed."""
 
     var: Array
 
@@ -439,7 +462,7 @@ class Diagonal(GaussianState):
 
 @dataclass(frozen=True, eq=False)
 class Dense(GaussianState):
-    """With a dense covariance ``cov`` (…, n, n): nothing is left out but what a Gaussian cannot hold."""
+    """Gaussian state with a dense covariance matrix ``cov`` (…, n, n)."""
 
     cov: Array
 
@@ -535,14 +558,14 @@ class Dense(GaussianState):
 
 
 def _repair(cov: Array) -> Array:
-    """``cov``, made a covariance again after rounding, in place where it can be."""
+    """Make ``cov`` a covariance again after rounding, in place if possible."""
     cov = np.ascontiguousarray(cov)
     kernels.symmetrize_psd(flat(cov))
     return cov
 
 
 def _with_diagonal(rest: Array, own: Array) -> Array:
-    """``rest`` with the diagonal max(own, 0): a congruence, so that it stays positive semi-definite."""
+    """Set the diagonal of ``rest`` to max(own, 0) by a congruence, so that it stays positive semi-definite."""
     own = np.maximum(own, 0.0)
     before = np.diagonal(rest, axis1=-2, axis2=-1)
     ratio = np.sqrt(np.divide(own, before, out=np.zeros_like(own), where=before > 0.0))
