@@ -1,21 +1,21 @@
-"""A reservoir in a closed loop as a state-space model: what it predicts is its next input.
+"""Reservoir in closed loop as a state-space model: its prediction is its next input.
 
 Beside the units h the loop carries c = [y, e, u, o] as one Gaussian:
 
-- y (d,), the states of the system, of which z = [y, u] enters the network, or what it sees of y (:class:`Encoding`);
-- e (d,), the model's error of the last step. Errors of a learnt model are not white: e_k = ρ e_{k−1} + η_k with ρ and
-  Cov η from the training residuals. An error just seen goes on for a while, and the forecast knows it;
-- u, the known inputs, uncertain where they are missing;
-- o, the network's last output, where it is fed back;
-- earlier rows z, where the readout sees them: a shift register.
+- y (d,), the states of the system; z = [y, u], or an encoding of y (:class:`Encoding`), enters the network;
+- e (d,), the model error of the last step. Errors of a learned model are autocorrelated: e_k = ρ e_{k−1} + η_k with ρ and
+  Cov η from the training residuals;
+- u, the known inputs, uncertain if they are missing;
+- o, the last output of the network, if it is fed back;
+- earlier rows z, if the readout uses them: a shift register.
 
-One step: sines and cosines of angles; then h_k by the units, and beside them the squares that products of entries are made of;
-then, with o_k = W_out b_k of the readout's features b_k (:class:`pesn.Features`), [1, y_k, u_k, h_k] unless they are more,
+One step: sines and cosines of angles; then h_k by the units, and the squares from which products of entries are made; then,
+with o_k = W_out b_k of the readout's features b_k (:class:`pesn.Features`), by default [1, y_k, u_k, h_k],
 
     y_{k+1}[learned] = (y_k[learned] +) s o_k + e_k[learned]
     y_{k+1}[kinematic] = A y_k + B y_{k+1}[learned] + c + e_k[kinematic]
 
-All of it but the activation is affine, and passes exactly.
+All of it but the activation is affine, and exact.
 """
 
 from __future__ import annotations
@@ -50,14 +50,18 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The entries of a row of the network that are made of y (…, d): [kept columns, sines, cosines].
+    """Entries of a network's input row that are made of y (…, d): [other columns, sines, cosines].
 
     Parameters
     ----------
-    angles, ignorable
-        Columns of y, none of them in both; all others are kept.
-    mean, std
-        (a,): an angle in radians is mean + std · y.
+    angles : array of int of shape (a,)
+        Columns of y that are angles.
+    ignorable : array of int
+        Columns of y that are ignored, none of them an angle.
+    mean : array of shape (a,)
+        An angle in radians is mean + std · y.
+    std : array of shape (a,)
+        Scale of the angles.
     """
 
     angles: Places = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -72,26 +76,26 @@ class Encoding:
 
     @property
     def n_encoded(self) -> int:
-        """Sines and cosines."""
+        """Number of sines and cosines."""
         return 2 * len(self.angles)
 
     def kept(self, d: int) -> Places:
-        """The columns that are entries of the network's row as they are, of d."""
+        """Return the columns of d that enter the network as they are."""
         return np.setdiff1d(np.arange(d), np.concatenate([self.angles, self.ignorable]))
 
     def size(self, d: int) -> int:
-        """Of the result, for y of d columns."""
+        """Return the length of the result for y of d columns."""
         return d - len(self.angles) - len(self.ignorable) + self.n_encoded
 
     def __call__(self, y: Array) -> Array:
-        """y (…, d) as the network sees it, (…, size)."""
+        """Encode y (…, d), (…, size)."""
         if self.is_plain:
             return y
         angle = self.mean + self.std * y[..., self.angles]
         return np.concatenate([y[..., self.kept(y.shape[-1])], np.sin(angle), np.cos(angle)], axis=-1)
 
     def tangent(self, y: Array, root: Array) -> Array:
-        """How small changes of y, rows of ``root`` (r, d), change what the network sees at y (…, d): (…, r, size)."""
+        """Return the derivative of the encoding at y (…, d) along the rows of ``root`` (r, d), (…, r, size)."""
         if self.is_plain:
             return root
         angle = (self.mean + self.std * y[..., self.angles])[..., None, :]
@@ -100,7 +104,7 @@ class Encoding:
         return np.concatenate([along, np.cos(angle) * turned, -np.sin(angle) * turned], axis=-1)
 
     def with_encoded(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Mean and covariance of [y, sines, cosines], of y with mean (d,) and covariance (d, d)."""
+        """Return mean and covariance of [y, sines, cosines] for y with mean (d,) and covariance (d, d)."""
         if not len(self.angles):
             return mean, cov
         A, bias = self._entering(len(mean))
@@ -111,7 +115,7 @@ class Encoding:
         return np.concatenate([mean, units.moments(a, np.diagonal(between @ A.T))[0]]), symmetric(both)
 
     def cells(self, d: int, rows: slice, size: int, compression: Compression | None) -> tuple[Cell, ...]:
-        """The cell that makes sines and cosines in ``rows`` of a state of ``size`` entries, y its first d; none without."""
+        """Return the cell that makes sines and cosines in ``rows`` of a state of ``size`` entries, y the first d; () without angles."""
         if not len(self.angles):
             return ()
         A, bias = self._entering(d)
@@ -119,7 +123,7 @@ class Encoding:
         return (Cell(rows, matrix, bias, 1.0, SineMoments(), compression, whole=True),)
 
     def _entering(self, d: int) -> tuple[Array, Array]:
-        """A (n_encoded, d) and b: sines and cosines are the sine of A y + b."""
+        """Return A (n_encoded, d) and b: sines and cosines are the sine of A y + b."""
         a = len(self.angles)
         A = np.zeros((2 * a, d))
         A[np.arange(a), self.angles] = A[a + np.arange(a), self.angles] = self.std
@@ -127,7 +131,7 @@ class Encoding:
 
 
 def make_compression(moves: Moves, reservoir: Reservoir, weights: FloatArray, rank: int) -> Compression:
-    """What a factor of so many columns must not lose: all that a readout of weights (m, p) sees of what each cell moves."""
+    """Return the compression of a factor that keeps what a readout of weights (m, p) uses of each cell."""
     at = moves.layout
     read = moves.weights(np.asarray(weights, float))[:, at["squares"].start :]
     squares = at["units"].start - at["squares"].start  # they move with the first layer
@@ -140,16 +144,17 @@ def make_compression(moves: Moves, reservoir: Reservoir, weights: FloatArray, ra
 
 
 def make_square_cells(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
-    """What moves the squares alone; none where there are no products."""
+    """Return the cell of the squares alone; () without products."""
     return tuple(replace(cell, compression=kept) for cell in moves.cells)
 
 
 def with_units(
     squares: tuple[Cell, ...], reservoir: Reservoir, C: Array, rows: slice, units: UnitMoments, kept: Compression | None
 ) -> tuple[Cell, ...]:
-    """The same with the units in ``rows`` of x, which what stands before them enters by C (N, rows.start).
+    """Return the cells of squares and units.
 
-    The squares and the units of the first layer are one move; layers after it follow, each a move of its own.
+    The units are ``rows`` of x; the entries before them enter by C (N, rows.start). The squares and the first layer are one move,
+    each later layer is a move of its own.
     """
     r = reservoir
     if not r.n_units:
@@ -164,7 +169,7 @@ def with_units(
 
 
 def assemble_state(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
-    """Of mean (…, E + N) and root (…, r, E + N) of [earlier rows, units]: h (…, q), 0 but for the units, and the root over x."""
+    """Return h (…, q), 0 except the units, and the root over x, from mean and root (…, r, E + N) of [earlier rows, units]."""
     earlier, units, carried = at["earlier"], at["units"], at["earlier"].stop
     E = earlier.stop - earlier.start
     h, columns = np.zeros((*mean.shape[:-1], at.size - carried)), np.zeros((*root.shape[:-1], at.size))
@@ -173,10 +178,10 @@ def assemble_state(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
 
 
 class ErrorModel(NamedTuple):
-    """How a model errs in one step: stationary covariance ``cov`` (d, d), ``persistence`` ρ (d,), ``innovation`` Cov η (d, d).
+    """One-step model errors: stationary covariance ``cov`` (d, d), ``persistence`` ρ (d,), ``innovation`` Cov η (d, d).
 
-    ``weights`` (d,): by how much more errors of the weights vary than R A⁻¹, as rows say that were left out; it counts where it
-    is above (1 + ρ)/(1 − ρ), for rows whose errors go on teach less. None: they were not asked.
+    ``weights`` (d,): inflation of the parameter covariance R A⁻¹, estimated on a validation set; used if above (1 + ρ)/(1 − ρ),
+    since autocorrelated residuals carry less information. None: not estimated.
     """
 
     cov: Array
@@ -185,7 +190,7 @@ class ErrorModel(NamedTuple):
     weights: Array | None = None
 
     def check(self, name: str, n_columns: int) -> None:
-        """A ValueError unless it is about so many columns."""
+        """Raise a ValueError unless it is about so many columns."""
         d = n_columns
         shapes = {"cov": (d, d), "persistence": (d,), "innovation": (d, d)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
@@ -200,9 +205,9 @@ class ErrorModel(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """How the columns of y move: those that the network predicts and those of the kinematics A (r, d), B (r, m), c (r,).
+    """Dynamics of the columns of y: those that the network predicts and those of the kinematics A (r, d), B (r, m), c (r,).
 
-    ``scale`` (m,): outputs are in units of it. ``change``: they are added to y. ``encoding``: what the network sees of y.
+    ``scale`` (m,): unit of the outputs. ``change``: whether they are added to y. ``encoding``: what the network sees of y.
     """
 
     learned: npt.NDArray[np.intp]
@@ -214,21 +219,21 @@ class Dynamics(NamedTuple):
 
     @property
     def n_columns(self) -> int:
-        """d."""
+        """Number of columns d."""
         return len(self.learned) + len(self.kinematic)
 
     def network_rows(self, rows: Array) -> Array:
-        """What enters the network of rows [y, u] (…, d + m): (…, n_inputs)."""
+        """Return the input rows (…, n_inputs) of the network from rows [y, u] (…, d + m)."""
         d = self.n_columns
         return rows if self.encoding.is_plain else np.concatenate([self.encoding(rows[..., :d]), rows[..., d:]], axis=-1)
 
     def targets(self, y: Array) -> Array:
-        """What the network should put out, (T − 1, m), between the rows of y (T, d)."""
+        """Return the targets (T − 1, m) of the network between the rows of y (T, d)."""
         after = y[1:, self.learned]
         return (after - y[:-1, self.learned] if self.change else after) / self.scale
 
     def errors(self, targets: Array, y: Array) -> Array:
-        """Errors (n, d) of one step: the network's, from those in its targets (n, m), and the kinematics', from y (n + 1, d)."""
+        """Return one-step errors (n, d) of the network, from those in its targets (n, m), and of the kinematics, from y (n + 1, d)."""
         A, B, c = self.kinematics
         e, after = np.empty((len(targets), self.n_columns)), y[1:]
         e[:, self.learned] = targets * self.scale
@@ -238,32 +243,42 @@ class Dynamics(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClosedLoop:
-    """A trained network in its loop, in scaled units.
+    """Trained network in closed loop, in scaled units.
 
     Parameters
     ----------
-    reservoir, readout, errors, dynamics
-        The network, how it errs, and what its outputs mean.
-    units
-        How moments pass the units.
-    form, rank
-        Of the covariance: a form that :func:`pesn.statespace.model.init` knows; columns of a factor.
-    process_noise
-        Added to the units at each step; None: nothing.
-    parts
-        The parts of the variance that are kept, of :data:`pesn.readout.ridge.PARTS`.
-    guard
-        A bound on y; None: it may go anywhere.
-    features
-        What the readout sees.
-    n_members, draws
-        Of an ensemble: how many members, and the numbers that move them; None: those of seed 0.
-    measurement_cov
-        S (d, d), of the noise that y is measured with; None: none.
-    members_ahead
-        Whether, in a forecast, members go on from where a closed form is not to be trusted.
-    penalty
-        (p,), by which the readout's weights were held small, in units of the sum over the rows that taught it.
+    reservoir : Reservoir
+        The reservoir.
+    readout : Readout
+        Its readout.
+    errors : ErrorModel
+        One-step model errors.
+    dynamics : Dynamics
+        Meaning of the outputs.
+    units : UnitMoments
+        Moments of the units.
+    form : str, default="full"
+        Representation of the covariance, as in :func:`pesn.statespace.model.init`.
+    rank : int, default=40
+        Number of columns of a low-rank factor.
+    process_noise : Noise, default=None
+        Noise added to the units at each step.
+    parts : tuple of str, default=PARTS
+        Parts of the variance to include, of :data:`pesn.readout.ridge.PARTS`.
+    guard : Bounds, default=None
+        Bounds on y.
+    features : Features
+        Features of the readout.
+    n_members : int, default=256
+        Number of members of an ensemble.
+    draws : Draws, default=None
+        Random numbers of an ensemble; None: those of seed 0.
+    measurement_cov : array of shape (d, d), default=None
+        Covariance of the measurement noise of y.
+    members_ahead : bool, default=False
+        Whether a forecast switches to an ensemble where the closed form is not accurate.
+    penalty : array of shape (p,), default=None
+        Ridge penalty of the readout's weights, in units of the sum over the training samples.
     """
 
     reservoir: Reservoir
@@ -287,7 +302,7 @@ class ClosedLoop:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of x."""
+        """Layout of x."""
         d, r, f, encoding = self.dynamics.n_columns, self.reservoir, self.features, self.dynamics.encoding
         fed_back = len(self.dynamics.learned) if np.any(r.W_fb) else 0
         z = r.n_inputs
@@ -299,12 +314,12 @@ class ClosedLoop:
 
     @property
     def carried(self) -> int:
-        """p, the length of c."""
+        """Length p of c."""
         return int(self.layout["earlier"].stop)
 
     @cached_property
     def model(self) -> StateSpaceModel:
-        """The state-space model."""
+        """State-space model."""
         K, k, _ = self.step
         noise = LeverageNoise(self, self.parts) if {"noise", "weights"} & set(self.parts) else None
         process = self.process_noise if "state" in self.parts else None
@@ -317,12 +332,12 @@ class ClosedLoop:
 
     @cached_property
     def weight_errors(self) -> WeightErrors:
-        """What the readout's weights leave open."""
+        """Uncertainty of the readout's weights."""
         return WeightErrors(self)
 
     @cached_property
     def ahead(self) -> StateSpaceModel:
-        """The model of forecasts: an error of the weights stays from step to step, along what :func:`rollout` is given."""
+        """Model of forecasts: errors of the weights are the same at every step, along directions given to :func:`rollout`."""
         if "weights" not in self.parts or self.form == "diagonal":
             return self.model
         fresh = LeverageNoise(self, ("noise",)) if "noise" in self.parts else None
@@ -331,18 +346,18 @@ class ClosedLoop:
 
     @cached_property
     def certain(self) -> ClosedLoop:
-        """The loop of means alone."""
+        """Loop of means alone."""
         return replace(self, form="none", parts=())
 
     @cached_property
     def moves(self) -> Moves:
-        """How the features come into x."""
+        """Positions of the features in x."""
         kept = self.dynamics.encoding.kept(self.dynamics.n_columns)
         return self.features.moves(self.layout, differences=self.form == "diagonal", kept=kept)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """What moves h: sines and cosines of angles, then the units, with the squares that products are made of."""
+        """Cells that move h: sines and cosines of angles, then units and squares."""
         r, at = self.reservoir, self.layout
         C = np.zeros((r.n_units, at["units"].start))
         C[:, self.moves.row] = r.W_in
@@ -354,24 +369,24 @@ class ClosedLoop:
 
     @cached_property
     def encoders(self) -> tuple[Cell, ...]:
-        """What moves the sines and cosines of angles."""
+        """Cells of sines and cosines."""
         at = self.layout
         return self.dynamics.encoding.cells(self.dynamics.n_columns, at["encoded"], at.size, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
-        """What moves the squares alone."""
+        """Cell of the squares alone."""
         return make_square_cells(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What a factor must not lose: all that the readout sees of what cells move; None in forms without one."""
+        """Compression of a factored covariance; None without a factor."""
         factored = self.form in ("low-rank", "first-order")
         return make_compression(self.moves, self.reservoir, self.readout.weights, self.rank) if factored else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
-        """K, k and J of [c, encoded, squares] ← K x + k + J η: what is not c is made anew, from nothing, when the cells move."""
+        """K, k and J of [c, encoded, squares] ← K x + k + J η; all but c is reset, and made anew by the cells."""
         at, dyn = self.layout, self.dynamics
         p = at["squares"].stop
         d, learned, kinematic = dyn.n_columns, dyn.learned, dyn.kinematic
@@ -399,7 +414,7 @@ class ClosedLoop:
         return K, k, J
 
     def with_readout(self, readout: Readout, errors: ErrorModel) -> ClosedLoop:
-        """The same loop after its readout has learnt: how the cells are entered is not laid out again."""
+        """Return the loop with another readout; layout and cells are reused."""
         loop = replace(self, readout=readout, errors=errors)
         kept = vars(loop)  # where cached_property keeps it
         kept["layout"], kept["moves"] = self.layout, self.moves
@@ -415,21 +430,32 @@ class ClosedLoop:
         self, mean: Array, root: Array, y: Array, u: Array, *, y_root: Array | None = None, u_var: Array | None = None,
         row_columns: Array | None = None, encoded: Array | None = None, moved: bool = False,
     ) -> GaussianState:  # fmt: skip
-        """Earlier rows and units beside y (…, d), u, and errors as they are on average.
+        """Return a state of given earlier rows, units, y and u, with stationary model errors.
 
         Parameters
         ----------
-        mean, root
-            Of [earlier rows, units], (…, E + N) and (…, r, E + N), or (r, E + N), the same for all of a batch.
-        y_root, u_var
-            What is not known of y, (d, q), and of u, (m,). None: of y the noise that it is measured with, of u nothing.
-        row_columns
-            (d + a + m, r): the share that [y, sines and cosines, u] have in the columns of ``root``, where they are not known
-            either.
-        encoded
-            Means of sines and cosines, (a,), beside ``row_columns``.
-        moved
-            Whether these are units that y and u have moved; else they are those before.
+        mean : array of shape (…, E + N)
+            Mean of [earlier rows, units].
+        root : array of shape (…, r, E + N) or (r, E + N)
+            Root of their covariance.
+        y : array of shape (…, d)
+            Last observation.
+        u : array of shape (…, m)
+            Known inputs.
+        y_root : array of shape (d, q), default=None
+            Root of the covariance of y; None: that of the measurement noise.
+        u_var : array of shape (m,), default=None
+            Variances of u; None: certain.
+        row_columns : array of shape (d + a + m, r), default=None
+            Share of [y, sines and cosines, u] in the columns of ``root``, if they are uncertain too.
+        encoded : array of shape (a,), default=None
+            Means of sines and cosines, with ``row_columns``.
+        moved : bool, default=False
+            Whether the units have already been moved by y and u.
+
+        Returns
+        -------
+        GaussianState
         """
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
@@ -459,7 +485,7 @@ class ClosedLoop:
         return state
 
     def _initial_noise(self, y_root: Array | None, u_var: Array | None) -> Array:
-        """A root (p, ·) of what is not known of y, of the last error and of u, each by itself."""
+        """Return a root (p, ·) of the covariance of y, the last error and u, all independent."""
         at, noise = self.layout, np.zeros((self.carried, self.carried))
         if y_root is not None:
             noise[at["y"], : y_root.shape[1]] = y_root
@@ -470,21 +496,21 @@ class ClosedLoop:
         return noise[:, noise.any(axis=0)]
 
     def without_errors(self, state: GaussianState) -> GaussianState:
-        """The model's last error as if it were known: what is left is what y, the inputs and the units leave open."""
+        """Set the variance of the model's last error to 0."""
         return state.assign(self.layout["error"], state.mean[..., self.layout["error"]])
 
     def init_row(self, mean: Array, root: Array) -> GaussianState:
-        """From an uncertain first row: [y, sines and cosines, u], the earlier rows and the units after it, with a root of all."""
+        """Return a state from an uncertain first row: mean and root of [y, sines and cosines, u, earlier rows, units]."""
         d, a = self.dynamics.n_columns, self.dynamics.encoding.n_encoded
         n = d + a + self.layout["inputs"].stop - self.layout["inputs"].start
         y, encoded, u = mean[:d], mean[d : d + a], mean[d + a : n]
         return self.init(mean[n:], root[n:].T, y, u, row_columns=root[:n], encoded=encoded, moved=True)
 
     def init_joint(self, mean: Array, root: Array, y: Array, u: Array, u_var: Array) -> GaussianState:
-        """From a first row of which entries are missing: y and h as they are in the long run, given what is there.
+        """Return a state from a first row with missing entries: the stationary distribution of y and h given the others.
 
-        ``mean`` (n_inputs + E + N,) and ``root`` (r, n_inputs + E + N) are of an input row stacked on the earlier rows and on the
-        units that it leads to. Of y only what enters the network as it is may be missing.
+        ``mean`` (n_inputs + E + N,) and ``root`` (r, n_inputs + E + N) are of [input row, earlier rows, units]. Only entries of
+        y that enter the network as they are may be missing.
         """
         d, n, kept = self.dynamics.n_columns, self.reservoir.n_inputs, self.moves.row[self.moves.row < self.dynamics.n_columns]
         k, a = len(kept), self.dynamics.encoding.n_encoded
@@ -504,7 +530,7 @@ class ClosedLoop:
         )  # fmt: skip
 
     def as_certain(self, state: GaussianState) -> GaussianState:
-        """The mean of a state whose cells have moved, as if it were known: sines and squares are then those of the means."""
+        """Return the mean of a moved state as certain, with sines and squares of the means."""
         state = state.as_certain()
         for cell in (*self.encoders, *self.squares):
             state = state.assign(cell.rows, state.mean[..., cell.rows]).move(cell)

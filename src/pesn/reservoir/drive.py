@@ -49,13 +49,29 @@ Units = Callable[..., tuple[Array, ...]]  # of what enters, or of its mean and v
 
 
 class State(NamedTuple):
-    """Where a run stopped: hidden state and last output, each with its variance, which is None for a deterministic run.
+    """State at the end of a run: hidden state and last output, with variances, None for a deterministic run.
 
-    ``past`` (E,): the rows just before, the newest first, as many as a readout looks back on, with variances ``past_var``; None:
-    none are known, or wanted. ``cov``, where covariances are kept: of [output, past, units], (m + E + N, m + E + N); or, with
-    ``own`` (N,), its factor F (m + E + N, k): the covariance is then F Fᵀ + diag(0, own). Of an ensemble of M members F holds
-    their deviations ÷ √(M − 1). ``rows`` (k, d): the rows of a sequence so far, while they are fewer than a learned start looks
-    back on.
+    Parameters
+    ----------
+    mean : array of shape (N,)
+        Units.
+    var : array of shape (N,), default=None
+        Their variances.
+    output : array of shape (m,), default=None
+        Last output.
+    output_var : array of shape (m,), default=None
+        Its variances.
+    cov : array of shape (m + E + N, m + E + N), default=None
+        Covariance of [output, past, units]; or, with ``own``, a factor F (m + E + N, k) of it: F Fᵀ + diag(0, own). For an
+        ensemble of M members F holds their deviations ÷ √(M − 1).
+    own : array of shape (N,), default=None
+        Variances of single units beside the factor.
+    rows : array of shape (k, d), default=None
+        The rows of a sequence so far, while they are fewer than a learned initial state uses.
+    past : array of shape (E,), default=None
+        The rows before, newest first, as many as the readout uses; None: not known, or not used.
+    past_var : array of shape (E,), default=None
+        Their variances.
     """
 
     mean: Array
@@ -75,7 +91,7 @@ class State(NamedTuple):
         return not any(part is not None and np.any(part) for part in variances)
 
     def check(self, name: str, shapes: Mapping[str, tuple[object, tuple[int, ...]]]) -> None:
-        """A ValueError unless its parts are of these ``shapes`` (``kept_states.state_shapes``) and no variance is negative."""
+        """Raise a ValueError unless its arrays have these ``shapes`` and no variance is negative."""
         check_arrays(name, shapes)
         for part in ("var", "output_var", "own", "past_var"):
             if getattr(self, part) is not None:
@@ -95,21 +111,33 @@ def run(
     rng: Seed = None,
     outputs: Array | None = None,
 ) -> tuple[Array, Array | None, State]:
-    """Drive a reservoir over ``inputs`` (T, d): states (T, N), outputs (T, m) or None, and where it stopped.
+    """Drive a reservoir over ``inputs``.
 
     Parameters
     ----------
-    state
-        Where to start; None is 0. A run cut in two gives the same numbers as the whole. Variances in it are not used.
-    feedback
-        The outputs that a teacher feeds back, (T, m): row k is used at step k + 1, the first step uses ``state.output``.
-    readout
-        W_out (m, 1 + d + N): the outputs are computed, and fed back where ``feedback`` is None. With neither, nothing is.
-    noise
-        M_e, the standard deviation of what is added to every unit at every step, drawn from ``rng``.
-    outputs
-        Where the outputs (T, m) are to be written, of a reservoir of tanh units; None: into an array of their own. ``rows[1:]``,
-        with ``rows[:-1]`` for the inputs, closes the loop: each output is the next input.
+    reservoir : Reservoir
+        The reservoir.
+    inputs : array-like of shape (T, d)
+        Inputs.
+    state : State, default=None
+        Initial state, None: 0. A run split in two gives the same numbers. Variances are ignored.
+    feedback : array-like of shape (T, m), default=None
+        Outputs of a teacher: row k is used at step k + 1, the first step uses ``state.output``.
+    readout : array-like of shape (m, 1 + d + N), default=None
+        W_out: outputs are computed, and fed back if ``feedback`` is None. With neither, nothing is fed back.
+    noise : float, default=0.0
+        M_e, standard deviation of the noise added to every unit at every step.
+    rng : int or numpy.random.Generator, default=None
+        Random number generator of the noise.
+    outputs : array of shape (T, m), default=None
+        Array for the outputs of a reservoir of tanh units; None: a new one. ``rows[1:]``, with ``rows[:-1]`` as inputs, closes
+        the loop: each output is the next input.
+
+    Returns
+    -------
+    states : array of shape (T, N)
+    outputs : array of shape (T, m) or None
+    last : State
     """
     job = _Job(reservoir, inputs, state, feedback, readout, noise)
     seeded = None if rng is None and not noise else np.random.default_rng(rng)  # a fresh seed takes longer than a row
@@ -130,18 +158,40 @@ def run_gaussian(
     moments: UnitMethod = "surface",
     rng: Seed = None,
 ) -> tuple[Array, Array, tuple[Array, Array] | None, State]:
-    """The paper's diagonal PESN: state means and variances (T, N), the outputs' or None, and where it stopped.
+    """Drive a reservoir over Gaussian inputs by the paper's diagonal PESN.
 
-    Inputs are Gaussian with mean and variance (T, d), None for certain ones. Units are taken as independent:
-    v_a = (W_in∘W_in) v_z + (W_fb∘W_fb) v_y + (W∘W) v_h, then v_h ← (1 − L)² v_h + L² Var[tanh a] + M_e².
+    Units are treated as independent: v_a = (W_in∘W_in) v_z + (W_fb∘W_fb) v_y + (W∘W) v_h, then
+    v_h ← (1 − L)² v_h + L² Var[tanh a] + M_e².
 
     Parameters
     ----------
-    moments
-        ``"surface"``: inside the compiled loop, within 1e-8 of :func:`pesn.moments`. Any other method of that function,
-        or ``("spline", pesn.Mesh(...))``: step by step, slowly; ``rng`` is for ``"monte-carlo"``.
+    reservoir : Reservoir
+        The reservoir.
+    mean : array-like of shape (T, d)
+        Means of the inputs.
+    var : array-like of shape (T, d) or None
+        Variances of the inputs; None: certain.
+    state : State, default=None
+        Initial state, None: 0.
+    feedback : array-like of shape (T, m), default=None
+        Outputs of a teacher, without variance.
+    readout : array-like of shape (m, 1 + d + N), default=None
+        W_out.
+    noise : float, default=0.0
+        M_e, standard deviation of the noise of the units.
+    moments : str or tuple, default="surface"
+        ``"surface"``: inside the compiled loop, within 1e-8 of :func:`pesn.moments`. Any other method of that function, or
+        ``("spline", pesn.Mesh(...))``: step by step, slowly.
+    rng : int or numpy.random.Generator, default=None
+        Random number generator of ``"monte-carlo"``.
 
-    The other parameters are those of :func:`run`; a teacher's outputs are certain.
+    Returns
+    -------
+    mean : array of shape (T, N)
+    var : array of shape (T, N)
+    outputs : tuple of arrays of shape (T, m) or None
+        Means and variances.
+    last : State
     """
     method, mesh = named_method("moments", moments)
     job = _Job(reservoir, _rows("mean", mean, reservoir.n_inputs), state, feedback, readout, noise)
@@ -158,7 +208,7 @@ def run_gaussian(
 
 
 class _Job:
-    """One sequence, checked and laid out for the kernels; ``h`` (2, N) and ``y`` (2, m) move as it is driven."""
+    """A sequence, validated and prepared for the kernels; ``h`` (2, N) and ``y`` (2, m) change as it is driven."""
 
     def __init__(
         self,
@@ -185,16 +235,16 @@ class _Job:
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """Rows and columns of the outputs, none without a readout."""
+        """Shape of the outputs, (0, 0) without a readout."""
         return (0, 0) if self.readout is None else (len(self.inputs), self.reservoir.n_outputs)
 
     @property
     def is_fed(self) -> bool:
-        """Whether outputs are fed back, a teacher's or the network's own."""
+        """Whether outputs are fed back."""
         return bool(len(self.teacher)) or self.readout is not None
 
     def read_rows(self, var: Array) -> tuple[Array, Array]:
-        """Where there are no units: the inputs read out, row by row the same numbers however a run is cut."""
+        """Return states and outputs of a reservoir without units: a readout of the inputs."""
         states, outputs = np.empty((2, len(self.inputs), 0)), np.empty((2, *self.output_shape))
         if self.readout is not None:
             outputs[0] = self.readout[:, 0] + np.einsum("td,md->tm", self.inputs, self.readout[:, 1:])
@@ -204,14 +254,14 @@ class _Job:
         return states, outputs
 
     def _feed_back(self, outputs: Array, row: int) -> None:
-        """What is fed to the step after a row, whose outputs come last in ``outputs`` (2, ·, m)."""
+        """Set what is fed to the step after a row, whose outputs are the last of ``outputs`` (2, ·, m)."""
         if len(self.teacher):
             self.y[0], self.y[1] = self.teacher[row], 0.0
         elif self.readout is not None:
             self.y[: len(outputs)] = outputs[:, -1]
 
     def drive(self, inputs: Array, rows: slice, states: Array, outputs: Array) -> None:
-        """Fill ``states`` and ``outputs`` of some rows, all of ``inputs`` (T, d), or of means and variances (2, T, d)."""
+        """Compute ``states`` and ``outputs`` of rows by a kernel; ``inputs`` (T, d), or means and variances (2, T, d)."""
         from pesn.reservoir import kernels  # here, not above: it brings numba
 
         net = kernels.Weights(*kernel_weights(self.reservoir))
@@ -223,7 +273,7 @@ class _Job:
             kernels.drive_gaussian(kernels.tanh_moments(), net, inputs, loop, kernels.Course(self.h, self.y, states, outputs))
 
     def run_certain(self, rng: np.random.Generator | None, outputs: Array | None) -> tuple[Array, Array]:
-        """States (T, N) and outputs (T, m) of means."""
+        """Return states (T, N) and outputs (T, m) without variances."""
         if not self.reservoir.n_units:
             states, found = self.read_rows(np.zeros_like(self.inputs))
             return states[0], found[0]
@@ -238,9 +288,9 @@ class _Job:
         return states, outputs
 
     def run_uncertain(self, var: Array) -> tuple[Array, Array]:
-        """Rows of variances (T, d): leading ones that nothing makes uncertain by the deterministic kernel, which is quicker.
+        """Return states and outputs of inputs with variances (T, d); the leading rows without variance go by the faster kernel.
 
-        At variance 0 both kernels give the same means to the bit: how a run was cut makes no difference.
+        At variance 0 both kernels give the same means to the bit, so that splitting a run changes nothing.
         """
         n_rows, uncertain = len(self.inputs), self.noise > 0.0 or self.h[1].any() or self.y[1].any()
         first = 0 if uncertain else count_certain(var, n_rows)
@@ -257,7 +307,7 @@ class _Job:
         return states, outputs
 
     def _move(self, layers: list[_Layer], entering: list[Array], units: Units) -> None:
-        """One step of all units, layer after layer, of means and of variances where they enter, too."""
+        """Move all units by one step, layer after layer, with their variances if these enter."""
         h, parts = self.h, range(len(entering))
         for rows, W, leak, turn in layers:  # h holds the layers before as they are now
             new = units(*(entering[p][rows] + W[p] @ h[p] for p in parts))
@@ -273,7 +323,7 @@ class _Job:
             self.h[0] += self.noise * rng.standard_normal(self.h.shape[1])
 
     def step_through(self, var: Array | None, units: Units, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
-        """States (P, T, N) and outputs (P, T, m) of any reservoir, the equations as they are written: P is 1 without ``var``.
+        """Return states (P, T, N) and outputs (P, T, m) of any reservoir, row by row; P is 1 without ``var``.
 
         ``units`` gives f(a), or mean and variance of f(a) for those of a. Variances pass the squares of all factors.
         """
@@ -296,7 +346,7 @@ class _Job:
 
 
 class _Layer(NamedTuple):
-    """Units of a layer: what they have of W, their leak rates and their rotation; matrices with their squares."""
+    """Units of a layer: their rows of W, leak rates and rotation; matrices with their elementwise squares."""
 
     rows: slice
     W: list[csr_array]
@@ -305,6 +355,7 @@ class _Layer(NamedTuple):
 
 
 def _layers(r: Reservoir) -> list[_Layer]:
+    """Return the layers of a reservoir."""
     leak, found = np.broadcast_to(r.leak_rate, r.n_units), []
     for rows in r.layer_rows:
         W, turn = r.W[rows], None if r.rotation is None else r.rotation[rows, rows]
@@ -313,7 +364,7 @@ def _layers(r: Reservoir) -> list[_Layer]:
 
 
 def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, rng: Seed) -> Units:
-    """Mean and variance of units from those of what enters them."""
+    """Return a function of mean and variance of the inputs of units to those of their outputs."""
     moments = MomentMethod(get(reservoir.activation), method, mesh=mesh, rng=np.random.default_rng(rng))
 
     def units(mean: Array, var: Array) -> tuple[Array, Array]:
@@ -324,7 +375,7 @@ def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, r
 
 
 def count_certain(var: Array | None, n_rows: int) -> int:
-    """Count the first rows without a variance, of variances (T, d), None: all 0."""
+    """Count the leading rows without variance in ``var`` (T, d); None: all rows."""
     if var is None or not var.any():
         return n_rows
     return int(np.argmax(var.any(axis=1)))
@@ -336,7 +387,7 @@ def is_compiled(reservoir: Reservoir) -> bool:
 
 
 def kernel_weights(r: Reservoir) -> tuple[Array, ...]:
-    """The parts of ``kernels.Weights``: W_in and W_fb by columns, over which the kernels vectorise."""
+    """Return the fields of ``kernels.Weights``; W_in and W_fb by columns, over which the kernels vectorize."""
     rows = frozen(r.indptr, _UNSIGNED), frozen(r.indices, _UNSIGNED), frozen(r.data)
     leak, ends = np.full(r.n_units, r.leak_rate), np.cumsum(r.layers or (r.n_units,))
     turn = _NOTHING if r.rotation is None else frozen(r.rotation.T)
@@ -348,7 +399,7 @@ _DOUBLE, _UNSIGNED, _INDEX = np.dtype(np.float64), np.dtype(np.uint32), np.dtype
 
 
 def frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
-    """Contiguous and read-only, whatever was given: numba compiles once for each kind of array."""
+    """Return a contiguous read-only array: numba compiles once for each kind of array."""
     array = np.ascontiguousarray(values, dtype).view()
     array.setflags(write=False)
     return array
@@ -363,6 +414,7 @@ _NOTHING = frozen(np.empty((0, 0)))
 
 
 def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = None) -> Array:
+    """Validate an argument of shape (length, width)."""
     array = as_real(argument, value)
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
@@ -370,7 +422,7 @@ def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = 
 
 
 def _fill(argument: str, value: npt.ArrayLike | None, into: Array) -> None:
-    """Write a vector of the right size, or leave 0 where there is none."""
+    """Write a vector of the right size; None: leave 0."""
     if value is None:
         return
     array = as_real(argument, value)
@@ -388,9 +440,9 @@ def read(
     readout: FloatArray | None = None,
     **options: Any,
 ) -> tuple[Array, Array, Array | None, State]:
-    """:func:`pesn.reservoir.drive.run` with ``readout`` (m, p) over all features: those of rows, states, outputs, the last state.
+    """Run :func:`run` with ``readout`` (m, p) over all features; return features of rows, states, outputs, the last state.
 
-    ``state.past`` are the rows before z (T, d); where it is None, the first row stands for them. The other options are run's.
+    ``state.past`` are the rows before z (T, d); if it is None, the first row is repeated. Other options are those of :func:`run`.
     """
     before = None if state is None or state.past is None else past_rows(features, state.past, z.shape[1])
     rows = features.rows(z, before)
@@ -402,19 +454,19 @@ def read(
 
 
 def widened(features: Features, reservoir: Reservoir) -> Reservoir:
-    """The reservoir that takes all features of rows for inputs, though none but the row itself enters its units."""
+    """Return a reservoir that takes all features of rows as inputs; only the row itself enters its units."""
     d = reservoir.n_inputs
     more = features.size(d, 0) - 1 - d
     return reservoir._replace(W_in=np.pad(reservoir.W_in, ((0, 0), (0, more)))) if more else reservoir
 
 
 def past_rows(features: Features, past: Array, n_inputs: int) -> Array:
-    """``past`` (E,), the newest row first, as rows (lags, d) in the order of time."""
+    """Return ``past`` (E,), newest row first, as rows (lags, d) in the order of time."""
     return past.reshape(features.lags, n_inputs)[::-1]
 
 
 def as_past(features: Features, z: Array, before: Array | None) -> Array | None:
-    """What :attr:`State.past` is after rows z (T, d); None where no earlier rows are wanted, or known."""
+    """Return :attr:`State.past` after rows z (T, d); None if no earlier rows are used, or known."""
     if not features.lags or (before is None and not len(z)):
         return None
     return features.after(z, before)[::-1].ravel()
@@ -427,7 +479,7 @@ _GAIN = 3.0  # times as fast as one after the other, all lanes taken
 
 
 def in_lockstep(reservoir: Reservoir, sequences: Sequence[slice]) -> bool:
-    """Whether such sequences are driven together: there are many, of lengths that are not too different."""
+    """Whether such sequences are driven together: many, of similar lengths."""
     if reservoir.activation != "tanh" or not reservoir.n_units or len(sequences) < _SEQUENCES // 3:
         return False
     lengths = np.sort([rows.stop - rows.start for rows in sequences])[::-1]
@@ -435,7 +487,7 @@ def in_lockstep(reservoir: Reservoir, sequences: Sequence[slice]) -> bool:
 
 
 def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice]]:
-    """Which sequences, and the rows of X that they take: ``rows`` or some more at a time, in whole groups."""
+    """Yield slices of sequences and of their rows in X, about ``rows`` rows at a time, in whole groups."""
     first = 0
     for place, sequence in enumerate(sequences):
         full = sequence.stop - sequences[first].start >= rows and (place + 1 - first) % _SEQUENCES == 0
@@ -445,7 +497,7 @@ def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice
 
 
 def _order_by_length(sequences: Sequence[slice]) -> tuple[npt.NDArray[np.intp], Array, Array]:
-    """Sort sequences as the kernel takes them, long ones first: places in the list, first rows, lengths."""
+    """Sort sequences as the kernel takes them, long ones first; return their positions, first rows and lengths."""
     starts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
     order = np.argsort(-lengths, kind="stable")
     return order, frozen(starts[order], np.int64), frozen(lengths[order], np.int64)
@@ -461,26 +513,26 @@ def run_stacked(
     noise: float = 0.0,
     into: tuple[Array | None, Array | None] = (None, None),
 ) -> tuple[Array, Array, list[State]]:
-    """:func:`run`, or :func:`run_gaussian`, on sequences that are one after the other in ``rows``.
+    """Run :func:`run`, or :func:`run_gaussian`, on sequences that are concatenated in ``rows``, many at a time.
 
-    States are the same to the bit, unless outputs are fed back or rows are uncertain; all else within 1e-12 of its size.
+    States are the same to the bit, unless outputs are fed back or rows are uncertain; the rest within 1e-12 relative.
 
     Parameters
     ----------
     reservoir : Reservoir
-        Of tanh units.
+        Reservoir of tanh units.
     rows : array of shape (T, d) or (2, T, d)
-        Rows that are certain, or their means and variances. What is returned has the same leading axis.
+        Certain rows, or means and variances. The results have the same leading axis.
     sequences : sequence of slice
-        The rows of each sequence.
+        Rows of each sequence.
     states : sequence of State
-        Where each starts.
+        Initial state of each sequence.
     readout : array of shape (m, 1 + d + N), default=None
-        W_out; None: nothing is read out.
+        W_out; None: no outputs.
     noise : float, default=0.0
-        M_e, of uncertain rows.
+        M_e, for uncertain rows.
     into : tuple of arrays, default=(None, None)
-        Where states and outputs are written; None: into new arrays. An empty array: they are not wanted.
+        Arrays for states and outputs; None: new arrays. Empty arrays: not computed.
 
     Returns
     -------
@@ -488,7 +540,7 @@ def run_stacked(
     outputs : array of shape (…, T, m)
         Empty without a readout.
     ends : list of State
-        The state after each sequence.
+        State after each sequence.
     """
     from pesn.reservoir import kernels  # here, not above: it brings numba
 
@@ -520,12 +572,12 @@ def run_stacked(
 
 
 def _unstack(values: Array, place: int) -> tuple[Array, Array | None]:
-    """Mean, and variance where there is one, of one sequence."""
+    """Return mean, and variance if there is one, of one sequence."""
     return values[0, place].copy(), values[1, place].copy() if len(values) == 2 else None
 
 
 def _stack_states(states: Sequence[State], order: Array, parts: int, n_units: int, n_outputs: int) -> tuple[Array, Array]:
-    """Units (P, S, N) and outputs (P, S, m) of all states, in this order; 0 where a part is None."""
+    """Return units (P, S, N) and outputs (P, S, m) of all states, in this order; 0 for parts that are None."""
     h, y = np.zeros((parts, len(states), n_units)), np.zeros((parts, len(states), n_outputs))
     for place, i in enumerate(order):
         for into, names in ((h, ("mean", "var")), (y, ("output", "output_var"))):

@@ -47,16 +47,16 @@ _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
 class Start(NamedTuple):
-    """What a training run says about the state h (N) behind the inputs z (d): made by :func:`learn`.
+    """Distribution of the state h (N) given the last inputs z (d), learned by :func:`learn`.
 
-    ``root`` (F + N, F + N) is the triangular factor R of [Φ H], F features beside N states in each of ``n_samples`` rows, with a
-    ridge row under each feature but the constant. Features are made of (z − ``center``)/``spread``, so that |·| ≤ 1 in
-    training; an input that never changed has a spread of 0 and counts for nothing. ``low`` and ``high`` (F + N,) are the
-    range of each feature and each state in training. ``lags`` is the most rows that are made use of. ``persistence`` (lags,): of
-    1, 2, … rows, the correlation of what they leave unexplained with the same at the next sample, times that of their features.
+    ``root`` (F + N, F + N) is the triangular factor R of [Φ H], F features beside N states in each of ``n_samples`` samples,
+    with a ridge row under each feature but the constant. Features are made of (z − ``center``)/``spread``, so that |·| ≤ 1 in
+    training; a constant input has a spread of 0 and is ignored. ``low`` and ``high`` (F + N,) are the range of each feature and
+    state in training. ``lags`` is the largest number of rows used. ``persistence`` (lags,): for 1, 2, … rows, the lag-1
+    correlation of the residuals times that of the features.
 
-    The ridge is 1e-6 of each feature's square sum. It adds that share to the variances of z in :meth:`joint`, nothing to
-    :meth:`stationary`, and its own penalty to the covariance of :meth:`given`, which is never below that of the residuals.
+    The ridge is 1e-6 of each feature's sum of squares. It adds that share to the variances of z in :meth:`joint`, nothing to
+    :meth:`stationary`, and its penalty to the covariance of :meth:`given`, which is never below that of the residuals.
     """
 
     root: Array
@@ -70,7 +70,7 @@ class Start(NamedTuple):
     persistence: Array = np.zeros(0)
 
     def check(self, name: str, n_inputs: int, n_states: int) -> None:
-        """A ValueError unless it is about the states of such a network."""
+        """Raise a ValueError unless it is about the states of such a network."""
         d, n = n_inputs, n_states
         check_counts(name, {"lags": (self.lags, 0), "n_states": (self.n_states, n), "n_samples": (self.n_samples, 1)})
         F = np.size(self.low) - n  # features: with their products, or of one row without them
@@ -89,33 +89,32 @@ class Start(NamedTuple):
 
     @property
     def n_inputs(self) -> int:
-        """d, the length of an input row."""
+        """Length d of an input row."""
         return len(self.center)
 
     @property
     def n_features(self) -> int:
-        """F, the constant and the inputs among them: never below 1 + d."""
+        """Number of features F, at least 1 + d."""
         return len(self.low) - self.n_states
 
     def _limits(self) -> tuple[Array, Array]:
-        """The least and the largest value of each feature and state: a width of its training range beyond that range."""
+        """Return the least and largest value of each feature and state: one width of its training range beyond that range."""
         width = self.high - self.low
         return self.low - width, self.high + width
 
     def _standardize(self, z: FloatArray) -> Array:
-        """Rows z (…, d) in the units of the features, within 3 of the center: none was beyond 1, and no product overflows."""
+        """Standardize rows z (…, d), clipped at 3 (the training maximum is 1), so that no product overflows."""
         near = np.clip(z, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
         return _standard(near, self.center, self.spread)
 
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """Mean (…, N) and root (…, r, N) of the state that has just taken in the last row of ``z`` (…, l, d): cov = rootᵀ root.
+        """Return mean (…, N) and root (…, r, N) of the state after the last row of ``z`` (…, l, d): cov = rootᵀ root.
 
-        The last ``lags`` rows are used, or all where there are fewer; with none this is :meth:`stationary`. Squares explode
-        outside the training range, and rows that jump as no training rows did are far outside, too: each feature, and then
-        each state's mean, is held at most one width of its own training range beyond that range. The covariance is that of
-        the training rows, times 1 + leverage: features that few of them had say little. Both features and what they leave
-        unexplained go on from row to row, and with the product ρ of their correlations n rows teach as much as
-        n (1 − ρ)/(1 + ρ): the leverage is as much larger. States are then not wider, together, than their ranges.
+        The last ``lags`` rows are used, or all if there are fewer; with none this is :meth:`stationary`. Each feature, and then
+        each state's mean, is clipped one width of its training range beyond that range, since squares explode outside. The
+        covariance is that of the training residuals times 1 + leverage. Features and residuals are autocorrelated: with ρ the
+        product of their correlations, n samples count as n (1 − ρ)/(1 + ρ), and the leverage is larger by as much. The total
+        variance is limited by the training ranges.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given([[2.0]])
@@ -126,7 +125,7 @@ class Start(NamedTuple):
         return mean, self._rest(weights.shape[-1], weights, lags)
 
     def predict_variances(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """Mean and variances (…, N) of :meth:`given`, for many at once: no covariance of each is made.
+        """Return mean and variances (…, N) of :meth:`given`, for many at once, without covariances.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> start = learn([(z, np.hstack([z, z**3]), 0)], max_lags=1)
@@ -139,12 +138,12 @@ class Start(NamedTuple):
         return mean, (1.0 + self._leverage(weights, lags))[..., None] * own
 
     def _leverage(self, weights: Array, lags: int) -> Array:
-        """Of features (…, f) over the root of their own sums: (…), 0 where it is not known."""
+        """Return the leverage (…) of whitened features (…, f), 0 if it is not known."""
         inflation, most = self.leverage_of(lags)
         return np.minimum(inflation * np.vecdot(weights, weights), most)
 
     def _regress(self, z: npt.ArrayLike) -> tuple[Array, Array, int]:
-        """Mean (…, N) of :meth:`given`; its features (…, f) over the root of their own sums; of how many rows they are."""
+        """Return the mean (…, N) of :meth:`given`, its whitened features (…, f), and the number of rows used."""
         rows = as_real("z", z)
         if rows.ndim < 2 or rows.shape[-1] != self.n_inputs:
             raise ValueError(f"z must have shape (l, {self.n_inputs}), got {rows.shape}")
@@ -160,7 +159,7 @@ class Start(NamedTuple):
         return mean, weights.reshape(*batch, f), lags
 
     def leverage_of(self, lags: int) -> tuple[float, float]:
-        """By what the leverage of ``lags`` rows is inflated, and the most that it may be; 0 where it is not known."""
+        """Return the inflation of the leverage of ``lags`` rows, and its upper limit; 0 if not known."""
         if not lags or not len(self.persistence):
             return 0.0, 0.0
         F, rho = self.n_features, float(self.persistence[lags - 1])
@@ -169,7 +168,7 @@ class Start(NamedTuple):
         return (1.0 + rho) / (1.0 - rho), max(float(width @ width) / own - 1.0, 0.0) if own > 0.0 else 0.0
 
     def _rest(self, f: int, weights: Array, lags: int) -> Array:
-        """A root (…, r, N) of what f features leave open; ``weights`` (…, f): these features over the root of their own sums."""
+        """Return a root (…, r, N) of the residual covariance of f features; ``weights`` (…, f): whitened features."""
         rest = self.root[f:, self.n_features :] / math.sqrt(max(self.n_samples - f, 1))
         if not self.leverage_of(lags)[0]:
             return np.broadcast_to(rest, (*weights.shape[:-1], *rest.shape))
@@ -178,7 +177,7 @@ class Start(NamedTuple):
         return np.asarray(np.sqrt(1.0 + self._leverage(weights, lags))[..., None, None] * rest)
 
     def slope(self, z: Array) -> Array:
-        """The derivative (…, N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given; 0 where it is held.
+        """Return the derivative (…, N, d) of the mean of :meth:`given` by its one row z (…, d), 0 where it is clipped.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> learn([(z, z * z, 0)], max_lags=1).slope(np.array([2.0])).round(3)
@@ -205,11 +204,11 @@ class Start(NamedTuple):
         return result.reshape(*z.shape[:-1], self.n_states, d)
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
-        """Mean (N,) of the state h after one row z ~ N(mean, root rootᵀ), ``root`` (d, q); and a root (d + N, r) of [z, h].
+        """Return the mean (N,) of the state h after one row z ~ N(mean, root rootᵀ), root (d, q), and a root (d + N, r) of [z, h].
 
-        :meth:`given` of an uncertain row: features are products of at most two entries, whose means and covariances with z and
-        with each other are known (Isserlis), and the regression is linear in them. What lies too far outside to be followed there
-        has no part in the covariance here, and no state is more uncertain by z than its training range is wide.
+        Features are products of at most two entries, whose means and covariances are known (Isserlis), and the regression is
+        linear in them. Clipped features have no part in the covariance, and the standard deviation of a state due to z is
+        limited by its training range.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given_gaussian(np.array([1.0]), np.array([[0.5]]))
@@ -244,7 +243,7 @@ class Start(NamedTuple):
         return state, both
 
     def stationary(self) -> tuple[Array, Array]:
-        """Mean (N,) and root (r, N) of the state at a row picked at random: cov = rootᵀ root.
+        """Return mean (N,) and root (r, N) of the stationary distribution of the state: cov = rootᵀ root.
 
         >>> mean, root = learn([(np.zeros((3, 1)), np.array([[1.0], [2.0], [6.0]]), 0)]).stationary()
         >>> mean, root.T @ root
@@ -253,7 +252,7 @@ class Start(NamedTuple):
         return self.given(np.empty((0, self.n_inputs)))
 
     def joint(self) -> tuple[Array, Array]:
-        """Mean (d + N,) and root (r, d + N) of an input row stacked on the state that it leads to: cov = rootᵀ root.
+        """Return mean (d + N,) and root (r, d + N) of an input row and the state after it: cov = rootᵀ root.
 
         >>> mean, root = learn([(np.array([[0.0], [2.0]]), np.array([[5.0], [3.0]]), 0)]).joint()
         >>> mean, (root.T @ root).round(3)
@@ -270,24 +269,35 @@ class Start(NamedTuple):
 def learn(
     rows: Iterable[tuple[FloatArray, FloatArray, int]], max_lags: int = MOST_LAGS, most_features: int = MOST_FEATURES
 ) -> Start:
-    """Learn from sequences where a reservoir stands after what it was given.
+    """Learn the distribution of a reservoir's state given its last inputs.
+
+    At most 6 (F + N) samples are used, spread evenly over all; memory is O((F + N)²) beside the arguments.
 
     Parameters
     ----------
-    rows
-        Of each sequence, or of each piece of one, ``(z, h, skip)``: inputs z (T, d), states h (T, N) with h[t] the state
-        that z[t] led to, and how many rows come too early to learn from. They still serve as the rows before later ones.
-    max_lags
-        The most rows that a state may be made a function of.
-    most_features
-        The most features. As many lags are taken as this allows and as there are four rows for each feature; where not even
-        one lag fits with its products, one without them; where not even that, none (``lags`` is 0).
+    rows : iterable of (z, h, skip)
+        Segments of sequences: inputs z (T, d), states h (T, N) with h[t] the state after z[t], and the number of leading rows
+        that serve only as the rows before later ones.
+    max_lags : int, default=7
+        Largest number of rows that a state may depend on.
+    most_features : int, default=600
+        Largest number of features. As many lags are used as this allows and as there are four samples for each feature; if not
+        even one lag fits with its products, one without them; if not even that, none (``lags`` is 0).
 
-    At most 6 (F + N) rows are used, spread evenly over all; memory is O((F + N)²) beside what was given.
+    Returns
+    -------
+    Start
 
+    Raises
+    ------
+    ValueError
+        If there is no row to learn from.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(400, 2))
-    >>> h = np.vstack([z[:1], z[1:] + 0.5 * z[:-1] ** 2])      # a state that knows two rows
+    >>> h = np.vstack([z[:1], z[1:] + 0.5 * z[:-1] ** 2])      # a state that depends on two rows
     >>> start = learn([(z, h, 1)], max_lags=2)
     >>> mean, root = start.given([[2.0, 0.0], [0.0, 1.0]])
     >>> start.lags, mean.round(3)
@@ -338,8 +348,7 @@ def learn(
 
 
 def _persistence(start: Start, now: Array, after: Array) -> Array:
-    """Of 1, 2, … rows: the correlation of what they leave unexplained with the same a row later, on average over states, times
-    that of their features, on average over directions in which they vary alike."""
+    """Return, for 1, 2, … rows, the lag-1 correlation of residuals (averaged over states) times that of features."""
     F, found = start.n_features, []
     for lags in range(1, start.lags + 1):
         f = min(F, _n_features(start.n_inputs, lags))
@@ -358,12 +367,12 @@ def _persistence(start: Start, now: Array, after: Array) -> Array:
 
 
 def _n_features(d: int, lags: int) -> int:
-    """Of ``lags`` rows of d entries: the constant, the entries, and the products of any two."""
+    """Return the number of features of ``lags`` rows of d entries: the constant, the entries, and products of any two."""
     return 1 + lags * d + lags * d * (lags * d + 1) // 2
 
 
 def _features(recent: Array, d: int, lags: int, count: int) -> Array:
-    """The first ``count`` features (n, count) of rows ``recent`` (n, lags·d), the most recent row first in each.
+    """Return the first ``count`` features (n, count) of rows ``recent`` (n, lags·d), the most recent row first.
 
     1, and for each lag: its d entries, then each of them times all entries before it and itself.
     """
@@ -376,7 +385,7 @@ def _features(recent: Array, d: int, lags: int, count: int) -> Array:
 
 @lru_cache(maxsize=64)
 def factors_of_features(d: int, lags: int, count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Each of the first ``count`` features as a product of two entries of [1, recent rows]: which, (count,) and (count,)."""
+    """Return the two factors of each of the first ``count`` features among [1, recent rows], (count,) and (count,)."""
     pairs = [(0, 0)]
     for j in range(lags):
         mine = range(1 + j * d, 1 + (j + 1) * d)
@@ -390,13 +399,14 @@ def factors_of_features(d: int, lags: int, count: int) -> tuple[npt.NDArray[np.i
 
 
 def _standard(z: FloatArray, center: Array, spread: Array) -> Array:
+    """Return (z − center)/spread, 0 if the spread is 0."""
     live = spread > 0.0
     result: Array = np.where(live, (z - center) / np.where(live, spread, 1.0), 0.0)
     return result
 
 
 def _scale(inputs: list[FloatArray]) -> tuple[Array, Array]:
-    """The mean of each input over all rows, and the largest distance from it: exactly 0 for one that never changes."""
+    """Return the mean of each input over all rows, and the largest distance from it, exactly 0 for a constant."""
     inputs = [z for z in inputs if len(z)]
     n = sum(len(z) for z in inputs)
     center = np.sum([z.mean(axis=0, dtype=np.float64) * (len(z) / n) for z in inputs], axis=0)
@@ -409,7 +419,7 @@ def _scale(inputs: list[FloatArray]) -> tuple[Array, Array]:
 
 
 def _size(pieces: list[tuple[FloatArray, FloatArray, int]], d: int, max_lags: int, most_features: int) -> tuple[int, int]:
-    """How many lags there is room for, and the number of features; never less than the constant and one row."""
+    """Return the number of lags and of features for which there are enough samples."""
     for lags in range(max_lags, -1, -1):
         n = sum(max(len(z) - max(skip, lags - 1), 0) for z, _, skip in pieces)
         room = min(most_features, n // _SHARE)
@@ -421,9 +431,9 @@ def _size(pieces: list[tuple[FloatArray, FloatArray, int]], d: int, max_lags: in
 
 
 def _sample_evenly(total: int, most: int) -> npt.NDArray[np.intp]:
-    """At most ``most`` of ``total`` positions, one from each of as many stretches of equal length.
+    """Return at most ``most`` of ``total`` positions, one from each of as many segments of equal length.
 
-    Which one within its stretch follows the golden section: a fixed stride would see a periodic input at one phase only.
+    The position within a segment follows the golden section: a fixed stride would see a periodic input at one phase only.
     """
     n = min(total, most)
     edges = np.arange(n + 1) * total // n
@@ -431,7 +441,7 @@ def _sample_evenly(total: int, most: int) -> npt.NDArray[np.intp]:
 
 
 def from_state(loop: OpenLoop, state: State) -> GaussianState:
-    """In the form of this loop, whatever the form that the state was left in."""
+    """Convert a user's state, of any representation, to that of this loop."""
     at, N = loop.layout, loop.reservoir.n_units
     mean, var = np.zeros(at.size), np.zeros(at.size)
     for name, part, part_var in (
@@ -459,7 +469,7 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
 
 
 def _with_factor(loop: OpenLoop, mean: Array, factor: Array, own: Array) -> GaussianState:
-    """A state of covariance factor factorᵀ + diag(0, own)."""
+    """Return a state of covariance factor factorᵀ + diag(0, own)."""
     if loop.form == "low-rank":
         return LowRank(mean, loop.carried, np.zeros((len(mean), 0)), factor=factor, own=own)
     each = np.pad(own, (len(mean) - len(own), 0))
@@ -469,7 +479,7 @@ def _with_factor(loop: OpenLoop, mean: Array, factor: Array, own: Array) -> Gaus
 
 
 def _members(loop: OpenLoop, mean: Array, columns: Array) -> Ensemble:
-    """With covariance columns columnsᵀ: the members whose deviations they are, or members drawn from it."""
+    """Return an ensemble of covariance columns columnsᵀ: of these deviations if they are members, else drawn from it."""
     count, draws = loop.n_members, loop.new_draws()
     assert draws is not None
     if columns.shape[1] == count and np.abs(columns.sum(axis=1)).max() <= 1e-9 * np.abs(columns).max():
@@ -478,7 +488,7 @@ def _members(loop: OpenLoop, mean: Array, columns: Array) -> Ensemble:
 
 
 def to_state(loop: OpenLoop, state: GaussianState) -> State:
-    """What a user keeps of it: all but the inputs, which the next row replaces, and squares, which it makes anew."""
+    """Convert to a user's state: all but the inputs, which the next row replaces, and squares, which are computed from it."""
     at, var, known = loop.layout, state.variances(), _persistent_entries(loop)
     cov, own = None, None
     if isinstance(state, Dense):
@@ -498,13 +508,13 @@ def to_state(loop: OpenLoop, state: GaussianState) -> State:
 
 
 def _persistent_entries(loop: OpenLoop) -> npt.NDArray[np.intp]:
-    """Places in x of what is kept from one row to the next."""
+    """Return the positions in x of what is kept from one row to the next."""
     places = np.arange(loop.layout.size)
     return np.concatenate([places[loop.layout[name]] for name in ("output", "earlier", "units")])
 
 
 def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
-    """[earlier rows, units] (E + N,) as a state to start from, every covariance between them kept; the outputs are 0."""
+    """Return an initial state from the distribution of [earlier rows, units] (E + N,), with all covariances; outputs are 0."""
     mean, var = np.array(units.mean, float), np.array(units.var, float)
     state = State(mean[n_earlier:], var[n_earlier:], np.zeros(n_outputs), np.zeros(n_outputs))
     if n_earlier:
@@ -520,7 +530,7 @@ def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
 
 
 def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0) -> dict[str, tuple[AnyArray, tuple[int, ...]]]:
-    """All that ``state`` holds, each part with the shape that it should have."""
+    """Return all arrays of ``state`` by name, each with its expected shape."""
     n, m, total = n_units, n_outputs, n_outputs + n_earlier + n_units
     width = total if state.own is None else np.shape(np.atleast_1d(np.asarray(state.cov)))[-1]
     shapes = {"mean": (n,), "output": (m,), "var": (n,), "output_var": (m,), "cov": (total, width), "own": (n,)}
@@ -538,13 +548,12 @@ _COLUMNS = 512  # of a root over all units, shared out among the patches; as man
 
 
 class LocalStart(NamedTuple):
-    """What a training run says about the units of all patches: of each, what it says about those behind one window.
+    """Distribution of the units of all patches of a field given the last inputs: that of :class:`Start` for each patch.
 
-    ``own``: the start of a patch, from the rows of all of them. ``windows`` (G, w): the columns of an input row that each patch
-    sees, −1 for 0. ``earlier``: rows that the state holds before the units. ``mean`` (d,) and ``root`` (d, d) of an input
-    row, cov = root rootᵀ. What is left open in the units of two patches passes for independent, given the row.
-
-    It answers as :class:`Start` does. A root has at most 512 rows: of each patch its widest directions.
+    ``own``: the start of a patch, learned from all of them. ``windows`` (G, w): columns of an input row that each patch sees, −1
+    for 0. ``earlier``: number of rows that the state holds before the units. ``mean`` (d,) and ``root`` (d, d) of an input row,
+    cov = root rootᵀ. Given the row, units of two patches are treated as independent. A root has at most 512 rows: the widest
+    directions of each patch.
     """
 
     own: Start
@@ -554,7 +563,7 @@ class LocalStart(NamedTuple):
     root: Array
 
     def check(self, name: str, n_inputs: int, n_states: int) -> None:
-        """A ValueError unless it is about the states of such a network."""
+        """Raise a ValueError unless it is about the states of such a network."""
         windows, d = self.windows, n_inputs
         if not isinstance(windows, np.ndarray) or windows.dtype != np.intp or windows.ndim != 2 or not windows.size:
             raise ValueError(f"{name}.windows are not places")
@@ -569,32 +578,32 @@ class LocalStart(NamedTuple):
 
     @property
     def n_inputs(self) -> int:
-        """d, the length of an input row."""
+        """Length d of an input row."""
         return len(self.mean)
 
     @property
     def n_states(self) -> int:
-        """E + N, entries of earlier rows and units of all patches."""
+        """Number E + N of entries of earlier rows and units of all patches."""
         G, w = self.windows.shape
         return self.earlier * self.n_inputs + G * (self.own.n_states - self.earlier * w)
 
     @property
     def lags(self) -> int:
-        """The most rows that are made use of."""
+        """Largest number of rows used."""
         return self.own.lags
 
     def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """Mean (…, E + N) and root (…, r, E + N) of the state that has just taken in the last row of ``z`` (…, l, d)."""
+        """Return mean (…, E + N) and root (…, r, E + N) of the state after the last row of ``z`` (…, l, d)."""
         rows = _select_windows(np.asarray(z, float), self.windows)  # (…, l, G, w)
         mean, root = self.own.given(np.moveaxis(rows, -2, -3))  # (…, G, n), (…, G, r, n)
         return self._assemble(mean), self._roots(root)
 
     def stationary(self) -> tuple[Array, Array]:
-        """Mean (E + N,) and root (r, E + N) of the state at a row picked at random."""
+        """Return mean (E + N,) and root (r, E + N) of the stationary distribution of the state."""
         return self.given(np.empty((0, self.n_inputs)))
 
     def joint(self) -> tuple[Array, Array]:
-        """Mean (d + E + N,) and root (r, d + E + N) of an input row stacked on the state: by a line through the row's window."""
+        """Return mean (d + E + N,) and root (r, d + E + N) of an input row and the state, by linear regression on its window."""
         own, d = self.own, self.n_inputs
         F, f = own.n_features, 1 + own.n_inputs
         slopes = solve_triangular(own.root[:f, :f], own.root[:f, F:])[1:]
@@ -607,13 +616,13 @@ class LocalStart(NamedTuple):
         return np.concatenate([self.mean, mean]), root
 
     def slope(self, z: Array) -> Array:
-        """The derivative (…, E + N, d) of the mean of :meth:`given` by the one row z (…, d) that it is given."""
+        """Return the derivative (…, E + N, d) of the mean of :meth:`given` with respect to its one row z (…, d)."""
         return self._scatter_slopes(self.own.slope(_select_windows(z, self.windows)))
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
-        """Mean (E + N,) of the state after one row z ~ N(mean, root rootᵀ), ``root`` (d, q); and a root (d + E + N, r) of both.
+        """Return the mean (E + N,) of the state after one row z ~ N(mean, root rootᵀ), and a root (d + E + N, r) of both.
 
-        As :meth:`Start.given_gaussian` in each patch, all of them with the same z.
+        As :meth:`Start.given_gaussian` in each patch, with one z for all.
         """
         q = root.shape[1]
         shared = q + q * (q + 1) // 2  # columns that all patches have in common: of the row, and of its products
@@ -632,7 +641,7 @@ class LocalStart(NamedTuple):
 
     @property
     def _owned(self) -> tuple[Places, Places, Places]:
-        """For each entry of the state: the patch that says what it is, and which entry it is of that patch's own state."""
+        """Patch of each entry of the state, and position in the state of that patch."""
         G, w = self.windows.shape
         d, n = self.n_inputs, self.own.n_states - self.earlier * w
         first = np.abs(np.arange(w) - (w - 1) / 2)  # the middle of a window is its own
@@ -646,12 +655,12 @@ class LocalStart(NamedTuple):
         return patches.astype(np.intp), places.astype(np.intp), np.arange(len(patches))
 
     def _assemble(self, states: Array) -> Array:
-        """(…, E + N) from what each patch says, (…, G, n)."""
+        """Return (…, E + N) from the states of patches (…, G, n)."""
         patches, places, _ = self._owned
         return np.asarray(states[..., patches, places])
 
     def _roots(self, roots: Array) -> Array:
-        """(…, r, E + N) from roots (…, G, r, n) of each patch, independent of each other: multiples of one, by their leverage."""
+        """Return a root (…, r, E + N) from roots (…, G, r, n) of independent patches, multiples of one by their leverage."""
         patches, places, entries = self._owned
         G, (r, n) = len(self.windows), roots.shape[-2:]
         if not roots.size:  # no units, or nothing is open
@@ -668,7 +677,7 @@ class LocalStart(NamedTuple):
         return result.reshape(*widths.shape[:-1], G * len(base), len(entries))
 
     def _scatter_slopes(self, slopes: Array) -> Array:
-        """(…, E + N, d) from the derivatives (…, [G,] n, w) of a patch's state by its window."""
+        """Return (…, E + N, d) from the derivatives (…, [G,] n, w) of a patch's state with respect to its window."""
         patches, places, entries = self._owned
         slopes = np.broadcast_to(slopes, (*slopes.shape[:-3], len(self.windows), *slopes.shape[-2:]))
         own, window = slopes[..., patches, places, :], self.windows[patches]  # (…, E + N, w)
@@ -680,22 +689,23 @@ class LocalStart(NamedTuple):
 def learn_start(
     rows: Iterable[tuple[Array, Array, int]], patches: Patches | None, features: Features, n_outputs: int
 ) -> Start | LocalStart:
-    """Learn from sequences where units stand after what they were given: all of them, or those of patches.
+    """Learn the distribution of units given the last inputs: of all of them, or patch by patch.
 
     Parameters
     ----------
-    rows
-        Of each piece of a sequence ``(z, h, skip)``, as :func:`pesn.reservoir.initial_state.learn` takes them, h of
-        [earlier rows, units] of all patches.
-    patches, features
-        Of the network; None: there are no patches.
-    n_outputs
+    rows : iterable of (z, h, skip)
+        Segments of sequences as in :func:`learn`, with h of [earlier rows, units] of all patches.
+    patches : Patches or None
+        Patches of the network.
+    features : Features
+        Features of the network.
+    n_outputs : int
         Columns of the field.
 
     Returns
     -------
-    Start | LocalStart
-        From all patches as one: n rows of a field of G patches are G n rows of its regression.
+    Start or LocalStart
+        Learned from all patches together: n rows of a field of G patches are G n samples of its regression.
     """
     if patches is None:
         return learn(rows)
@@ -717,7 +727,7 @@ def learn_start(
 
 
 def _select_windows(z: Array, windows: Places) -> Array:
-    """What windows (…) show of rows z (…, d): 0 beyond the border."""
+    """Return what windows (…) show of rows z (…, d), 0 beyond the border."""
     found = z[..., windows]
     if (windows < 0).any():
         found[..., windows < 0] = 0.0

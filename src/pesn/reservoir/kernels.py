@@ -1,6 +1,6 @@
-"""Compiled time loops of a reservoir: sparse products W h, moments of tanh, the loop over sequences, and loops that learn.
+"""Compiled time loops of a reservoir: sparse products W h, moments of tanh, loops over sequences, and online learning.
 
-One loop drives certain and uncertain rows, one sequence or sixteen in lockstep. In lockstep W is read once for all sequences:
+One loop drives certain and uncertain rows, another sixteen sequences in lockstep. In lockstep W is read once for all sequences:
 states are (N, 16), the same unit of all sequences side by side, and a weight times a unit is a product of whole vectors. Sums
 are taken in the same order in both cases: without feedback, states are the same to the bit.
 """
@@ -32,9 +32,9 @@ _inline_product = jit(fastmath=set(FUSED), **INLINE)
 
 
 class Packed(NamedTuple):
-    """Rows of W four by four: weights and columns of group g stand at starts[g] … starts[g + 1], slot after slot.
+    """Rows of W in groups of four: weights and columns of group g are starts[g] … starts[g + 1], interleaved.
 
-    Missing weights are 0. No starts: nothing is packed.
+    Missing weights are 0. Empty ``starts``: not packed.
     """
 
     data: Array
@@ -44,7 +44,7 @@ class Packed(NamedTuple):
 
 @_inline_product
 def _longest_row(indptr: Array, first: int) -> np.int64:
-    """Weights in the longest of the four rows from ``first`` on."""
+    """Return the number of weights in the longest of the four rows from ``first`` on."""
     longest = np.int64(0)
     for row in range(first, first + LANES):
         longest = max(longest, np.int64(indptr[row + 1]) - np.int64(indptr[row]))
@@ -53,7 +53,7 @@ def _longest_row(indptr: Array, first: int) -> np.int64:
 
 @_inline_product
 def pack(indptr: Array, indices: Array, data: Array, ends: Array, wanted: bool) -> Packed:
-    """The rows of each layer, which ends where ``ends`` says, in groups of four; those left over stay alone."""
+    """Pack the rows of each layer, which end at ``ends``, in groups of four; the remainder is not packed."""
     n_groups, n_slots, first = 0, np.int64(0), 0
     for layer in range(ends.size):
         for i in range(first, ends[layer] - LANES + 1, LANES):
@@ -79,7 +79,7 @@ def pack(indptr: Array, indices: Array, data: Array, ends: Array, wanted: bool) 
 
 @_inline_product
 def _pack_group(indptr: Array, indices: Array, data: Array, first: int, packed: Packed, at: int) -> None:
-    """Write four rows side by side, slot after slot."""
+    """Write four rows interleaved."""
     for lane in range(LANES):
         start = np.int64(indptr[first + lane])
         for slot in range(np.int64(indptr[first + lane + 1]) - start):
@@ -92,7 +92,7 @@ _add_four, _add_four_moments = add_packed_rows(1), add_packed_rows(2)
 
 @_inline_product
 def multiply(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array) -> int:
-    """Add W h of rows ``first`` … ``end`` to ``pre``; they begin at a ``group`` of four, and the group after them is returned."""
+    """Add W h of rows ``first`` … ``end`` to ``pre``; they begin at packed ``group``; return the group after them."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)
     i = first
@@ -116,7 +116,7 @@ def multiply(net: Weights, packed: Packed, group: int, first: int, end: int, h: 
 
 @_inline_product
 def multiply_moments(net: Weights, packed: Packed, group: int, first: int, end: int, h: Array, pre: Array, var: Array) -> int:
-    """The same for means and variances, h (N, 2): W μ is added to ``pre``, (W∘W) v to ``var``, in one pass over W."""
+    """Add W μ to ``pre`` and (W∘W) v to ``var`` for means and variances h (N, 2), in one pass over W; see :func:`multiply`."""
     indptr, indices, data = net.indptr, net.indices, net.data
     one = np.uint32(1)
     i = first
@@ -157,7 +157,7 @@ _LARGEST = 1e300  # a variance or mean that overflowed is saturation, not a NaN
 
 
 class Rules(NamedTuple):
-    """Gauss-Hermite rules by the largest variance that each serves; node pairs of rule r stand at ends[r] … ends[r + 1]."""
+    """Gauss-Hermite rules by the largest variance that each serves; node pairs of rule r are ends[r] … ends[r + 1]."""
 
     limits: Array
     ends: Array
@@ -167,7 +167,7 @@ class Rules(NamedTuple):
 
 @cache
 def rules() -> Rules:
-    """The rules; with these limits the mean is within 3e-10, the variance within 4e-9 and within 2e-7 of itself."""
+    """Return the rules; with these limits the mean is within 3e-10, the variance within 4e-9 and 2e-7 relative."""
     sizes = {0.01: 5, 0.03: 7, 0.05: 9, 0.1: 13, 0.25: 21, 0.5: 35}
     ends, squares, weights = [0], [], []
     for size in sizes.values():
@@ -183,7 +183,7 @@ def rules() -> Rules:
 
 @_inline
 def _small_moments(rules: Rules, rule: int, mean: Array, var: Array, t: Array, g: Array, first: Array, second: Array) -> None:
-    """Mean and variance of tanh in the place of those of its argument, by one rule; the last four are working memory."""
+    """Replace mean and variance of the argument of tanh by those of its value, by one rule; the last four are working memory."""
     for i in range(mean.size):
         t[i], g[i] = tanh_and_slope(mean[i])
         first[i] = 0.0
@@ -212,7 +212,7 @@ def _small_moments(rules: Rules, rule: int, mean: Array, var: Array, t: Array, g
 
 @_inline
 def _tiny_moments(mean: Array, var: Array) -> None:
-    """The same by Taylor's series in the variance: E f = Σ f⁽²ᵏ⁾ vᵏ/(2ᵏ k!), of tanh and of its square, as far as v⁴."""
+    """Replace them by Taylor's series in the variance: E f = Σ f⁽²ᵏ⁾ vᵏ/(2ᵏ k!), of tanh and of its square, up to v⁴."""
     for i in range(mean.size):
         t, g = tanh_and_slope(mean[i])
         v = var[i]
@@ -233,14 +233,14 @@ def _largest(values: Array) -> float:
 
 
 class TanhMoments(NamedTuple):
-    """Tables of the moments of tanh: rules where variances are small, the surface elsewhere."""
+    """Tables of the moments of tanh: rules for small variances, the surface elsewhere."""
 
     surface: Surface
     rules: Rules
 
 
 def tanh_moments() -> TanhMoments:
-    """The tables."""
+    """Return the tables."""
     surface = load(get("tanh"))
     assert surface is not None  # it is shipped
     return TanhMoments(surface, rules())
@@ -248,7 +248,7 @@ def tanh_moments() -> TanhMoments:
 
 @_jit
 def fill_moments(tables: TanhMoments, mean: Array, var: Array) -> None:
-    """Mean and variance of tanh in the place of those of its argument."""
+    """Replace mean and variance of the argument of tanh by those of its value."""
     surface, rules = tables.surface, tables.rules
     for start in range(0, mean.size, _BLOCK):
         stop = min(start + _BLOCK, mean.size)
@@ -280,7 +280,7 @@ _sum = jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
 
 
 class Weights(NamedTuple):
-    """A reservoir as the kernels want it: W in compressed rows with unsigned indices, W_in (d, N) and W_fb (m, N) transposed.
+    """Weights of a reservoir for the kernels: W in compressed rows with unsigned indices, W_in (d, N) and W_fb (m, N) transposed.
 
     ``leak`` (N,) of each unit; ``ends`` of the layers, the last one N; ``rotation`` O transposed (N, N), or empty.
     """
@@ -297,7 +297,7 @@ class Weights(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What is fed back, with a teacher's rows (T, m); W_out (m, 1 + d + N), or empty; M_e, the noise of each unit."""
+    """Kind of feedback, outputs of a teacher (T, m); W_out (m, 1 + d + N), or empty; M_e, the noise of each unit."""
 
     fed: int
     teacher: Array
@@ -306,7 +306,7 @@ class Feedback(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What moves and is filled: units h (N,), outputs y (m,), ``states`` (T, N) and ``outputs`` (T, m), or empty ones.
+    """Arrays that the kernels change: units h (N,), outputs y (m,), ``states`` (T, N) and ``outputs`` (T, m), or empty ones.
 
     All have a leading axis of 2 for means and variances.
     """
@@ -319,7 +319,7 @@ class Course(NamedTuple):
 
 @_inline
 def _add(out: Array, weights: Array, values: Array) -> None:
-    """Out += values @ weights, with one contiguous row of weights for each value."""
+    """Compute out += values @ weights, with one contiguous row of weights for each value."""
     for j in range(values.size):
         z = values[j]
         for i in range(out.size):
@@ -328,7 +328,7 @@ def _add(out: Array, weights: Array, values: Array) -> None:
 
 @_inline
 def _add_moments(mean: Array, var: Array, weights: Array, means: Array, variances: Array) -> None:
-    """Mean += means @ weights and var += variances @ (weights∘weights)."""
+    """Compute mean += means @ weights and var += variances @ (weights∘weights)."""
     for j in range(means.size):
         z, v = means[j], variances[j]
         for i in range(mean.size):
@@ -352,7 +352,7 @@ def _clear(values: Array) -> None:
 
 @_inline
 def _rotate(rotation: Array, h: Array, work: Array) -> None:
-    """H ← O h within a layer, O being transposed."""
+    """Compute h ← O h within a layer, O being transposed."""
     _clear(work)
     _add(work, rotation, h)
     _copy(work, h)
@@ -360,7 +360,7 @@ def _rotate(rotation: Array, h: Array, work: Array) -> None:
 
 @_inline
 def _rotate_moments(rotation: Array, h: Array, means: Array, variances: Array) -> None:
-    """The same for h (N, 2), means by O and variances by O∘O; the last two are working memory."""
+    """Rotate h (N, 2), means by O and variances by O∘O; the last two are working memory."""
     _clear(means)
     _clear(variances)
     _add_moments(means, variances, rotation, h[:, 0], h[:, 1])
@@ -370,7 +370,7 @@ def _rotate_moments(rotation: Array, h: Array, means: Array, variances: Array) -
 
 @_inline
 def _move(h: Array, leak: Array, pre: Array) -> None:
-    """Units of one layer: h ← (1 − L) h + L tanh(pre)."""
+    """Move the units of one layer: h ← (1 − L) h + L tanh(pre)."""
     for i in range(pre.size):
         pre[i] = tanh(pre[i])
     for i in range(h.size):
@@ -379,9 +379,9 @@ def _move(h: Array, leak: Array, pre: Array) -> None:
 
 @_inline
 def _leak_moments(h: Array, leak: Array, mean: Array, var: Array, means: Array, variances: Array) -> None:
-    """Units of one layer, h (N, 2): mean and variance of (1 − L) h + L f, the two parts taken as independent.
+    """Set h (N, 2) of one layer to mean and variance of (1 − L) h + L f, the two terms treated as independent.
 
-    Both stand in ``means`` and ``variances`` too.
+    Both are also written to ``means`` and ``variances``.
     """
     for i in range(mean.size):
         keep = 1.0 - leak[i]
@@ -395,7 +395,7 @@ def _leak_moments(h: Array, leak: Array, mean: Array, var: Array, means: Array, 
 
 @_sum
 def _read(weights: Array, z: Array, h: Array, out: Array, squared: bool) -> None:
-    """Out = weights [1, z, h], or their squares times [0, z, h]."""
+    """Compute out = weights [1, z, h], or the squared weights times [0, z, h]."""
     for o in range(out.size):
         total = 0.0 if squared else weights[o, 0]
         for j in range(z.size):
@@ -415,9 +415,9 @@ def _pack_long(net: Weights, n_rows: int) -> Packed:
 
 @_jit
 def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
-    """The network over one sequence: fills ``course.states`` and ``course.outputs``, leaves the last of both in h and y.
+    """Drive a reservoir over one sequence: fill ``course.states`` and ``course.outputs``, leave the last of both in h and y.
 
-    Where noise is not 0, ``states`` holds w_k on entry: no second array of that size.
+    If noise is not 0, ``states`` holds standard normal numbers on entry, which saves an array.
     """
     (h, y, states, outputs), rotation = course, net.rotation
     packed = _pack_long(net, inputs.shape[0])
@@ -449,7 +449,7 @@ def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
 
 @_jit
 def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
-    """The diagonal probabilistic network over one sequence, the same for means and variances."""
+    """Drive the diagonal probabilistic network over one sequence: :func:`drive` for means and variances."""
     (h, y, states, outputs), rotation, noise = course, net.rotation, loop.noise
     packed = _pack_long(net, inputs.shape[1])
     n = h.shape[1]
@@ -494,7 +494,7 @@ def drive_gaussian(tables: TanhMoments, net: Weights, inputs: Array, loop: Feedb
 
 
 class Sequences(NamedTuple):
-    """Rows one after the other, (P, T, d): means, and variances where P is 2; ``lengths[s]`` of s from ``starts[s]`` on."""
+    """Concatenated rows (P, T, d): means, and variances if P is 2; sequence s has ``lengths[s]`` rows from ``starts[s]`` on."""
 
     inputs: Array
     starts: Array
@@ -503,7 +503,7 @@ class Sequences(NamedTuple):
 
 @_inline
 def _take(rows: Array, at: Array, into: Array) -> None:
-    """Row ``at[lane]`` into each lane; one at −1 keeps what it has."""
+    """Copy row ``at[lane]`` into each lane; −1: no change."""
     for lane in range(at.size):
         if at[lane] >= 0:
             for j in range(into.shape[0]):
@@ -512,7 +512,7 @@ def _take(rows: Array, at: Array, into: Array) -> None:
 
 @_inline
 def _give(values: Array, at: Array, into: Array) -> None:
-    """Each lane to row ``at[lane]``, unless that is −1; in tiles, as one side or the other is read across its rows."""
+    """Copy each lane to row ``at[lane]``, −1: none; in tiles, since one side is read across its rows."""
     for i in range(0, values.shape[0], _TILE):
         stop = min(i + _TILE, values.shape[0])
         for lane in range(at.size):
@@ -524,7 +524,7 @@ def _give(values: Array, at: Array, into: Array) -> None:
 
 @_inline
 def _begin(rows: Array, first: int, at: Array, into: Array) -> None:
-    """Rows from ``first`` on into the lanes, which ``at`` then names; 0 into those without one."""
+    """Copy rows from ``first`` on into the lanes and set ``at``; lanes without a row get 0."""
     for lane in range(at.size):
         at[lane] = first + lane if first + lane < rows.shape[0] else -1
         for j in range(into.shape[0]):
@@ -533,7 +533,7 @@ def _begin(rows: Array, first: int, at: Array, into: Array) -> None:
 
 @_inline
 def _advance(starts: Array, lengths: Array, first: int, k: int, at: Array, last: Array) -> None:
-    """Set the row of each lane, −1 for none, and the sequence that ends in it."""
+    """Set the row of each lane, −1 for none, and the sequence that ends there."""
     for lane in range(at.size):
         sequence = first + lane
         length = lengths[sequence] if sequence < starts.size else 0
@@ -565,7 +565,7 @@ def _shift_lanes(out: Array, by: float) -> None:
 
 @_inline
 def _enter_lanes(net: Weights, fed: int, z: Array, y: Array, out: Array, squared: bool) -> None:
-    """Out (N, 16) = what enters the units from outside, or its variance."""
+    """Compute out (N, 16), the input of the units from outside, or its variance."""
     _fill_lanes(out, net.bias, 0.0 if squared else 1.0)
     _add_lanes(out, net.W_in, z, squared)
     if fed == OWN:
@@ -574,7 +574,7 @@ def _enter_lanes(net: Weights, fed: int, z: Array, y: Array, out: Array, squared
 
 @_inline
 def _add_lanes(out: Array, weights: Array, values: Array, squared: bool) -> None:
-    """Out (N, 16) += weightsᵀ values, or (weights∘weights)ᵀ values; weights (d, N), values (d, 16)."""
+    """Compute out (N, 16) += weightsᵀ values, or (weights∘weights)ᵀ values; weights (d, N), values (d, 16)."""
     for j in range(values.shape[0]):
         for i in range(out.shape[0]):
             w = weights[j, i]
@@ -585,7 +585,7 @@ def _add_lanes(out: Array, weights: Array, values: Array, squared: bool) -> None
 
 @_inline
 def _leak_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array, squared: bool) -> None:
-    """H ← (1 − L) O h + L new within a layer, or with all factors squared; O being transposed."""
+    """Compute H ← (1 − L) O h + L new within a layer, or with all factors squared; O is transposed."""
     if rotation.size:
         _fill_lanes(work, leak, 0.0)
         _add_lanes(work, rotation, H, squared)
@@ -598,7 +598,7 @@ def _leak_lanes(leak: Array, rotation: Array, H: Array, new: Array, work: Array,
 
 @_inline
 def _read_lanes(weights: Array, z: Array, H: Array, out: Array, squared: bool) -> None:
-    """Out (m, 16) = weights [1, z, h] in all lanes, or their squares times [0, z, h]."""
+    """Compute out (m, 16) = weights [1, z, h] in all lanes, or the squared weights times [0, z, h]."""
     first = 1 + z.shape[0]
     _fill_lanes(out, weights[:, 0], 0.0 if squared else 1.0)
     for o in range(out.shape[0]):
@@ -612,10 +612,10 @@ def _read_lanes(weights: Array, z: Array, H: Array, out: Array, squared: bool) -
 
 @_jit
 def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, loop: Feedback, course: Course) -> None:
-    """Sequences over stacked rows, of which h and y have one row each: (P, S, N) and (P, S, m); without ``tables`` P is 1.
+    """Drive concatenated sequences, with h (P, S, N) and y (P, S, m) of each; without ``tables`` P is 1.
 
-    No teacher feeds them. Fills ``states`` (P, T, N) and ``outputs`` (P, T, m), each unless it is empty; h and y are left as the
-    last of each sequence are.
+    There is no teacher. Fills ``states`` (P, T, N) and ``outputs`` (P, T, m), unless empty; h and y are left as the last of each
+    sequence.
     """
     (h, y, states, outputs), rotation, (parts, _, n) = course, net.rotation, course.h.shape
     H, pre, work = np.empty((parts, n, SEQUENCES)), np.empty((parts, n, SEQUENCES)), np.empty((rotation.shape[0], SEQUENCES))
@@ -665,7 +665,7 @@ def _squash(values: Array) -> None:
 
 @_sum
 def _split(row: Array, basis: Array, count: int, into: Array, beside: Array) -> tuple[float, float]:
-    """Places of ``row`` along ``count`` directions, the rest in ``beside``; squares of the row and of the rest."""
+    """Compute coordinates of ``row`` along ``count`` directions and the rest ``beside``; return squared norms of both."""
     size = rest = 0.0
     for j in range(row.size):
         size += row[j] * row[j]
@@ -684,10 +684,10 @@ def _split(row: Array, basis: Array, count: int, into: Array, beside: Array) -> 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def project_directions(v: Array, new: float, found: Array) -> None:
-    """Places (B, T, r) of rows v (B, T, p) along orthonormal directions that come one after the other, as rows need them.
+    """Compute coordinates (B, T, r) of rows v (B, T, p) along orthonormal directions that are added as rows need them.
 
-    A row makes a new direction of what it has beside those so far, where this is more than a share ``new`` of its square and
-    there are fewer than r; what is then still beside them is shared out among them.
+    A row adds a new direction from its component orthogonal to the others, if that is more than a share ``new`` of its square and
+    there are fewer than r; any remainder is distributed over the directions.
     """
     batch, steps, p = v.shape
     most = found.shape[2]
@@ -735,7 +735,7 @@ _LARGEST_FACTOR = 1e50  # where rows are multiplied with each other
 
 @jit()
 def _enter_features(counts: Array, x: Array, b: Array) -> None:
-    """Row x among the features: earlier rows move on, products are made anew."""
+    """Enter row x into the features: shift earlier rows, compute products."""
     d, earlier = x.size, counts[LAGS] * x.size
     if counts[BEGUN]:
         for q in range(d + earlier, d, -1):
@@ -764,6 +764,7 @@ def tabulate(table: Array, arrays: tuple[Array, ...]) -> None:
 
 @jit(**INLINE)
 def _reservoir(table: Array) -> Weights:
+    """Return the weights of the reservoir in a table."""
     indptr, indices, data = unsigned(table, INDPTR), unsigned(table, INDICES), vector(table, DATA)
     W_in, W_fb, bias = matrix(table, W_IN), matrix(table, W_FB), vector(table, BIAS)
     leak, ends, rotation = vector(table, LEAK), whole(table, ENDS), matrix(table, ROTATION)
@@ -772,7 +773,7 @@ def _reservoir(table: Array) -> Weights:
 
 @jit(**INLINE)
 def _move_units(table: Array, x: Array, y: Array, units: Array) -> None:
-    """Move the units by row x and what is fed back, y."""
+    """Move the units by row x and fed-back output y."""
     fed, nothing = y.reshape((1, y.size)), matrix(table, WEIGHTS)[:0]  # y is the teacher's row, and so stays as it is
     course = Course(units, y, matrix(table, WORK)[0, : units.size].reshape((1, units.size)), nothing)
     drive(_reservoir(table), x.reshape((1, x.size)), Feedback(TEACHER, fed, nothing, 0.0), course)
@@ -780,7 +781,7 @@ def _move_units(table: Array, x: Array, y: Array, units: Array) -> None:
 
 @jit()
 def step(table: Array) -> int:
-    """ROW enters the features, the units move, OUT is predicted, and is what is fed back unless ``learn`` knows better."""
+    """Process one row: update features and units, predict OUT, and feed it back unless ``learn`` replaces it."""
     counts, x, b = whole(table, COUNTS), vector(table, ROW), vector(table, FEATURES)
     y, weights, out = vector(table, FED_BACK), matrix(table, WEIGHTS), vector(table, OUT)
     largest = _LARGEST_FACTOR if counts[PRODUCTS] else _LARGEST_ROW
@@ -800,7 +801,7 @@ def step(table: Array) -> int:
 
 @jit()
 def learn(table: Array) -> int:
-    """Learn TARGET for the last row, for which OUT was predicted; TARGET becomes the error of that."""
+    """Learn TARGET for the last row, for which OUT was predicted; TARGET becomes the error."""
     counts, numbers, R = whole(table, COUNTS), vector(table, NUMBERS), matrix(table, RESIDUAL_COV)
     y, out, target = vector(table, FED_BACK), vector(table, OUT), vector(table, TARGET)
     m = target.size
@@ -832,7 +833,7 @@ def learn(table: Array) -> int:
 
 @jit()
 def deviations(table: Array) -> None:
-    """STD of the last prediction: √(R (1 + bᵀ P b)), of the residuals and of the weights."""
+    """Set STD of the last prediction: √(R (1 + bᵀ P b)), of residuals and weights."""
     R, std = matrix(table, RESIDUAL_COV), vector(table, STD)
     spread = 1.0 + leverage(matrix(table, ROOT), vector(table, FEATURES))
     for o in range(std.size):
@@ -841,7 +842,7 @@ def deviations(table: Array) -> None:
 
 @jit()
 def follow(table: Array, X: Array, Y: Array, predictions: Array, features: Array) -> int:
-    """``step`` and ``learn`` row by row: fills ``predictions`` (T, m), and ``features`` (T, p) where it is not empty."""
+    """Run ``step`` and ``learn`` row by row: fill ``predictions`` (T, m), and ``features`` (T, p) unless empty."""
     x, b, out, target = vector(table, ROW), vector(table, FEATURES), vector(table, OUT), vector(table, TARGET)
     for k in range(X.shape[0]):
         for q in range(x.size):

@@ -41,30 +41,34 @@ from pesn.statespace.state import Diagonal, GaussianState, Layout
 
 @dataclass(frozen=True, eq=False)
 class OpenLoop:
-    """A reservoir with its readout.
+    """Reservoir with its readout over given rows.
 
     Parameters
     ----------
-    reservoir, weights
-        W_out (m, p), p the length of the features: 1 + d + N unless they are more.
-    units
-        How moments pass the units.
-    form, rank
-        Of the covariance: one of :data:`pesn.statespace.model.FORMS`; columns of a low-rank factor.
-    process_noise
-        Added to the units at each step; None: nothing.
-    readout
-        Whose weights these are: :attr:`Path.probed` then holds "leverage" (…, m), tr(A⁻¹ Cov b) of what each output sees.
-    settled
-        The variance of outputs below which the state passes for certain, unless it is diagonal; None: it never does.
-    moments
-        The name of the method by which moments pass: the compiled loop of the diagonal form takes it.
-    features
-        What the readout sees.
-    rng
-        Draws for the moments by "monte-carlo", and for the members of an ensemble.
-    n_members
-        Of an ensemble.
+    reservoir : Reservoir
+        The reservoir.
+    weights : array of shape (m, p)
+        W_out over p features, 1 + d + N by default.
+    units : UnitMoments
+        Moments of the units.
+    form : str, default="full"
+        Representation of the covariance, of :data:`pesn.statespace.model.FORMS`.
+    rank : int, default=40
+        Number of columns of a low-rank factor.
+    process_noise : Noise, default=None
+        Noise added to the units at each step.
+    readout : Readout, default=None
+        Readout of these weights: :attr:`Path.probed` then has "leverage" (…, m), tr(A⁻¹ Cov b) of each output's features.
+    settled : float, default=None
+        Variance of outputs below which a state is treated as certain, unless it is diagonal.
+    moments : str or tuple, default="surface"
+        Moment method of the compiled loop of the diagonal form.
+    rng : int or numpy.random.Generator, default=None
+        Random number generator of "monte-carlo" and of ensembles.
+    features : Features
+        Features of the readout.
+    n_members : int, default=256
+        Number of members of an ensemble.
     """
 
     reservoir: Reservoir
@@ -82,19 +86,19 @@ class OpenLoop:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of x."""
+        """Layout of x."""
         d, N, f = self.reservoir.n_inputs, self.reservoir.n_units, self.features
         squares = f.n_squares(d, self.form == "diagonal")
         return Layout.from_sizes(inputs=d, output=len(self.weights), earlier=f.n_earlier(d), squares=squares, units=N)
 
     @property
     def carried(self) -> int:
-        """The length of [z, o, earlier rows]."""
+        """Length of [z, o, earlier rows]."""
         return int(self.layout["squares"].start)
 
     @cached_property
     def model(self) -> StateSpaceModel:
-        """The state-space model."""
+        """State-space model."""
         at = self.layout
         K, k = np.zeros((at["squares"].stop, at.size)), np.zeros(at["squares"].stop)  # squares are made anew, from nothing
         K[at["output"]], k[at["output"]] = self.moves.weights(self.weights), self.weights[:, 0]
@@ -107,28 +111,28 @@ class OpenLoop:
 
     @cached_property
     def moves(self) -> Moves:
-        """How the features come into x."""
+        """Positions of the features in x."""
         return self.features.moves(self.layout, differences=self.form == "diagonal")
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """What moves h: the units, with the squares that products are made of."""
+        """Cells that move h: units and squares."""
         r, at = self.reservoir, self.layout
         nothing = np.zeros((r.n_units, at["units"].start - at["output"].stop))
         return with_units(self.squares, r, np.hstack([r.W_in, r.W_fb, nothing]), at["units"], self.units, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
-        """What moves the squares alone."""
+        """Cell of the squares alone."""
         return make_square_cells(self.moves, self.compression)
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What a low-rank factor must not lose: all that the readout sees of what cells move; None in other forms."""
+        """Compression of a low-rank factor; None in other representations."""
         return make_compression(self.moves, self.reservoir, self.weights, self.rank) if self.form == "low-rank" else None
 
     def init(self, mean: Array, root: Array | None = None, output: Array | None = None) -> GaussianState:
-        """Earlier rows and units of this mean (…, E + N) and root (…, r, E + N), None: certain; the last outputs, None: 0."""
+        """Return a state of mean (…, E + N) and root (…, r, E + N) of [earlier rows, units], None: certain; outputs None: 0."""
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
         root = np.zeros((*mean.shape[:-1], 0, mean.shape[-1])) if root is None else root
@@ -141,7 +145,7 @@ class OpenLoop:
         return state if output is None else state.assign(at["output"], output)
 
     def new_draws(self) -> Draws | None:
-        """For a new ensemble: other numbers than those of all before it."""
+        """Return random numbers for a new ensemble, other ones at each call."""
         return Draws(int(np.random.default_rng(self.rng).integers(2**63)), sobol=True) if self.form == "ensemble" else None
 
     def _probe(self, state: GaussianState) -> dict[str, Array]:
@@ -157,7 +161,7 @@ class OpenLoop:
 
     @cached_property
     def _leverage(self) -> Leverage | None:
-        """Over x, of which o is no feature."""
+        """Leverage of the features in x."""
         if self.readout is None:
             return None
         m, p = self.weights.shape
@@ -167,24 +171,24 @@ class OpenLoop:
 
     @property
     def noise_is_plain(self) -> bool:
-        """Whether there is no process noise, or every unit has its own of one variance: what the compiled loop knows."""
+        """Whether process noise is absent, or independent of one variance, as the compiled loop needs."""
         noise = self.process_noise
         return noise is None or (not len(noise.root) and bool(np.all(noise.diagonal == noise.diagonal[0])))
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the compiled loop of variances alone serves, and no earlier rows are wanted."""
+        """Whether the compiled loop of variances can be used, and no earlier rows are needed."""
         return self.form == "diagonal" and self.moments == "surface" and not self.features.lags and self.noise_is_plain
 
     @property
     def unit_noise(self) -> float:
-        """M_e, where the noise is plain."""
+        """M_e, standard deviation of plain noise."""
         return 0.0 if self.process_noise is None else float(np.sqrt(self.process_noise.diagonal[0]))
 
     def take(
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
     ) -> Path | None:
-        """Rows that nothing makes uncertain, to the bit those of the deterministic network; or variances alone."""
+        """Process leading certain rows, to the bit as the deterministic network, or rows of a diagonal state."""
         n = inputs.shape[-2]
         if moved or state.mean.ndim > 1 or not n:
             return None
@@ -220,7 +224,7 @@ class OpenLoop:
         return self._path(outputs[0], cov, rows, units, leverage, after)
 
     def output_covariance(self, rows_var: Array, units_var: Array) -> tuple[Array, Array]:
-        """W_out Σ_b W_outᵀ (T, m, m) and tr(A⁻¹ Σ_b) (T, m) of features whose entries are independent, (T, w) and (T, N)."""
+        """Return W_out Σ_b W_outᵀ (T, m, m) and tr(A⁻¹ Σ_b) (T, m) of independent features of variances (T, w) and (T, N)."""
         m, width = len(self.weights), rows_var.shape[1]
         each = np.vstack([(self.weights[:, None] * self.weights).reshape(m * m, -1), self._inverse_diagonals]).T[1:]
         found = rows_var @ each[:width] + units_var @ each[width:]  # the constant is certain
@@ -231,7 +235,7 @@ class OpenLoop:
 
     @cached_property
     def _inverse_diagonals(self) -> Array:
-        """The diagonal of A⁻¹ over the features, of each part of the readout: (parts, p)."""
+        """Diagonal of A⁻¹ over the features, of each part of the readout, (parts, p)."""
         parts = [] if self.readout is None else self.readout.parts()
         found = np.zeros((len(parts), self.weights.shape[1]))
         for into, part in zip(found, parts, strict=True):
@@ -251,10 +255,10 @@ class OpenLoop:
 def predict_rows(
     loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | LocalStart | None = None, clamp: Array | None = None
 ) -> tuple[Path, State]:
-    """Rows z (T, d) with variances (T, d), None for certain ones, from a state that a user keeps; and the state after them.
+    """Predict rows z (T, d) with variances (T, d), None: certain, from a user's state; return the path and the state after it.
 
-    ``clamp`` (T, m) takes the place of the network's own outputs where they are fed back. Where ``state.rows`` is not None the
-    sequence has just begun, and the first rows say by ``start`` where the units are.
+    ``clamp`` (T, m) replaces the outputs that are fed back. If ``state.rows`` is not None the sequence has just begun, and
+    ``start`` gives the initial units from its first rows.
     """
     paths: list[Path] = []
     while state.rows is not None and len(z):
@@ -273,7 +277,7 @@ def predict_rows(
 
 
 def _with_past(state: State, z: Array, var: Array | None, lags: int) -> State:
-    """The first row stands for those before it, where none are known."""
+    """Repeat the first row as the rows before it, if none are known."""
     if not lags or state.past is not None or not len(z):
         return state
     nothing = np.zeros_like(z[0]) if var is None else var[0]
@@ -281,13 +285,14 @@ def _with_past(state: State, z: Array, var: Array | None, lags: int) -> State:
 
 
 def _cut(values: Array | None, rows: slice) -> Array | None:
+    """Return some rows, or None."""
     return None if values is None else values[rows]
 
 
 def _predict_first(
     loop: OpenLoop, z: Array, var: Array | None, state: State, start: Start | LocalStart, clamp: Array | None
 ) -> tuple[Path, State]:
-    """One of the first rows z (d,) of a sequence, its units by a regression on the rows so far; and the state after it."""
+    """Predict one of the first rows z (d,) of a sequence, its units by regression on the rows so far; return path and state."""
     assert state.rows is not None
     rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
     units = start.given(rows) if certain else _infer_units(start, z, np.zeros_like(z) if var is None else var)
@@ -301,7 +306,7 @@ def _predict_first(
 
 
 def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
-    """Mean (E + N,) and root of the earlier rows and units behind an uncertain row, by linear regression."""
+    """Return mean (E + N,) and root of earlier rows and units given an uncertain row, by linear regression."""
     mean, root = start.joint()
     d = len(z)
     both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
@@ -310,7 +315,7 @@ def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array
 
 
 class Stack(NamedTuple):
-    """What is found for stacked rows: outputs (T, m) with covariances (T, m, m), features (T, p), tr(A⁻¹ Cov b), units (T, N)."""
+    """Predictions of stacked rows: outputs (T, m), covariances (T, m, m), features (T, p), tr(A⁻¹ Cov b), units (T, N), ends."""
 
     mean: Array
     cov: Array
@@ -323,7 +328,7 @@ class Stack(NamedTuple):
 def can_stack(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
-    """Whether :func:`predict_stacked` serves: variances alone, and sequences that all go on, or all begin by a learned start."""
+    """Whether :func:`predict_stacked` can be used: variances only, all sequences continue, or all begin with a learned state."""
     if not loop.is_compiled or not in_lockstep(loop.reservoir, sequences):
         return False
     if all(state.rows is None for state in states):
@@ -336,19 +341,27 @@ def predict_stacked(
     loop: OpenLoop, z: Array, var: Array | None, sequences: Sequence[slice], states: Sequence[State],
     start: Start | LocalStart | None,
 ) -> Stack:  # fmt: skip
-    """:func:`pesn.reservoir.open_loop.predict_rows` for many sequences that stand one after the other in z (T, d).
+    """Run :func:`predict_rows` on many sequences that are concatenated in z (T, d).
 
     Parameters
     ----------
-    loop, z, var, start
-        As there, of all sequences.
-    sequences, states
-        The rows of each, in this or in a longer array, and where it starts: :func:`can_stack` says whether it may.
+    loop : OpenLoop
+        The network.
+    z : array of shape (T, d)
+        Rows of all sequences.
+    var : array of shape (T, d) or None
+        Their variances.
+    sequences : sequence of slice
+        Rows of each sequence, in this or in a longer array.
+    states : sequence of State
+        Initial states; see :func:`can_stack`.
+    start : Start or LocalStart or None
+        Learned initial state.
 
     Returns
     -------
     Stack
-        The same numbers within 1e-12 of their size.
+        The same numbers within 1e-12 relative.
     """
     offset, reservoir, f = sequences[0].start, widened(loop.features, loop.reservoir), loop.features
     rows, rows_var = f.row_moments(z, np.zeros_like(z) if var is None else var, None, None)
@@ -375,7 +388,7 @@ def predict_stacked(
 def _begin(
     loop: OpenLoop, z: Array, rows: Array, sequences: list[slice], start: Start, units: Array, outputs: Array, ends: list[State]
 ) -> None:  # fmt: skip
-    """The first rows of each sequence, whose units a regression on the rows so far says; ``ends`` are then after these rows."""
+    """Predict the first rows of each sequence, whose units a regression gives; ``ends`` are then the states after them."""
     firsts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences]).T
     squares = np.square(loop.weights)
     width = rows.shape[1]
@@ -396,6 +409,6 @@ def _begin(
 
 
 def _drop_zero_variances(loop: OpenLoop, state: State) -> State:
-    """A state that nothing is uncertain of has no variances."""
+    """Remove the variances of a state if all are 0."""
     certain = loop.process_noise is None and state.is_certain
     return State(state.mean, None, state.output, None) if certain else state

@@ -1,8 +1,7 @@
-"""What a sequence leaves to be read out: the mean of its features over time, the last of them, or both.
+"""Pooling of a sequence's features over time: their mean, the last, or both.
 
-Features of a row are [row, earlier rows, products, units] (:class:`pesn.Features`). Logits are linear in what is pooled. Where
-rows are uncertain, they are carried in the state x, where c ← c + V b adds them up row by row: their covariance then knows that
-neighbouring rows go wrong together.
+Features of a row are [row, earlier rows, products, units] (:class:`pesn.Features`). Logits are linear in the pooled features. For
+uncertain rows they are accumulated in the state x, c ← c + V b, so that covariances between rows are included.
 
 >>> import numpy as np
 >>> pool(np.array([2.0, 4.0]), np.array([3.0, 6.0]), "both")
@@ -30,17 +29,17 @@ _AT_ONCE = 2**21  # numbers in the covariances of a batch: 16 MB
 
 
 def n_pooled(n_features: int, pooling: Pooling) -> int:
-    """How many numbers a sequence leaves, of n features a row."""
+    """Return the number of pooled features of n features."""
     return 2 * n_features if pooling == "both" else n_features
 
 
 def pool(mean: Array, last: Array, pooling: Pooling) -> Array:
-    """The mean of the features over time (..., p), the last of them (..., p), or both (..., 2 p)."""
+    """Return the mean of the features over time (..., p), the last of them (..., p), or both (..., 2 p)."""
     return np.concatenate([mean, last], axis=-1) if pooling == "both" else mean if pooling == "mean" else last
 
 
 def pooled_readout(weights: Array, pooling: Pooling) -> Array:
-    """Weights (K, q) on what is pooled as weights (m, 1 + p) on features of a row: of the mean, then of the last; no constant."""
+    """Convert weights (K, q) of pooled features to weights (m, 1 + p) of features of a row, without constant: mean, then last."""
     parts = np.split(weights, 2, axis=1) if pooling == "both" else [weights]
     return np.vstack([np.column_stack([np.zeros(len(part)), part]) for part in parts])
 
@@ -48,18 +47,23 @@ def pooled_readout(weights: Array, pooling: Pooling) -> Array:
 def pooled_outputs(
     loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int = 0
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Mean (s, K) and covariance (s, K, K) of the outputs of sequences: of means over time, of the last row, or of their sum.
+    """Return mean (s, K) and covariance (s, K, K) of the outputs of sequences, of pooled features.
 
     Parameters
     ----------
-    loop
-        A reservoir, whose outputs are not fed back, with :func:`pooled_readout` for its weights.
-    pooling
-        What the weights are of.
-    sequences
-        Means and variances (T, d) of the rows of each. Those of any length go in one batch, which they leave when they end.
-    washout
-        Rows at the start of each that move the units and are not read out; fewer than a sequence has.
+    loop : OpenLoop
+        Reservoir without feedback, with :func:`pooled_readout` as weights.
+    pooling : {"mean", "last", "both"}
+        Kind of pooling.
+    sequences : list of (mean, var)
+        Means and variances (T, d) of the rows of each. Sequences of any length form one batch.
+    washout : int, default=0
+        Leading rows of each that move the units but are not pooled, fewer than a sequence has.
+
+    Returns
+    -------
+    mean : array of shape (s, K)
+    cov : array of shape (s, K, K)
     """
     m = len(loop.weights)
     K = m // 2 if pooling == "both" else m
@@ -81,7 +85,7 @@ def pooled_outputs(
 def _ends(
     loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int
 ) -> Iterator[tuple[int, int, Array, Array]]:
-    """Of each sequence, the longest first: its place, its rows, mean (m,) and covariance (m, m) of what c holds at its end."""
+    """Yield of each sequence, longest first: position, length, mean (m,) and covariance (m, m) of the outputs at its end."""
     lengths = np.array([len(z) for z, _ in sequences], dtype=np.intp)
     z, var = (np.zeros((len(sequences), lengths[0], loop.reservoir.n_inputs)) for _ in range(2))
     for i, (rows, spread) in enumerate(sequences):
@@ -102,7 +106,7 @@ def _ends(
 
 
 def _accumulate_outputs(loop: OpenLoop, count: int) -> StateSpaceModel:
-    """The model of a loop whose first ``count`` outputs are added to what they were before; every row is stepped."""
+    """Return the model of a loop whose first ``count`` outputs are added up over rows."""
     start, K = loop.layout["output"].start, loop.model.K.copy()
     added = np.arange(start, start + count)
     K[added, added] += 1.0
@@ -110,7 +114,7 @@ def _accumulate_outputs(loop: OpenLoop, count: int) -> StateSpaceModel:
 
 
 def _initial_state(loop: OpenLoop, z: Array, var: Array) -> GaussianState:
-    """Units at zero, before a first row (s, d); it stands for the rows before it, each with variances of its own."""
+    """Return units at zero before a first row (s, d), which is repeated as the rows before it, with independent variances."""
     lags, N = loop.features.lags, loop.reservoir.n_units
     earlier, spread = np.tile(z, lags), np.tile(np.sqrt(var), lags)
     E = earlier.shape[-1]

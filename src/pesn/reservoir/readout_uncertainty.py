@@ -1,4 +1,4 @@
-"""Readout parameter uncertainty: leverage of a state's features, and weight errors in a closed loop."""
+"""Readout parameter uncertainty: leverage of the features of a state, and weight errors in closed loop."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ if TYPE_CHECKING:
 
 
 class Leverage:
-    """Of each output of a readout, from states x; ``parts``: outputs, what they see, and a root of A⁻¹ there.
+    """Leverage of the features of states x, for each output of a readout.
 
-    Where groups of outputs see some features alone, what enters theirs is looked at alone: nothing is ever as large as x × x.
+    If groups of outputs use different features, only the entries of x that a group uses are considered.
 
     Parameters
     ----------
-    moves
-        How features come into x.
-    parts
-        Of :meth:`pesn.readout.ridge.Readout.parts`.
-    n_outputs, n_features
-        m and p.
-    variances_alone
-        Whether states have no covariances: traces then ask for the diagonal of A⁻¹ alone.
+    moves : Moves
+        Positions of the features in x.
+    parts : list of Part
+        Outputs, their features, and a root of A⁻¹, of :meth:`pesn.readout.ridge.Readout.parts`.
+    n_outputs : int
+        m.
+    n_features : int
+        p.
+    variances_alone : bool, default=False
+        Whether states have no covariances: traces then need the diagonal of A⁻¹ only.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Leverage:
         self._n_outputs = n_outputs
 
     def trace(self, state: GaussianState) -> Array:
-        """tr(A⁻¹ Cov b) (…, m)."""
+        """Return tr(A⁻¹ Cov b) (…, m)."""
         found = np.empty((*state.mean.shape[:-1], self._n_outputs))
         for part in self._parts:
             here = state if part.places is None else state.only(part.places)
@@ -53,7 +55,7 @@ class Leverage:
         return found
 
     def of_means(self, x: Array) -> Array:
-        """bᵀ A⁻¹ b (…, m) of x (…, n)."""
+        """Return bᵀ A⁻¹ b (…, m) of x (…, n)."""
         found = np.empty((*x.shape[:-1], self._n_outputs))
         for part in self._parts:
             v = part.constant + (x if part.places is None else x[..., part.places]) @ part.root
@@ -61,14 +63,14 @@ class Leverage:
         return found
 
     def __call__(self, state: GaussianState) -> Array:
-        """All of it (…, m); of each member of an ensemble, its own bᵀ A⁻¹ b (…, M, m)."""
+        """Return the total leverage (…, m); for an ensemble bᵀ A⁻¹ b of each member, (…, M, m)."""
         if isinstance(state, Ensemble):
             return self.of_means(state.members)
         return self.of_means(state.mean) + self.trace(state)
 
 
 class _PartOfState:
-    """Some outputs: the ``places`` in x that they see, None: all; a root (n, r) of A⁻¹ there, and its row of the constant."""
+    """Outputs, the ``places`` in x that they use, None: all; a root (n, r) of A⁻¹ there, and its row of the constant."""
 
     def __init__(self, moves: Moves, part: Part, n_features: int, variances_alone: bool) -> None:
         self.outputs, self._diagonal = part.outputs, variances_alone
@@ -96,15 +98,14 @@ _NEW = 0.02  # the share of v² beside the directions so far that makes a new on
 
 
 class WeightErrors:
-    """Cov(W) of a loop's readout: how its errors move y, and the directions that features take in it.
+    """Errors of the weights of a readout in closed loop: their effect on y, and the directions of the features.
 
-    ``output_root`` (d, m): a root of the covariance that they give y where bᵀ A⁻¹ b = 1, c R, brought to the kinematic columns.
-    R is that of all of a one-step error, as it is in the long run, for errors of the weights do not pass through e. c is what
-    rows say that were left out (:class:`ErrorModel`), and (1 + ρ)/(1 − ρ) at least: rows whose errors go on teach less.
-    ``root`` (p, p): S, of a ridge as strong as the weights bear out (:func:`posterior_root`).
+    ``output_root`` (d, m): root of the covariance of y where bᵀ A⁻¹ b = 1, c R, including kinematic columns. R is the total
+    one-step error covariance in the long run. c is estimated on a validation set (:class:`ErrorModel`), and at least
+    (1 + ρ)/(1 − ρ), since autocorrelated residuals carry less information. ``root`` (p, p): S, see :func:`posterior_root`.
 
-    Of a readout by groups that share their weights, an error is the same in all of them: ``output_root`` is (d, s), the rows of
-    each group those of its own R, and features take directions group by group. ``groups`` (m,): the group of each output.
+    For groups of outputs that share weights, an error is the same in all of them: ``output_root`` is (d, s), with the root of R
+    of each group in its rows, and features have directions for each group. ``groups`` (m,): the group of each output.
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
@@ -131,20 +132,20 @@ class WeightErrors:
 
     @cached_property
     def regularized_root(self) -> Array:
-        """S of a ridge that is not too small for features which are uncertain themselves."""
+        """S with a ridge that is not too small for uncertain features."""
         S = np.asarray(self._loop.readout.covariance_root, float)
         return np.stack([_floor_root(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
 
     @property
     def directions(self) -> int:
-        """How many are followed at most."""
+        """Largest number of directions."""
         return int(np.clip(_MOST_UNKNOWNS // self.output_root.shape[1], 1, _MOST_DIRECTIONS))
 
     def along(self, features: Array) -> Array:
-        """By how much each of r directions moves an output at each step, (…, T, r), of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
+        """Return the effect (…, T, r) of r directions on an output at each step, of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
 
-        Directions come one after the other, so that those of a step do not depend on the steps after it. What a step has beside
-        all of them is shared out among them. Of groups (…, T, G r), those of each after those of the one before it.
+        Directions are added step by step, so that those of a step do not depend on later ones; a remainder is distributed over
+        them. For groups (…, T, G r), those of each group after the other.
         """
         groups = self._loop.readout.groups
         if groups is None:
@@ -158,7 +159,7 @@ class WeightErrors:
         return np.concatenate(own, axis=-1)
 
     def places(self, v: Array) -> Array:
-        """The same (…, T, r) of v = Sᵀ b (…, T, p): their places along directions that come as they are needed."""
+        """Return the coordinates (…, T, r) of v = Sᵀ b (…, T, p) along directions that are added as needed."""
         from pesn.reservoir.kernels import project_directions  # here, not above: it brings numba
 
         found = np.zeros((*v.shape[:-1], self.directions))
@@ -168,13 +169,11 @@ class WeightErrors:
 
 
 class LeverageNoise:
-    """What is new in a step: the errors' innovation, wider where the training rows say little about the features.
+    """New noise of a step: the innovation of the errors, widened by parameter uncertainty.
 
-    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), the leverage inflated
-    by (1 + ρ)/(1 − ρ): rows whose errors go on teach less, n of them count as n (1 − ρ)/(1 + ρ). ``parts``: of the variance that
-    are wanted, "noise" and "weights".
-
-    Each member of an ensemble has the leverage of its own features, and noise of its own width: their mean is the leverage above.
+    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), with the leverage
+    inflated by (1 + ρ)/(1 − ρ): n autocorrelated residuals count as n (1 − ρ)/(1 + ρ). ``parts``: parts of the variance to
+    include, "noise" and "weights". Each member of an ensemble has the leverage of its own features.
     """
 
     def __init__(self, loop: ClosedLoop, parts: tuple[str, ...]) -> None:
@@ -194,7 +193,7 @@ class LeverageNoise:
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:
-        """From the state that the outputs are read from."""
+        """Return the noise of the state that the outputs are read from."""
         J = self._J
         if self._widened is None:
             return Emission(J @ self._root_of_innovation, self._noise, self._noise)
@@ -210,7 +209,7 @@ class LeverageNoise:
         return Emission(new, self._noise, both)
 
     def leverage(self, state: GaussianState) -> Array:
-        """bᵀ A⁻¹ b + tr(A⁻¹ Cov b) of what each column of y (…, d) sees; bᵀ A⁻¹ b of each member (…, M, d)."""
+        """Return bᵀ A⁻¹ b + tr(A⁻¹ Cov b) for each column of y (…, d); bᵀ A⁻¹ b of each member (…, M, d)."""
         found = self._leverage(state)
         result = np.zeros((*found.shape[:-1], self._d))
         result[..., self._loop.dynamics.learned] = found
@@ -218,16 +217,16 @@ class LeverageNoise:
 
 
 def variance_inflation(persistence: Array) -> Array:
-    """(1 + ρ)/(1 − ρ) of errors that go on, 1 of others."""
+    """Return (1 + ρ)/(1 − ρ) for positive autocorrelation ρ, else 1."""
     rho = np.maximum(persistence, 0.0)
     return np.asarray((1.0 + rho) / (1.0 - rho))
 
 
 def _floor_root(S: Array, n: int) -> Array:
-    """A root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, where S is one of A⁻¹; S itself where no ridge was that small.
+    """Return a root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, for a root S of A⁻¹; S if its ridge is not that small.
 
-    Where features vary with each other alone, A⁻¹ is large across all that was ever seen. A covariance that is off by a
-    thousandth of its size, as every closure's is, would see nothing but that.
+    Where features are collinear, A⁻¹ is large in directions that were never seen. A covariance with a relative error of a
+    thousandth, as of every closure, would be dominated by them.
     """
     if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
         return S
@@ -244,7 +243,7 @@ def _floor_root(S: Array, n: int) -> Array:
 
 
 def _root_by_groups(cov: Array, groups: Groups) -> Array:
-    """(m, s), in the rows of each group a root of its own R; (m, m), apart from each other, where they share no weights."""
+    """Return (m, s), a root of R in the rows of each group; or (m, m), block-diagonal, if groups share no weights."""
     root = np.zeros((len(cov), groups.n_outputs if groups.shared else len(cov)))
     for own in groups.outputs:
         root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = root_of(cov[np.ix_(own, own)])
@@ -252,25 +251,24 @@ def _root_by_groups(cov: Array, groups: Groups) -> Array:
 
 
 def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
-    """A root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): a belief no stronger than the weights bear out.
+    """Return a root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): the posterior of a weaker prior.
 
-    A ridge is the belief that weights have the variance R/P, and where no row has taught them, that is all there is. Weights that
-    k parameters' worth of rows have taught show their own size: f = m k / tr(R⁻¹ W P Wᵀ) makes P the one under which the rows are
-    likeliest, for these W (MacKay 1992). Only a belief that is too strong is weakened: f is 1 at most.
+    A ridge is the prior that weights have the variance R/P. The weights determined by k effective parameters show their own size:
+    f = m k / tr(R⁻¹ W P Wᵀ) maximizes the evidence for these W (MacKay 1992). A prior is only weakened: f is at most 1.
 
     Parameters
     ----------
-    readout
+    readout : Readout
         W (m, p) and a root of A⁻¹.
-    penalty
-        (p,), in units of the sum over the rows.
-    var
-        The diagonal of R (m,).
+    penalty : array of shape (p,)
+        Ridge penalty in units of the sum over the samples.
+    var : array of shape (m,)
+        Diagonal of R.
 
     Returns
     -------
-    array
-        (p, p), or as the readout's own root is, where it has one of groups.
+    array of shape (p, p)
+        Or of the shape of the readout's own root, if it has groups.
     """
     if (groups := readout.groups) is not None:
         local, each = groups.own_penalty(penalty), groups.own_values(var).reshape(-1, groups.n_outputs)

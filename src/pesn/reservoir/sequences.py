@@ -1,4 +1,4 @@
-"""Rows that are time: checked once and named when they are wrong, split into sequences, cut into blocks that fit in memory.
+"""Rows in time: validation, splitting into sequences, and blocks that fit in memory.
 
 >>> split(None, 5), split([2, 3], 5)
 ([slice(0, 5, None)], [slice(0, 2, None), slice(2, 5, None)])
@@ -27,18 +27,18 @@ _FEW = 1000  # numbers, which it costs nothing to copy
 
 
 class Rows(NamedTuple):
-    """Inputs, a row a step: means (n, d) in the user's own precision, and variances (n, d), or None where they are certain."""
+    """Inputs: means (n, d) in the user's precision, and variances (n, d), None: certain."""
 
     mean: Any
     var: Any = None
 
     def take(self, block: slice) -> tuple[Array, Array | None]:
-        """One block in float64: mean and variance."""
+        """Return mean and variance of a block in float64."""
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
 
 
 def mean_of(X: Any) -> Any:
-    """Rows that are certain as they are, of uncertain ones the means."""
+    """Return the means of uncertain rows, other rows as they are."""
     return X.mean if isinstance(X, Gaussian) else X
 
 
@@ -57,7 +57,7 @@ def check_kind(name: str, values: object) -> None:
 
 
 def check_stacked(name: str, values: object) -> None:
-    """A ValueError where sequences come side by side, as a list of arrays or with an axis of their own: rows are stacked.
+    """Raise a ValueError if sequences are given as a list of arrays or as a 3-D array.
 
     >>> check_stacked("X", [np.zeros((50, 2)), np.zeros((70, 2))])
     Traceback (most recent call last):
@@ -77,7 +77,7 @@ def check_stacked(name: str, values: object) -> None:
 
 
 def _sequence_shapes(name: str, values: object) -> tuple[str, list[tuple[int, ...]]] | None:
-    """What holds sequences side by side, and the shape of each; None where it is one table of rows."""
+    """Return a description of separate sequences and their shapes; None for one table of rows."""
     if not isinstance(values, (list, tuple)):
         shape = tuple(getattr(values, "shape", ()))
         return (f"an array of shape {shape}", [shape[1:]] * shape[0]) if len(shape) == 3 else None
@@ -91,7 +91,7 @@ def _sequence_shapes(name: str, values: object) -> tuple[str, list[tuple[int, ..
 
 
 def check_no_gaps(name: str, values: Any) -> None:
-    """A ValueError with the row and the column of the first NaN, infinity, or number too large to be squared and summed."""
+    """Raise a ValueError with row and column of the first NaN, infinity, or number too large to be squared."""
     if values.size < _FEW and float(np.vdot(values, values)) < _LARGEST**2:
         return  # a row, looked at once
     if values.size == 0 or (float(values.min()) > -_LARGEST and float(values.max()) < _LARGEST):
@@ -106,7 +106,7 @@ def check_no_gaps(name: str, values: Any) -> None:
 
 
 def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
-    """The sequences in the ``n_rows`` stacked rows ``of`` an argument: all as one, or ``lengths`` rows each, in order."""
+    """Return the sequences of ``n_rows`` stacked rows ``of`` an argument: one of all, or of ``lengths`` rows each."""
     if lengths is None:
         return [slice(0, n_rows)]
     try:
@@ -126,15 +126,15 @@ def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
 
 
 def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
-    """Rows one after the other, and the lengths of their sequences, of whatever holds several of them.
+    """Return stacked rows, and the lengths of their sequences.
 
     Parameters
     ----------
-    X
-        Rows (n, d), which are given back with ``lengths`` as they are; or sequences: an array (s, T, d), a Gaussian of such a
-        mean, or a list of arrays, frames or Gaussians (T_i, d).
-    lengths
-        Must be None where X says it itself.
+    X : array-like
+        Rows (n, d), returned unchanged; or sequences: an array (s, T, d), a Gaussian with such a mean, or a list of arrays,
+        frames or Gaussians (T_i, d).
+    lengths : list of int or None
+        Must be None if X holds separate sequences.
 
     >>> stack_sequences([np.zeros((2, 1)), np.ones((1, 1))], None)
     (array([[0.],
@@ -156,7 +156,7 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
 
 
 def _check_sequences(apart: list[Any]) -> list[int]:
-    """The rows of each sequence, all of them arrays (T_i, d) of as many columns."""
+    """Return the length of each sequence; raise an error unless all are arrays (T_i, d) of equal d."""
     for place, one in enumerate(apart):
         if isinstance(one, np.ma.MaskedArray):
             told = f"got a masked one for sequence {place}; fill or drop its masked entries first"
@@ -174,7 +174,7 @@ def _check_sequences(apart: list[Any]) -> list[int]:
 
 
 def _concatenate(apart: list[Any]) -> Any:
-    """Rows of all sequences, uncertain where one of them is; frames keep the names of columns."""
+    """Concatenate sequences, uncertain if one of them is; frames keep the names of columns."""
     if any(isinstance(one, Gaussian) for one in apart):
         var = [one.var if isinstance(one, Gaussian) else np.zeros(np.shape(one)) for one in apart]
         return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var))
@@ -186,7 +186,7 @@ def _concatenate(apart: list[Any]) -> Any:
 
 
 def _list_sequences(X: Any) -> list[Any] | None:
-    """The sequences in a list, or in an array of objects; None where X is one table of rows."""
+    """Return the sequences of a list or of an array of objects; None if X is one table of rows."""
     holds_objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     if not isinstance(X, (list, tuple)) and not holds_objects:
         return None
@@ -196,7 +196,7 @@ def _list_sequences(X: Any) -> list[Any] | None:
 
 
 def check_longer_than_washout(sequences: list[slice], washout: int, lags: int = 0) -> None:
-    """A ValueError where a sequence has no row left after its washout, the first ``lags`` rows included."""
+    """Raise a ValueError if a sequence has no row left after its washout, which includes the first ``lags`` rows."""
     for place, rows in enumerate(sequences):
         if rows.stop - rows.start <= washout:
             which = "X" if len(sequences) == 1 else f"sequence {place}"
@@ -212,7 +212,7 @@ def check_longer_than_washout(sequences: list[slice], washout: int, lags: int = 
 
 
 def blocks(sequence: slice, size: int = BLOCK) -> Iterator[slice]:
-    """One sequence as blocks of at most ``size`` rows, in order."""
+    """Yield blocks of a sequence of at most ``size`` rows."""
     for start in range(sequence.start, sequence.stop, size):
         yield slice(start, min(start + size, sequence.stop))
 

@@ -60,7 +60,7 @@ def draw_random(n: int, density: float, rng: np.random.Generator) -> csr_array:
 
 
 def orthogonal(n: int, rng: np.random.Generator) -> Array:
-    """A random orthogonal matrix (n, n), all as likely (Haar): Q of normal numbers, its signs by those of R's diagonal.
+    """Draw an orthogonal matrix (n, n) from the Haar distribution: Q of normal numbers, signs from the diagonal of R.
 
     >>> Q = orthogonal(4, np.random.default_rng(0))
     >>> bool(np.allclose(Q @ Q.T, np.eye(4)))
@@ -73,7 +73,7 @@ def orthogonal(n: int, rng: np.random.Generator) -> Array:
 
 
 def sparse_rows(indptr: Array, indices: Array, data: Array, n_columns: int | None = None) -> csr_array:
-    """A SciPy array from its compressed rows, square unless ``n_columns`` are given."""
+    """Return a SciPy array from its compressed rows, square unless ``n_columns`` is given."""
     n = len(indptr) - 1
     shape = n, n if n_columns is None else n_columns
     return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
@@ -134,7 +134,7 @@ def _draw(topology: Topology, n: int, density: float, rng: np.random.Generator) 
 
 
 def _check_matrix(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_array:
-    """A user's matrix as compressed rows, each with its columns in order."""
+    """Convert a user's matrix to compressed rows with sorted columns; raise a ValueError if its shape is wrong."""
     sparse = import_module("scipy.sparse")
     if sparse.issparse(matrix):
         W = sparse.csr_array(matrix, copy=True)
@@ -149,16 +149,16 @@ def _check_matrix(matrix: npt.ArrayLike | csr_array, n: int, must: str) -> csr_a
 
 
 def _largest_eigenvalue(W: csr_array) -> float:
-    """max|λ|; of the last few matrices it is known: reservoirs of one seed and size differ in their scalings alone."""
+    """Return max|λ|, cached: reservoirs of one seed and size often differ in their scalings only."""
     rows = (np.asarray(part, kind).tobytes() for part, kind in zip((W.indptr, W.indices, W.data), _KINDS, strict=True))
     return float((_spectral_radius if W.nnz <= _KEPT else _spectral_radius.__wrapped__)(W.shape[0], *rows))
 
 
 @lru_cache(maxsize=8)
 def _spectral_radius(n: int, *rows: bytes) -> float:
-    """Block by block: ordered by its strongly connected components W is block triangular, and has their eigenvalues.
+    """Return max|λ| block by block: ordered by its strongly connected components W is block triangular.
 
-    What lies between the blocks is no part of them, but would cost a solver its digits: a chain's zeros become 1e-2.
+    Weights between the blocks do not change eigenvalues, but would cost a solver its digits: the zeros of a chain become 1e-2.
     """
     indptr, indices, data = (np.frombuffer(part, kind) for part, kind in zip(rows, _KINDS, strict=True))
     W = sparse_rows(indptr, indices, data)
@@ -172,7 +172,7 @@ def _spectral_radius(n: int, *rows: bytes) -> float:
 
 
 def _block_radius(W: csr_array) -> float:
-    """ARPACK from a fixed start, its answer checked; all eigenvalues where W is small or ARPACK does not converge."""
+    """Return max|λ| of a connected block by ARPACK from a fixed start, verified; by a dense solver if small or not converged."""
     n = W.shape[0]
     if W.nnz == n:  # one cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form
         return float(np.exp(np.mean(np.log(np.abs(W.data)))))

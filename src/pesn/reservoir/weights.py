@@ -37,12 +37,12 @@ _NOTHING = 1e-6  # what the last state may add to a unit that has no memory
 
 
 class Reservoir(NamedTuple):
-    """The fixed weights: W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,); the activation.
+    """Fixed weights of a reservoir.
 
-    ``leak_rate`` L is a number, or one for each unit (N,). ``layers`` are the units of each layer, () for one layer of all:
-    layers move one after the other within a step, each seeing those before it as they already are. A deep reservoir is one W,
-    block lower triangular, and groups side by side are blocks on its diagonal. ``rotation`` O (N, N), orthogonal within each
-    layer: units keep (1 − L) O h instead of (1 − L) h.
+    W (N, N) in compressed rows, W_in (N, d), W_fb (N, m), bias (N,); the activation. ``leak_rate`` L is a number, or one for each
+    unit (N,). ``layers`` are the numbers of units of each layer, () for one: layers move one after the other within a step, each
+    using those before it. A deep reservoir has one W, block lower triangular, and groups are blocks on its diagonal. ``rotation``
+    O (N, N), orthogonal within each layer: units keep (1 − L) O h instead of (1 − L) h.
     """
 
     indptr: Array
@@ -58,23 +58,23 @@ class Reservoir(NamedTuple):
 
     @property
     def n_units(self) -> int:
-        """N."""
+        """Number of units N."""
         return len(self.bias)
 
     @property
     def layer_rows(self) -> tuple[slice, ...]:
-        """The units of each layer, in the order in which they move."""
+        """Units of each layer, in the order in which they move."""
         ends = np.cumsum(self.layers or (self.n_units,)).tolist()
         return tuple(slice(*ends) for ends in zip([0, *ends[:-1]], ends, strict=True))
 
     @property
     def n_inputs(self) -> int:
-        """d."""
+        """Number of inputs d."""
         return int(self.W_in.shape[1])
 
     @property
     def n_outputs(self) -> int:
-        """m, the outputs that are fed back."""
+        """Number of outputs m that are fed back."""
         return int(self.W_fb.shape[1])
 
     @property
@@ -84,14 +84,14 @@ class Reservoir(NamedTuple):
 
     @property
     def is_static(self) -> bool:
-        """Whether there are units and all are a function of the row alone: nothing that came before it adds to them."""
+        """Whether there are units, all of them functions of the current row only."""
         ends = self.indptr.astype(np.intp)
         row = np.repeat(np.arange(self.n_units), ends[1:] - ends[:-1])
         largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
         return bool(self.n_units and np.all(self.leak_rate == 1.0) and largest <= _NOTHING and not np.any(self.W_fb))
 
     def prepend_columns(self, C: Array) -> csr_array:
-        """[C, W] for C (N, c), as a SciPy sparse array; its own ``hstack`` takes as long as several steps of a loop."""
+        """Return [C, W] for C (N, c) as a SciPy sparse array, faster than ``hstack``."""
         own, places = np.nonzero(C)
         indptr = self.indptr.astype(np.intp)
         rows = np.concatenate([own, np.repeat(np.arange(self.n_units), indptr[1:] - indptr[:-1])])
@@ -102,7 +102,7 @@ class Reservoir(NamedTuple):
         return sparse_rows(indptr, columns, data, C.shape[1] + self.n_units)
 
     def check(self) -> None:
-        """A ValueError unless the arrays fit together: the kernels look nothing up twice, so ask it of what was not drawn."""
+        """Raise a ValueError unless the arrays fit together: the kernels do not check bounds."""
         for name in ("indptr", "indices", "data", "bias"):
             if np.ndim(getattr(self, name)) != 1:
                 raise ValueError(f"{name} must have one axis, got shape {np.shape(getattr(self, name))}")
@@ -124,7 +124,7 @@ class Reservoir(NamedTuple):
             raise ValueError(f"layers must have {n} units in all, got {self.layers}")
 
     def _check_rows(self, n: int) -> None:
-        """A ValueError unless W is n compressed rows, and all weights are numbers."""
+        """Raise a ValueError unless W is n compressed rows, and all weights are finite."""
         indptr, indices, data = (np.asarray(a) for a in self[:3])
         if indptr.dtype != np.uint32 or indices.dtype != np.uint32:
             raise ValueError(f"indptr and indices must be uint32, got {indptr.dtype} and {indices.dtype}")
@@ -140,7 +140,7 @@ class Reservoir(NamedTuple):
 
 
 def check_rotation(name: str, rotation: Array, reservoir: Reservoir) -> None:
-    """A ValueError unless ``rotation`` is an orthogonal matrix of all units, with nothing between layers."""
+    """Raise a ValueError unless ``rotation`` is an orthogonal matrix of all units, 0 between layers."""
     rotation, n = as_real(name, rotation), reservoir.n_units
     if rotation.shape != (n, n):
         raise ValueError(f"{name} must have shape {(n, n)}, got {rotation.shape}")
@@ -156,7 +156,7 @@ def check_rotation(name: str, rotation: Array, reservoir: Reservoir) -> None:
 
 
 def check_leak_rate(leak_rate: LeakRate, n_units: int | None) -> None:
-    """A ValueError or TypeError unless it is a number in (0, 1], or one for each unit, however many where that is None."""
+    """Raise a ValueError or TypeError unless it is a number in (0, 1], or one for each unit, of any number if that is None."""
     if not np.ndim(leak_rate):
         number("leak_rate", leak_rate, 0.0, 1.0, "(]")
         return
@@ -184,15 +184,45 @@ def draw(
     activation: str | Activation = "tanh",
     rng: Seed = None,
 ) -> Reservoir:
-    """A random reservoir, or one whose units are connected as ``topology`` says (:func:`pesn.reservoir.topology.connect`).
+    """Draw a random reservoir.
 
-    W has exactly round(density · N²) non-zero weights, uniform on both sides of 0, shared evenly among the rows. One
-    random cycle through all units is among them, so that every unit reaches every other. W is scaled by r / max|λ|, which
-    makes its spectral radius ``spectral_radius`` to 1e-10. W_fb and bias are uniform on ± their scaling, W_in on
-    ± input_scaling/√n_inputs: what inputs of variance 1 add to a unit does not grow with their number. A scaling of W_in or W_fb
-    may be one for each column, and one of the shape of the weights, as of the bias too, is the weights themselves. The same
-    ``rng`` gives the same random numbers whatever the scalings, on every platform.
+    W has round(density · N²) non-zero weights, uniform on [−1, 1], evenly distributed over the rows. A random cycle through all
+    units is among them, so that every unit reaches every other. W is scaled by r / max|λ| to ``spectral_radius``, within 1e-10.
+    The same ``rng`` gives the same random numbers whatever the scalings, on every platform.
 
+    Parameters
+    ----------
+    n_units : int
+        Number of units N.
+    n_inputs : int
+        Number of inputs d.
+    n_outputs : int
+        Number of outputs m.
+    spectral_radius : float, default=0.9
+        max|λ| of W.
+    leak_rate : float or array-like of shape (N,), default=0.5
+        L, in (0, 1].
+    density : float, default=0.1
+        Share of non-zero weights.
+    input_scaling : float or array-like, default=0.5
+        W_in is uniform on ± input_scaling/√d; one for each column; or W_in itself (N, d).
+    feedback_scaling : float or array-like, default=0.0
+        W_fb is uniform on ± feedback_scaling; one for each column; or W_fb itself (N, m).
+    bias_scaling : float or array-like, default=0.2
+        The bias is uniform on ± bias_scaling; or the bias itself (N,).
+    topology : str, callable or array-like, default="random"
+        See :func:`pesn.reservoir.topology.connect`.
+    activation : str or Activation, default="tanh"
+        Activation of the units.
+    rng : int or numpy.random.Generator, default=None
+        Random number generator.
+
+    Returns
+    -------
+    Reservoir
+
+    Examples
+    --------
     >>> W = draw(300, 1, 1, spectral_radius=0.95, density=0.05, rng=0).W
     >>> W.nnz, round(float(abs(np.linalg.eigvals(W.toarray())).max()), 10)
     (4500, 0.95)
@@ -217,7 +247,7 @@ def draw(
 
 
 def _scale_weights(name: str, scaling: Scaling, drawn: Array, of: str, divisor: float = 1.0) -> Array:
-    """Weights ``drawn`` on ±1, (N, c) or (N,), times a number or one for each column; or weights of that shape as they are."""
+    """Scale weights ``drawn`` on ±1, (N, c) or (N,), by a number or one for each column; or return given weights."""
     if not np.ndim(scaling):
         number(name, scaling, 0.0, math.inf, "[)")
         return cast(float, scaling) / divisor * drawn
@@ -233,7 +263,7 @@ def _scale_weights(name: str, scaling: Scaling, drawn: Array, of: str, divisor: 
 
 
 def without_units(n_inputs: int, n_outputs: int) -> Reservoir:
-    """A reservoir of no units, for readouts that see rows alone.
+    """Return a reservoir without units, for readouts of rows only.
 
     >>> without_units(3, 2).n_units
     0
@@ -244,27 +274,29 @@ def without_units(n_inputs: int, n_outputs: int) -> Reservoir:
 
 
 def name_activation(activation: str | Activation) -> str | Activation:
-    """A shipped activation by its name, which a file can hold; one's own as it is."""
+    """Return the name of a built-in activation, which a file can hold; a custom one as it is."""
     record = get(activation)
     return record.name if record.name in names() and get(record.name) is record else record
 
 
 def repeat(small: Reservoir, patches: Patches, n_inputs: int, n_outputs: int) -> Reservoir:
-    """The reservoir of all patches, each with the units of ``small``.
+    """Return the reservoir of all patches, each with the units of ``small``.
 
     Parameters
     ----------
-    small
-        Of a patch: its inputs are the window and the known inputs, its outputs the patch's own columns.
-    patches
-        Of the field.
-    n_inputs, n_outputs
-        Columns of X and of y.
+    small : Reservoir
+        Reservoir of a patch: its inputs are the window and the known inputs, its outputs the patch's columns.
+    patches : Patches
+        Patches of the field.
+    n_inputs : int
+        Columns of X.
+    n_outputs : int
+        Columns of y.
 
     Returns
     -------
     Reservoir
-        Of G times as many units, patch after patch.
+        G times as many units, patch after patch.
     """
     if len(small.layers) > 1 or small.rotation is not None:
         raise ValueError("local goes with one layer of leaky units, got layers, or units whose memory is a rotation")
@@ -297,15 +329,25 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a reservoir, or a group of units in a layer; None stands for the network's own parameter.
+    """Layer of a reservoir, or group of units in a layer; None: the parameter of the network.
 
     Parameters
     ----------
-    n_units
-        How many units it has.
-    spectral_radius, leak_rate, density, input_scaling, bias_scaling, topology
-        As in :class:`pesn.EchoStateNetwork`. ``spectral_radius`` is that of its own block of W. What enters it is the row in the
-        first layer, all units of the layer before in a later one: ``input_scaling`` is divided by the root of their number.
+    n_units : int, default=None
+        Number of units.
+    spectral_radius : float, default=None
+        max|λ| of its own block of W.
+    leak_rate : float or array-like of shape (n_units,), default=None
+        Leak rate.
+    density : float, default=None
+        Share of non-zero weights.
+    input_scaling : float or array-like, default=None
+        Scaling of its inputs, the row for the first layer, the units of the layer before for a later one; divided by the root of
+        their number.
+    bias_scaling : float or array-like, default=None
+        Scaling of the bias.
+    topology : str, callable or array-like, default=None
+        How its units are connected.
 
     Examples
     --------
@@ -348,27 +390,31 @@ def draw_layers(
     layers: Layers, n_inputs: int, n_outputs: int, *, memory: Memory = "leaky", feedback_scaling: Scaling = 0.0, rng: Seed = None,
     **own: Any,
 ) -> Reservoir:  # fmt: skip
-    """A reservoir of several layers: the first sees the row and the feedback, each later one all units of the layer before.
+    """Draw a reservoir of several layers: the first sees the row and the feedback, each later one the units of the layer before.
 
     Parameters
     ----------
-    layers
-        How many, all alike; or a list, one entry a layer: a :class:`Layer`, or a list of them, groups that all see the same and
-        do not see each other.
-    n_inputs, n_outputs
-        d and m.
-    memory
-        ``"leaky"``: units keep (1 − L) h. ``"orthogonal"``: (1 − L) O h, O a random orthogonal matrix for each group. Or O, of
-        all units, with nothing between layers.
-    feedback_scaling, rng
-        As in :func:`pesn.reservoir.weights.draw`.
-    own
-        Its other parameters, for layers that do not say otherwise.
+    layers : int or list
+        Number of equal layers; or a list, one entry a layer: a :class:`Layer`, or a list of them, groups with the same inputs
+        that are not connected to each other.
+    n_inputs : int
+        Number of inputs d.
+    n_outputs : int
+        Number of outputs m.
+    memory : {"leaky", "orthogonal"} or array-like of shape (N, N), default="leaky"
+        ``"leaky"``: units keep (1 − L) h. ``"orthogonal"``: (1 − L) O h, O a random orthogonal matrix for each group. Or O of all
+        units, 0 between layers.
+    feedback_scaling : float or array-like, default=0.0
+        As in :func:`draw`.
+    rng : int or numpy.random.Generator, default=None
+        Random number generator.
+    **own
+        Other parameters of :func:`draw`, the defaults of the layers.
 
     Returns
     -------
     Reservoir
-        With W block lower triangular: on the diagonal each group's own, left of it how it sees the layer before.
+        W is block lower triangular: the weights of each group on the diagonal, those from the layer before left of it.
     """
     plan, generator = _normalize_layers(layers), np.random.default_rng(rng)
     drawn: list[list[Reservoir]] = []
@@ -387,7 +433,7 @@ def _is_layer(groups: object) -> bool:
 
 
 def _normalize_layers(layers: Layers) -> Sequence[Sequence[Layer]]:
-    """The groups of each layer."""
+    """Return the groups of each layer."""
     if isinstance(layers, (list, tuple)):
         plan = [[entry] if isinstance(entry, Layer) else entry for entry in layers]
         if plan and all(map(_is_layer, plan)):
@@ -400,7 +446,7 @@ def _normalize_layers(layers: Layers) -> Sequence[Sequence[Layer]]:
 
 
 def _draw_group(group: Layer, depth: int, n_layers: int, before: int, rng: np.random.Generator, own: dict[str, Any]) -> Reservoir:
-    """One group, as a reservoir of its own whose inputs are the ``before`` entries that it sees."""
+    """Draw one group, as a reservoir with ``before`` inputs."""
     said = {name: value for name, value in vars(group).items() if value is not None}
     try:
         check_remade("layers", group)  # one that came from a file was not made by its constructor
@@ -414,7 +460,7 @@ def _draw_group(group: Layer, depth: int, n_layers: int, before: int, rng: np.ra
 
 
 def _join_weights(drawn: list[list[Reservoir]]) -> csr_array:
-    """W of all units: on the diagonal each group's own, left of it how it sees the layer before."""
+    """Return W of all units: the weights of each group on the diagonal, those from the layer before left of it."""
     sparse = import_module("scipy.sparse")
     blocks, start, before = [], 0, 0  # first row, first column, weights
     for depth, groups in enumerate(drawn):
@@ -434,7 +480,7 @@ def _join_weights(drawn: list[list[Reservoir]]) -> csr_array:
 
 
 def _join_groups(drawn: list[list[Reservoir]]) -> Reservoir:
-    """All groups as one reservoir."""
+    """Join all groups into one reservoir."""
     first, every = drawn[0][0], [group for groups in drawn for group in groups]
     if len(every) == 1:
         return first
@@ -448,13 +494,13 @@ def _join_groups(drawn: list[list[Reservoir]]) -> Reservoir:
 
 
 def _join_leaks(groups: list[Reservoir]) -> float | Array:
-    """Leak rates of all units, or one number where they are equal."""
+    """Return the leak rates of all units, or one number if they are equal."""
     leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in groups])
     return float(leaks[0]) if (leaks == leaks[0]).all() else leaks
 
 
 def _draw_rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:
-    """What the units keep of each other; None: each keeps its own."""
+    """Return O of all units; None: the identity."""
     if isinstance(memory, str):
         if memory not in MEMORIES:
             names = ", ".join(map(repr, MEMORIES))

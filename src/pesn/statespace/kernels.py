@@ -405,7 +405,8 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
 def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, factor: Array) -> None:
     """Compute columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``; ``own`` = K F (B, r, k).
 
-    ``noise`` (B, r, q) are the new columns. ``factor`` (B, r) is set to the factors that scale standard deviations beyond 1e100 back to it.
+    ``noise`` (B, r, q) are the new columns. ``factor`` (B, r) is set to the factors that scale standard deviations beyond 1e100
+    back to it.
     """
     n, k = F.shape[1:]
     size, q = noise.shape[1:]

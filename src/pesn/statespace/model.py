@@ -175,9 +175,9 @@ class StepInfo(NamedTuple):
 class Path(NamedTuple):
     """Report of T rows: of y the ``mean`` (…, T, d), ``cov`` (…, T, d, d), variances by part (…, T, d); and the last state.
 
-    ``left`` (…, T, d): where a mean had left the bounds and was brought back. On request: ``joint`` (…, T, d, T, d), covariances
-    of y between any two rows; ``members`` (…, T, M, d), y of each ensemble member; ``lagged`` (…, T − 1, d, d), Cov(y_{k+1}, y_k).
-    ``probed``: results of the model's probe.
+    ``left`` (…, T, d): where a mean had left the bounds and was brought back. On request: ``joint`` (…, T, d, T, d),
+    covariances of y between any two rows; ``members`` (…, T, M, d), y of each ensemble member; ``lagged`` (…, T − 1, d, d),
+    Cov(y_{k+1}, y_k). ``probed``: results of the model's probe.
     """
 
     mean: Array
