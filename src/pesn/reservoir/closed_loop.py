@@ -115,7 +115,7 @@ class Encoding:
         return np.concatenate([mean, units.moments(a, np.diagonal(between @ A.T))[0]]), symmetric(both)
 
     def cells(self, d: int, rows: slice, size: int, compression: Compression | None) -> tuple[Cell, ...]:
-        """Return the cell that makes sines and cosines in ``rows`` of a state of ``size`` entries, y the first d; () without angles."""
+        """Return the cell of sines and cosines in ``rows`` of a state of ``size`` entries, y its first d; () without angles."""
         if not len(self.angles):
             return ()
         A, bias = self._entering(d)
@@ -233,7 +233,7 @@ class Dynamics(NamedTuple):
         return (after - y[:-1, self.learned] if self.change else after) / self.scale
 
     def errors(self, targets: Array, y: Array) -> Array:
-        """Return one-step errors (n, d) of the network, from those in its targets (n, m), and of the kinematics, from y (n + 1, d)."""
+        """Return one-step errors (n, d): of the network, by its errors in targets (n, m), and of the kinematics, by y (n + 1, d)."""
         A, B, c = self.kinematics
         e, after = np.empty((len(targets), self.n_columns)), y[1:]
         e[:, self.learned] = targets * self.scale

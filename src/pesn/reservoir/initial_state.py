@@ -204,7 +204,7 @@ class Start(NamedTuple):
         return result.reshape(*z.shape[:-1], self.n_states, d)
 
     def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
-        """Return the mean (N,) of the state h after one row z ~ N(mean, root rootᵀ), root (d, q), and a root (d + N, r) of [z, h].
+        """Return the mean (N,) of the state h after a row z ~ N(mean, root rootᵀ), root (d, q), and a root (d + N, r) of [z, h].
 
         Features are products of at most two entries, whose means and covariances are known (Isserlis), and the regression is
         linear in them. Clipped features have no part in the covariance, and the standard deviation of a state due to z is

@@ -136,6 +136,13 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
     lengths : list of int or None
         Must be None if X holds separate sequences.
 
+    Returns
+    -------
+    X : array or Gaussian
+    lengths : list of int or None
+
+    Examples
+    --------
     >>> stack_sequences([np.zeros((2, 1)), np.ones((1, 1))], None)
     (array([[0.],
            [0.],

@@ -408,7 +408,7 @@ def draw_layers(
         As in :func:`draw`.
     rng : int or numpy.random.Generator, default=None
         Random number generator.
-    **own
+    **own : Any
         Other parameters of :func:`draw`, the defaults of the layers.
 
     Returns
