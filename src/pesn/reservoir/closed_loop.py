@@ -233,7 +233,7 @@ class Dynamics(NamedTuple):
         return (after - y[:-1, self.learned] if self.change else after) / self.scale
 
     def errors(self, targets: Array, y: Array) -> Array:
-        """Return one-step errors (n, d): of the network, by its errors in targets (n, m), and of the kinematics, by y (n + 1, d)."""
+        """Return one-step errors (n, d): of the network, from errors in targets (n, m), and of kinematics, from y (n + 1, d)."""
         A, B, c = self.kinematics
         e, after = np.empty((len(targets), self.n_columns)), y[1:]
         e[:, self.learned] = targets * self.scale
