@@ -217,15 +217,6 @@ def test_invalid_meshes_raise(arguments, error, words):
         Mesh(*arguments)
 
 
-def test_mesh_is_hashable_and_immutable():
-    assert Mesh(-10, 10, 101) == Mesh(-10.0, 10.0, np.int64(101))
-    assert len({Mesh(-10, 10, 101), Mesh(-10.0, 10.0, 101)}) == 1
-    assert MESH.step == 0.2
-    assert MESH.points.shape == (101,)
-    with pytest.raises(AttributeError):
-        MESH.a = 0.0
-
-
 def test_invalid_mesh_argument_raises():
     with pytest.raises(TypeError, match=r"mesh must be a pesn\.Mesh"):
         spline.moments(activations.get("tanh"), np.zeros(1), np.ones(1), 2, (-1, 1, 10))
