@@ -173,22 +173,6 @@ def test_a_second_derivative_is_refused(model):
         gradient.sum().backward()
 
 
-def test_the_expected_cost_is_descended(model):
-    """A few steps of plain gradient descent find a cheaper plan, as the roll-out of arrays says, too."""
-    start, goal = model.start(RUNS.states[:1]), torch.tensor([0.3, np.pi, 0.0, 0.0])
-    controls = torch.zeros(12, 1, dtype=F64, requires_grad=True)
-    optimizer = torch.optim.Adam([controls], lr=0.3)
-    for _ in range(30):
-        optimizer.zero_grad()
-        mean, cov = rollout(model, controls, start)
-        ((mean - goal).square().sum() + cov.diagonal(dim1=-2, dim2=-1).sum()).backward()
-        optimizer.step()
-    before, after = (
-        model.rollout(u, start).expected_cost(1.0, goal.numpy())[0] for u in (np.zeros((12, 1)), controls.detach().numpy())
-    )
-    assert after < 0.95 * before
-
-
 # ---------------------------------------------------------------- one step
 
 
