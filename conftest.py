@@ -1,7 +1,7 @@
-"""Before anything loads NumPy, and for the processes that tests start: one thread each for BLAS. And what an extra leaves out.
+"""Limit BLAS to one thread before NumPy is loaded, also for processes that tests start, and skip what needs missing extras.
 
-pytest's workers are as many as the cores; beside them BLAS's own threads wait for one another in loops, which triples the time.
-Where sktime is missing, the page and the modules that need it are left out, as its tests are.
+pytest has as many workers as cores; threads of BLAS would wait for each other, which triples the time. Without sktime, the page
+and the modules that need it are skipped, as its tests are.
 """
 
 import os
@@ -14,16 +14,16 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 
 _SKTIME = bool(find_spec("sktime") and find_spec("skpro"))
 _PAGE = "coming-from-sktime.md"
-_FOREIGN = [  # of sktime's own composites, and of its concat with pandas 3
+_FOREIGN = [  # from sktime, and from its concat with pandas 3
     "ignore:The default of config ``remember_data`` will change:FutureWarning",
     "ignore:Sorting by default when concatenating all DatetimeIndex is deprecated",
 ]
 
-collect_ignore = [] if _SKTIME else ["src/pesn/adapters/sktime"]  # their doctests cannot be looked for without it
+collect_ignore = [] if _SKTIME else ["src/pesn/adapters/sktime"]  # their doctests cannot be collected without it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The page runs sktime's pipelines, which warn of what will change in sktime; without it the page is skipped."""
+    """Skip the page of sktime without it, and ignore its warnings about future changes."""
     for item in items:
         if item.path.name == _PAGE:
             item.add_marker(pytest.mark.skipif(not _SKTIME, reason="sktime is an extra"))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -206,11 +207,9 @@ def fit_readout(
         return least_squares(*size, penalty, groups)
 
     work = _Pass(drive, empty, _FOLDS if isinstance(ridge, str) else 1, esn.initial(), esn.washout_, given.sizes, kept)
-    total: _Part | None = None
     with steps.step("driving the reservoir", given.n_rows, "rows") as advance:
-        for part in given.map(work, advance):
-            total = part if total is None else total.merge(part)
-    assert total is not None and total.state is not None  # noqa: PT018  # there is a row at least
+        total = reduce(_Part.merge, given.map(work, advance))
+    assert total.state is not None  # there is at least one row
     if kept is not None:
         kept.pieces += total.pieces
     with steps.step("least squares"):
