@@ -42,8 +42,8 @@ def check_real(name: str, values: object) -> None:
     kinds = {getattr(one, "kind", "") for one in np.ravel(np.asarray(dtypes, object))}
     objects = np.ravel(np.asarray(values, object)) if "O" in kinds else ()
     if "c" in kinds or any(isinstance(one, (complex, np.complexfloating)) for one in objects):
-        told = "Complex data not supported: give real and imaginary parts as columns"
-        raise ValueError(f"{name} must be real numbers, got complex ones. {told}")
+        message = "Complex data not supported: give real and imaginary parts as columns"
+        raise ValueError(f"{name} must be real numbers, got complex ones. {message}")
     if kinds & {"m", "M"}:
         raise TypeError(f"{name} must be real numbers, got dates or times among them; set them as its index, or count them")
 
@@ -61,13 +61,13 @@ def generator(rng: Rng) -> np.random.Generator:
     Traceback (most recent call last):
     ValueError: rng must be None, a seed (0 or more) or a NumPy generator, got -1
     """
-    told = f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}"
+    message = f"rng must be None, a seed (0 or more) or a NumPy generator, got {rng!r}"
     if isinstance(rng, np.random.RandomState):  # NumPy accepts it, but it cannot spawn
-        raise TypeError(told)
+        raise TypeError(message)
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(told) from None
+        raise type(error)(message) from None
 
 
 def number(name: str, value: object, low: float, high: float, ends: str) -> None:

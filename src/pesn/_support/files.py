@@ -245,8 +245,8 @@ def claim_folder(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                told = "another run is writing to it: wait until it has ended, or give another folder"
-                raise BlockingIOError(errno.EAGAIN, told, os.fspath(folder)) from None
+                message = "another run is writing to it: wait until it has ended, or give another folder"
+                raise BlockingIOError(errno.EAGAIN, message, os.fspath(folder)) from None
             if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
                 break  # otherwise the previous run has just removed it
         stack.callback(path.unlink, missing_ok=True)

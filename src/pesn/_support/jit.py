@@ -51,21 +51,21 @@ class _Notice(event.Listener):  # type: ignore[misc]
     numba reports compilations only, not code from the cache.
     """
 
-    told = False
+    logged = False
 
-    def on_start(self, begun: Any) -> None:
-        dispatcher = begun.data["dispatcher"]
+    def on_start(self, started: Any) -> None:
+        dispatcher = started.data["dispatcher"]
         module = dispatcher.py_func.__module__ or ""  # None of functions made by exec
-        if self.told or module.partition(".")[0] != "pesn":
+        if self.logged or module.partition(".")[0] != "pesn":
             return
-        self.told = True
+        self.logged = True
         cache = dispatcher._cache  # noqa: SLF001
         if isinstance(cache, KernelCache) and not cache.has_folder:
             _notice.warning("pesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to")
         else:
             _notice.warning("pesn: compiling, once on this machine: a few seconds")
 
-    def on_end(self, begun: object) -> None:
+    def on_end(self, started: object) -> None:
         pass
 
 

@@ -61,14 +61,14 @@ class _Lines:
 
     @contextmanager
     def track(self, what: str, total: int | None, unit: str, began: float) -> Iterator[Advance]:
-        said = began
+        last = began
 
         def report(done: int) -> None:
-            nonlocal said
+            nonlocal last
             now = time.monotonic()
-            if now - said < _SECONDS or not (unit if total is None else 0 < done < total):
+            if now - last < _SECONDS or not (unit if total is None else 0 < done < total):
                 return
-            said = now
+            last = now
             if total is None:
                 self.say(f"{what}: {done:,} {unit} so far")
             else:

@@ -86,12 +86,12 @@ def check_array(
     ValueError: kinds must lie in [0, 2], got 1000000
     """
     expected = ", ".join("any" if size is None else str(size) for size in shape)
-    told = f"{name} must be an array ({expected}) of {np.dtype(dtype).name}"
+    expectation = f"{name} must be an array ({expected}) of {np.dtype(dtype).name}"
     if type(value) is not np.ndarray:
-        raise ValueError(f"{told}, got {type(value).__name__}")
+        raise ValueError(f"{expectation}, got {type(value).__name__}")
     sizes = value.ndim == len(shape) and all(want in (None, size) for want, size in zip(shape, value.shape, strict=True))
     if value.dtype != np.dtype(dtype) or not sizes:
-        raise ValueError(f"{told}, got {value.shape} of {value.dtype}")
+        raise ValueError(f"{expectation}, got {value.shape} of {value.dtype}")
     known = value[~np.isnan(value)] if missing else value
     if not np.isfinite(known).all():
         raise ValueError(f"{name} must be finite, got {known[~np.isfinite(known)][0]}")

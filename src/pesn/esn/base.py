@@ -282,10 +282,10 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         with rollback_on_error(self):
             self.check_parameters()
             given = training_rows(self, X, y, first=first, least=1)
-            begun = self.begin_online(given.n_inputs, given.n_outputs, given) if first else self.resume_online()
+            start = self.begin_online(given.n_inputs, given.n_outputs, given) if first else self.resume_online()
             if self.feedback == "own":
                 check_certain(given.inputs)
-            predictions, learned = learn(self, given, begun)
+            predictions, learned = learn(self, given, start)
             self.adopt(learned)
             self.online_predictions_ = shape_outputs(predictions, given.inputs, self._y_is_flat)
         return self

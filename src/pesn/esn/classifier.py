@@ -217,11 +217,11 @@ def sequence_logits(classifier: ReservoirClassifier, rows: Rows, sequences: list
     K = len(readout.weights)
     uncertain = np.array([rows.var is not None and bool(np.any(rows.var[sequence])) for sequence in sequences])
     mean, cov = np.empty((len(sequences), K)), np.zeros((len(sequences), K, K))
-    if certain := [sequence for sequence, blurred in zip(sequences, uncertain, strict=True) if not blurred]:
+    if certain := [sequence for sequence, is_uncertain in zip(sequences, uncertain, strict=True) if not is_uncertain]:
         mean[~uncertain] = readout.logits(pool_features(classifier, Rows(rows.mean), certain))
     if uncertain.any():
         loop = _loop(classifier, pooled_readout(readout.weights[:, 1:], classifier.states_))
-        given = [rows.take(sequence) for sequence, blurred in zip(sequences, uncertain, strict=True) if blurred]
+        given = [rows.take(sequence) for sequence, is_uncertain in zip(sequences, uncertain, strict=True) if is_uncertain]
         mean[uncertain], cov[uncertain] = pooled_outputs(loop, classifier.states_, given, classifier.washout_)  # type: ignore[arg-type]  # with variances
         mean[uncertain] += readout.weights[:, 0]
     return mean, cov

@@ -155,8 +155,8 @@ class EchoStateNetwork(ReservoirEstimator):
         check_fitted(self)
         rows = as_rows(self, X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
-        begun = starting_states(self, lengths, state, len(outputs), self.initial)
-        ends = read_sequences(self, rows, begun, outputs)
+        starts = starting_states(self, lengths, state, len(outputs), self.initial)
+        ends = read_sequences(self, rows, starts, outputs)
         result = shape_outputs(outputs, rows, self._y_is_flat)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
 
@@ -178,8 +178,8 @@ class EchoStateNetwork(ReservoirEstimator):
         check_is_fitted(self)
         rows = as_rows(self, X)
         states = np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
-        begun = starting_states(self, lengths, None, len(states), self.initial)
-        read_sequences(self, rows, begun, states, units=True)
+        starts = starting_states(self, lengths, None, len(states), self.initial)
+        read_sequences(self, rows, starts, states, units=True)
         return states
 
 
@@ -202,14 +202,14 @@ def read_sequences(esn: EchoStateNetwork, rows: Rows, starts: Starts, into: Arra
 
 def _read_together(esn: EchoStateNetwork, rows: Rows, starts: Starts, into: Array, units: bool) -> list[State]:
     """Compute the same for sequences side by side."""
-    sequences, begun = [sequence for sequence, _ in starts], [state for _, state in starts]
+    sequences, initial = [sequence for sequence, _ in starts], [state for _, state in starts]
     ends: list[State] = []
     wide, in_place = widened(esn.features, esn.reservoir_), units and into.dtype == np.float64
     for which, block in chunks(sequences, BLOCK if units else 8 * BLOCK):
         own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
         kept = into[block] if in_place else None if units else np.empty((0, 0))
         seen, readout = esn.features.rows(rows.take(block)[0]), esn.readout_.weights
-        states, outputs, after = run_stacked(wide, seen, own, begun[which], readout=readout, into=(kept, None))
+        states, outputs, after = run_stacked(wide, seen, own, initial[which], readout=readout, into=(kept, None))
         if not in_place:
             into[block] = states if units else outputs
         ends += after

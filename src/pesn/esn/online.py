@@ -45,7 +45,7 @@ class Learner:
         Weights of the units.
     features : Features
         Features of the readout.
-    begun : Online
+    start : Online
         Recursion to start from.
     forgetting : float
         Forgetting factor λ of recursive least squares.
@@ -53,23 +53,23 @@ class Learner:
         Whether predicted outputs are fed back while learning (FORCE), not the true ones.
     """
 
-    def __init__(self, reservoir: Reservoir, features: Features, begun: Online, forgetting: float, own: bool) -> None:
+    def __init__(self, reservoir: Reservoir, features: Features, start: Online, forgetting: float, own: bool) -> None:
         from pesn.reservoir import kernels as kernel  # imported here, because it compiles
 
-        self.kernel, self.reservoir, self.features, self.begun = kernel, reservoir, features, begun
-        n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, begun.readout.weights.shape
-        self.rls = recursion(begun.rls, forgetting)
+        self.kernel, self.reservoir, self.features, self.start = kernel, reservoir, features, start
+        n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, start.readout.weights.shape
+        self.rls = recursion(start.rls, forgetting)
         self.x, self.target, self.out, self.std = np.empty(d), np.empty(m), np.empty(m), np.empty(m)
         self.b, self.y, work = np.empty(p), np.empty(m), np.empty((2, p))
-        self.residual_cov = np.array(begun.readout.residual_cov, float)
-        n_samples = begun.readout.n_samples
+        self.residual_cov = np.array(start.readout.residual_cov, float)
+        n_samples = start.readout.n_samples
         self.numbers = np.array([forgetting, self.rls.scale, effective_rows(n_samples, forgetting)])
         fed = kernel.OWN if own else kernel.TEACHER
         self.compiled = not n or is_compiled(reservoir)
         self.largest = 1e50 if features.products else 1e100  # largest input: squares must stay in the range of floats
         counts = n_samples, 0, 0, 0, features.lags, features.products, fed, n if self.compiled else 0
         self.counts = np.array([*self.rls.clock, *counts])
-        self.restart(begun.state, begun.to_wash)
+        self.restart(start.state, start.to_wash)
         weights, prior = self.rls.weights, (self.rls.prior_weights, self.rls.prior_root)
         self._arrays = (  # kept, because the table holds addresses only
             self.counts, self.numbers, self.x, self.b, self.y, self.out, self.target, self.std, work,
@@ -150,16 +150,16 @@ class Learner:
 
     def result(self, last: bool = False) -> Online:
         """Return the recursion, in new arrays; the ``last`` result takes those of this learner, which ends it."""
-        kernel, readout, now = self.kernel, self.begun.readout, self.rls
+        kernel, readout, now = self.kernel, self.start.readout, self.rls
         state, to_wash = self.state, int(self.counts[kernel.TO_WASH])
         samples = int(self.counts[kernel.SAMPLES])
         if samples == readout.n_samples:
-            return self.begun._replace(state=state, to_wash=to_wash)
+            return self.start._replace(state=state, to_wash=to_wash)
         now = now._replace(clock=self.counts[:4])
         if not last:
             now = now._replace(root=now.root.copy(), weights=now.weights.copy())
-        rls = now.state(self.begun.rls)
-        return type(self.begun)(Readout(rls.weights, self.residual_cov.copy(), rls.root, samples), rls, state, to_wash)
+        rls = now.state(self.start.rls)
+        return type(self.start)(Readout(rls.weights, self.residual_cov.copy(), rls.root, samples), rls, state, to_wash)
 
 
 def _read_only(array: Array) -> Array:
@@ -255,7 +255,7 @@ class Stepper:
     """
 
     def __init__(self, learner: Learner, network: ReservoirEstimator, learned: ReservoirEstimator) -> None:
-        self._learner, self._network, self._learnt, self._begun = learner, network, learned, _learning(network)
+        self._learner, self._network, self._learned, self._last_result = learner, network, learned, _learning(network)
         self._x_shape, self._y_shape = learner.x.shape, learner.target.shape
         self._prediction, self._std = learner.out.view(), learner.std.view()
         self._prediction.flags.writeable = self._std.flags.writeable = False
@@ -331,13 +331,13 @@ class Stepper:
         ValueError
             If the network itself has learned rows since, which would be undone.
         """
-        network, learned = self._network, self._learnt
-        if any(one is not other for one, other in zip(self._begun, _learning(network), strict=True)):
+        network, learned = self._network, self._learned
+        if any(one is not other for one, other in zip(self._last_result, _learning(network), strict=True)):
             raise ValueError("the network has learned other rows since online() was called; finish would undo that")
         learned.adopt(self._learner.result())
         parameters = network.get_params(deep=False)
         network.__dict__.update({name: value for name, value in vars(learned).items() if name not in parameters})
-        self._begun = _learning(network)
+        self._last_result = _learning(network)
         return network
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -378,15 +378,15 @@ def open_stepper(esn: ReservoirEstimator, n_inputs: int | None, n_outputs: int |
         for name, given, known in (("n_inputs", n_inputs, esn.n_features_in_), ("n_outputs", n_outputs, esn.n_outputs_)):
             if given is not None and given != known:
                 raise ValueError(f"{name} must be {known}, as the network has learned, or left out, got {given!r}")
-        begun = own.resume_online()
+        start = own.resume_online()
     else:
         if n_inputs is None or n_outputs is None:
             raise ValueError("n_inputs and n_outputs must be given for a network that has learned nothing; or call fit first")
         whole_number("n_inputs", n_inputs, 1)
         whole_number("n_outputs", n_outputs, 1)
         own.n_features_in_ = int(n_inputs)
-        begun = own.begin_online(int(n_inputs), int(n_outputs))
-    learner = Learner(own.reservoir_, own.features, begun, own.forgetting, own.feedback == "own")
+        start = own.begin_online(int(n_inputs), int(n_outputs))
+    learner = Learner(own.reservoir_, own.features, start, own.forgetting, own.feedback == "own")
     return Stepper(learner, esn, own)
 
 

@@ -352,8 +352,8 @@ class ProbabilisticESN(ReservoirEstimator):
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
         check_fitted(self)
         rows = as_rows(self, X)
-        begun = starting_states(self, lengths, state, len(rows.mean), self._predict_start, gaussian=True)
-        mean, cov, ends = self._predict(rows, begun, parts if return_std or return_cov else None)
+        starts = starting_states(self, lengths, state, len(rows.mean), self._predict_start, gaussian=True)
+        mean, cov, ends = self._predict(rows, starts, parts if return_std or return_cov else None)
         outputs = shape_outputs(mean, rows, self._y_is_flat)
         result: list[FloatArray | State | list[State]] = [outputs]
         if return_std:
@@ -381,13 +381,13 @@ class ProbabilisticESN(ReservoirEstimator):
         """
         check_is_fitted(self)
         rows = as_rows(self, X)
-        begun = starting_states(self, lengths, None, len(rows.mean), self._predict_start)
+        starts = starting_states(self, lengths, None, len(rows.mean), self._predict_start)
         loop, states = self._open_loop(), np.empty((len(rows.mean), self.reservoir_.n_units), dtype=rows.mean.dtype)
 
         def keep(block: slice, _: Array, found: dict[str, Any]) -> None:
             states[block] = found["units"]
 
-        run_sequences(loop, rows, begun, self.start_, keep, parallel=loop.rng is None)
+        run_sequences(loop, rows, starts, self.start_, keep, parallel=loop.rng is None)
         return states
 
     def unit_moments(self) -> UnitMoments:

@@ -176,10 +176,10 @@ class Recursion(NamedTuple):
     clock: npt.NDArray[np.int64]
     scale: float
 
-    def state(self, begun: RLSState) -> RLSState:
-        """Return the result as an RLSState, from the state ``begun`` that it started with; it must not change after that."""
+    def state(self, start: RLSState) -> RLSState:
+        """Return the result as an RLSState, from the state ``start`` that it started with; it must not change after that."""
         self.root.flags.writeable = False
-        return begun._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
+        return start._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
 
 
 @jit(**_LOOSE)
