@@ -14,12 +14,10 @@ PAGES = Path(__file__).parents[1] / "docs" / "api.md"
 PACKAGE = Path(pesn.__file__).parent
 # Packages and modules that do not follow the rules for entries and for names yet.
 UNFINISHED = (
-    "_support.pages", "activations", "adapters", "diagnostics", "evaluation", "forecasting", "gaussian", "metrics", "moments",
-    "networks", "paper", "planning", "plotting", "reservoir", "series", "statespace", "systems",
+    "_support.pages", "activations", "adapters", "gaussian", "moments", "networks", "reservoir", "series", "statespace"
 )  # fmt: skip
 UNFINISHED_NAMES = (
-    "_support", "activations", "adapters", "esn", "evaluation", "forecasting", "gaussian", "linalg", "moments", "networks",
-    "paper", "readout", "reservoir", "series", "statespace", "systems",
+    "_support", "activations", "adapters", "gaussian", "linalg", "moments", "networks", "reservoir", "series", "statespace"
 )  # fmt: skip
 IRREGULAR = re.compile(
     "given|told|taken|laid|shown|said|kept|drawn|left|met|held|sent|made|found|known|seen|begun|spread|brought|bound|sought|"
