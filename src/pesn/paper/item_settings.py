@@ -19,7 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -145,7 +145,7 @@ class Item:
         Name of the item, as ``publication.toml`` has it.
     settings : mapping of str to Setting
         The reader's settings.
-    run : callable
+    make : callable
         Function of :class:`~pesn.paper.claims.Settings` and :class:`~pesn.paper.claims.Tasks` that returns a ``Result``.
     published : object, optional
         Numbers that the paper prints.
@@ -155,7 +155,7 @@ class Item:
 
     name: str
     settings: Mapping[str, Setting]
-    run: Callable[[Settings, Tasks], Result]
+    make: Callable[[Settings, Tasks], Result]
     published: Any = None
     digits: str = ""
 
@@ -163,6 +163,11 @@ class Item:
     def description(self) -> Description:
         """Title, place in the paper, subject and errata."""
         return describe(self.name)
+
+    def run(self, settings: Settings, tasks: Tasks) -> Result:
+        """Reproduce the item; its constant notes come first."""
+        result = self.make(settings, tasks)
+        return replace(result, notes=[*self.description.notes, *result.notes])
 
     def parameters(self, quick: bool = False) -> Record:
         """Return the default of each setting."""

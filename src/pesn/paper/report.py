@@ -142,7 +142,7 @@ def _judge_claim(name: str, parts: list[Record], anchors: Mapping[str, str]) -> 
 
 _WIDTH, _HEIGHT, _EDGE, _ROWS = 132.0, 24.0, 5.0, 4
 _APART = 5.5  # of two marks in one row
-# Outcome -> CSS class and mark, so that it is told by shape too: a disc, a ring, a cross.
+# Outcome -> CSS class and mark, so that it is distinguished by shape too: a disc, a ring, a cross.
 _MARKS = {
     "holds": ("holds", '<circle cx="{x}" cy="{y}" r="2.6" fill="currentcolor"/>'),
     "corrected": ("corrected", '<circle cx="{x}" cy="{y}" r="2.2" fill="none" stroke="currentcolor" stroke-width="1.4"/>'),

@@ -172,7 +172,7 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        place = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(work.item.run)), frames[-1])
+        place = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(work.item.make)), frames[-1])
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ItemError(f"{name} failed: {what} ({place.filename}:{place.lineno})") from error
     temporary = beside(work.place)
@@ -193,9 +193,9 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
 
 def _digest(item: Item, settings: Settings) -> str:
     """Return the digest of a result; the code is that of pesn, without the other items and without what runs and shows them."""
-    others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.run.__module__}
+    others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.make.__module__}
     root = Path(paper.__file__).parents[1]
-    code = hashlib.blake2b(Path(inspect.getfile(item.run)).read_bytes())
+    code = hashlib.blake2b(Path(inspect.getfile(item.make)).read_bytes())
     for path in sorted([*root.rglob("*.py"), root / "paper" / "publication.toml"]):
         place = path.relative_to(root).as_posix()
         if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:

@@ -52,7 +52,12 @@ def test_counts_by_hand():
 
 
 def test_published_numbers():
-    rows = pd.DataFrame(cost.PUBLISHED)
+    rows = pd.DataFrame(
+        {"method": method, "line": line, "operation": kind, **dict.fromkeys(("ND", "N", "D", "1"), 0), **terms}
+        for method, lines in cost.PUBLISHED.items()
+        for line, row in lines.items()
+        for kind, terms in zip(operations.KINDS, row, strict=True)
+    )
     assert len(rows) == 6 * 4 + 3 * 4
     spline = rows[(rows["method"] == "spline, as written") & (rows["line"] == "all")].set_index("operation")
     assert spline.loc["*/÷", ["ND", "N", "D", "1"]].tolist() == [228, 30, 0, 2]

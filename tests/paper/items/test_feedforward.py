@@ -1,7 +1,6 @@
 """The networks are the paper's, the diagonal propagation is the library's, and the verdicts tell the cases apart."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import pesn
@@ -51,16 +50,15 @@ def test_samples_are_those_of_the_inputs():
 
 
 def test_published_numbers():
-    rows = pd.DataFrame(feedforward.PUBLISHED)
-    assert len(rows) == 2 * 4 * 6
-    cell = rows.set_index(["network", "method", "moment", "layer"])["published"]
-    assert cell["shallow", "spline", "mean", 1] == 2.24e-5
-    assert cell["shallow", "analytic", "variance", 6] == 1.05e-1
-    assert cell["deep", "spline", "mean", 3] == 1.01e-2
-    assert cell["deep", "analytic", "variance", 11] == 2.95
+    shallow, deep = (feedforward._paper_errors(network) for network in ("shallow", "deep"))
+    assert len(shallow) == len(deep) == 4 * 6
+    assert shallow["spline", "mean", 1] == 2.24e-5
+    assert shallow["analytic", "variance", 6] == 1.05e-1
+    assert deep["spline", "mean", 3] == 1.01e-2
+    assert deep["analytic", "variance", 11] == 2.95
     # why σ is read as a variance: the analytic variance of a saturated unit is 1 − mean², twice the error of its mean
-    assert cell["shallow", "analytic", "variance", 1] == pytest.approx(2 * cell["shallow", "analytic", "mean", 1], rel=0.01)
-    assert feedforward.wins(cell["deep"].to_dict()) == (8, 12)
+    assert shallow["analytic", "variance", 1] == pytest.approx(2 * shallow["analytic", "mean", 1], rel=0.01)
+    assert feedforward.wins(deep) == (8, 12)
 
 
 def _draw(samples, spline, analytic, distances=(0.01, 0.01), mean=0.0):

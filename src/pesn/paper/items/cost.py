@@ -21,36 +21,13 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import (
-    Draw,
-    Record,
-    Result,
-    Settings,
-    Tasks,
-    Verdict,
-    describe,
-    grade,
-    median_range,
-    over_draws,
-    paper_numbers,
-)  # fmt: skip
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
 
-PUBLISHED: list[Record] = [
-    {
-        "where": f"Table 1{letter}",
-        "method": method,
-        "line": line,
-        "operation": kind,
-        **{k: terms.get(k, 0) for k in ("ND", "N", "D", "1")},
-    }
-    for letter, (method, lines) in zip("ab", paper_numbers("complexity").items(), strict=True)
-    for line, row in lines.items()
-    for kind, terms in zip(KINDS, row, strict=True)
-]
+PUBLISHED: Record = paper_numbers("complexity")
 
 MONTE_CARLO, PLAIN, ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain NumPy", "analytic"
 SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
@@ -180,15 +157,21 @@ COMPLEXITY_SETTINGS = {
 
 def _counts(recounted: dict[str, dict[str, dict[str, Terms]]]) -> dict[str, pd.DataFrame]:
     titles = {"spline, as written": "Operations of the spline, Algorithm 1", "analytic": "Operations of the analytic method"}
-    rows: dict[str, list[Record]] = {title: [] for title in titles.values()}
-    for printed in PUBLISHED:
-        method, line, kind = printed["method"], printed["line"], printed["operation"]
-        terms = {k: printed[k] for k in ("ND", "N", "D", "1")}
-        row = {"line": line, "operation": kind, "published": words(terms), "obtained": words(recounted[method][line][kind])}
-        if (method, line) == ("spline, as written", "all"):
-            row["nothing twice"] = words(recounted["spline, shared"]["all"][kind])
-        rows[titles[method]].append(row)
-    return {title: pd.DataFrame(some).fillna("") for title, some in rows.items()}
+    tables = {}
+    for method, lines in PUBLISHED.items():
+        rows = []
+        for line, kind, terms in ((line, *pair) for line, row in lines.items() for pair in zip(KINDS, row, strict=True)):
+            counts = {
+                "line": line,
+                "operation": kind,
+                "published": words(terms),
+                "obtained": words(recounted[method][line][kind]),
+            }
+            if (method, line) == ("spline, as written", "all"):
+                counts["nothing twice"] = words(recounted["spline, shared"]["all"][kind])
+            rows.append(counts)
+        tables[titles[method]] = pd.DataFrame(rows).fillna("")
+    return tables
 
 
 def run_complexity(settings: Settings, tasks: Tasks) -> Result:
@@ -219,7 +202,6 @@ def run_complexity(settings: Settings, tasks: Tasks) -> Result:
     recounted = recount()
     exps, shared = recounted["spline, as written"]["all"]["exp"]["ND"], recounted["spline, shared"]["all"]
     notes = [
-        *describe("complexity").notes,
         "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
         f"another exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α "
         "were counted once. Roots of constants are counted as printed.",
@@ -527,8 +509,7 @@ def run_error_time(settings: Settings, tasks: Tasks) -> Result:
             "on the front": np.where(shown["on the front"], "yes", ""),
         }
     ).reset_index(drop=True)
-    notes = [*describe("error-time").notes]
-    return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw_errors(frame)}, verdicts, notes)
+    return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw_errors(frame)}, verdicts)
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:

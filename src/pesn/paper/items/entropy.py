@@ -19,7 +19,7 @@ import pandas as pd
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, paper_numbers
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, amend, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
@@ -352,7 +352,6 @@ def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]
     claimed, real = distances["PESN's own deviation"].iloc[after], distances["spread"].iloc[after]
     best = tried.iloc[0]
     return [
-        *describe("entropy").notes,
         f"The PESN of independent units forgets in its variance far sooner than networks do: after {after + 1} steps it claims "
         f"a deviation of {claimed:.1g} of the units' own, where random starts are still {real:.1g} apart. It drops the "
         "covariances between the units, which carry what is left of a start. This is no echo state reached sooner.",

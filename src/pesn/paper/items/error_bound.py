@@ -14,7 +14,7 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, paper_numbers
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
 from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -121,7 +121,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             judge_example(PUBLISHED["bound of the mean"], example["obtained"].tolist(), same.max() if len(same) else None),
             judge_mesh(outside.groupby("form", sort=False)[["error", "bound"]].max(), outside["mean"].max()),
         ],
-        [*describe("error-bound").notes],
     )
 
 

@@ -15,19 +15,7 @@ import pandas as pd
 
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
-from pesn.paper.claims import (
-    Draw,
-    Record,
-    Result,
-    Settings,
-    Tasks,
-    Verdict,
-    describe,
-    grade,
-    median_range,
-    over_draws,
-    paper_numbers,
-)
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, number, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -35,19 +23,7 @@ from pesn.paper.items.figures import Picture
 _SIZES = {"shallow": (5, 5), "deep": (50, 10)}  # width, depth
 _SHOWN = {"shallow": (1, 2, 3, 4, 5, 6), "deep": (1, 3, 5, 7, 9, 11)}  # the last is the output
 _MOMENTS = ("mean", "variance")
-PUBLISHED: list[Record] = [
-    {
-        "where": f"supplement, Table 4{letter}",
-        "network": network,
-        "moment": row.split()[0],
-        "method": row.split()[1],
-        "layer": layer,
-        "published": value,
-    }
-    for letter, (network, rows) in zip("ab", paper_numbers("feedforward").items(), strict=True)
-    for row, values in rows.items()
-    for layer, value in zip(_SHOWN[network], values, strict=True)
-]
+PUBLISHED: Record = paper_numbers("feedforward")
 
 _METHODS = ("spline", "analytic", "full")  # "full": this library's own, with all covariances
 _LABELS = {"spline": "spline (paper)", "analytic": "analytic (paper)", "full": "pesn, full covariance"}
@@ -69,7 +45,8 @@ SETTINGS = {
 
 def _paper_errors(network: str) -> dict[tuple[str, str, int], float]:
     """Return the published errors by method, moment and layer."""
-    return {(row["method"], row["moment"], row["layer"]): row["published"] for row in PUBLISHED if row["network"] == network}
+    rows = [(*row.split(), values) for row, values in PUBLISHED[network].items()]
+    return {(method, moment, k): e for moment, method, values in rows for k, e in zip(_SHOWN[network], values, strict=True)}
 
 
 # ---------------------------------------------------------------- one network
@@ -177,22 +154,22 @@ def grade_shallow(any_draw: Record, saturated: Record | None) -> Draw:
 
 def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float) -> Verdict:
     """Judge the shallow network: holds if all three parts do for any weights; corrected if only for saturated ones."""
-    told = []
+    texts = []
     for name, some in ((_ANY, any_draw), (_SATURATED, saturated)):
         if some:
             parts = np.array([shallow_parts(draw) for draw in some])
             delta, recovered, over = parts.sum(axis=0)
-            told.append(
+            texts.append(
                 f"{name}: delta {delta}, spline recovers {recovered}, analytic over-estimates {over}, all three "
                 f"{parts.all(axis=1).sum()} of {len(some)}"
             )
     ratios = [draw["output"]["spline"]["std"] / max(draw["output"]["samples"]["std"], 1e-12) for draw in saturated]
     if ratios:
-        told.append(
+        texts.append(
             f"there the spline's standard deviation is {min(ratios):.2g} to {max(ratios):.2g} times the samples', both tiny"
         )
     reason = (
-        f"First layer saturated in {100 * share:.1f} % of the draws of standard normal weights. {'; '.join(told)}. (Delta: "
+        f"First layer saturated in {100 * share:.1f} % of the draws of standard normal weights. {'; '.join(texts)}. (Delta: "
         "standard deviation at most 2 % of the length of the output weights; recovered: mean and standard deviation wrong by "
         "no more than that; over-estimated: variance at least doubled.)"
     )
@@ -217,10 +194,10 @@ def grade_deep(draw: Record) -> Draw:
 def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) -> Verdict:
     """Judge the deep network by every draw, with the medians in words."""
     near = {method: [draw["output"][method]["distance"] for draw in draws] for method in _METHODS}
-    told = []
+    texts = []
     for method, distances in near.items():
         ratios = [draw["output"][method]["std"] / draw["output"]["samples"]["std"] for draw in draws]
-        told.append(
+        texts.append(
             f"{_LABELS[method]} {median_range(distances, '.3f')}, standard deviation "
             f"{min(ratios):.2f} to {max(ratios):.2f} times the samples'"
         )
@@ -231,7 +208,7 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
         f"Output recovered by {' and '.join(seen) or 'neither method'}; the spline errs less in {won} of {cells} cells of the "
         f"table (paper: {wins(_paper_errors('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and "
         f"{analytic:.2g} (analytic). Largest distance between the output's distribution function and the samples', median of "
-        f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(told)}."
+        f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(texts)}."
     )
     measure = "share of the table's cells in which the spline errs less"
     return over_draws("deep-recovered", map(grade_deep, draws), reason, measure=measure, limits=[0.5])
@@ -264,7 +241,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
         ],
         [
-            *describe("feedforward").notes,
             f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
             f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
         ],
@@ -328,7 +304,7 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
     from scipy.special import ndtr
 
     figure, (axes, less) = figures.panels(2, 3, 5.4, sharex="col", height_ratios=(3, 2))
-    told = []
+    texts = []
     for ax, below, (name, kind) in zip(axes, less, _DRAWN, strict=True):
         ax.set(title=f"{name.capitalize()} network,\n{kind}")
         below.set_xlabel("output")
@@ -348,13 +324,13 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
             below.plot(x, y - sampled, linewidth=1.4, **figures.line(color))
         ax.set_xlim(x[0], x[-1])
         widths = ", ".join(f"{_LABELS[m]} {out[m]['std']:.2g}" for m in _METHODS)
-        told.append(f"{name} network, {kind}: {widths}, samples {out['samples']['std']:.2g}")
+        texts.append(f"{name} network, {kind}: {widths}, samples {out['samples']['std']:.2g}")
     axes[0].set_ylabel("distribution function")
     less[0].set_ylabel("less that of\nthe samples")
     figures.legend(figure, axes[-1], 4, "lower")
     return figure, (
         "Distribution functions of the output in the first draw of each, and below them the differences to the samples'; "
-        f"standard deviations: {'; '.join(told)}."
+        f"standard deviations: {'; '.join(texts)}."
     )
 
 

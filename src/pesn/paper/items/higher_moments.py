@@ -17,7 +17,7 @@ import pandas as pd
 import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade, paper_numbers
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
 from pesn.paper.item_settings import Item, Setting, amend, choice, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
@@ -93,7 +93,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         {"errors": _draw(means, variances, frame), "against-variance": _draw_against(frame, spreads[0])},
         [judge_any_function(served), judge_small_variance(spreads, _wrong_share(frame, "spline", _THRESHOLDS[0]).below)],
         [
-            *describe("higher-moments").notes,
             f"With the printed kurtosis, 6A₂²A₁², the median error is {np.median(printed[sensible]):.2g} where the output's "
             f"variance exceeds 0.01; with 6A₂A₁² it is {np.median(_error(frame, 'spline-raw', 'kurtosis')[sensible]):.1e}. All "
             "else here uses the latter.",

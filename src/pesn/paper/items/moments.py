@@ -17,7 +17,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import Array, MomentName
 from pesn.moments.mixture import formulas
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, describe, grade
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade
 from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, layout, several, whole
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -103,7 +103,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         {"values": _draw_values(frame), "errors": _draw_errors(frame)},
         [judge_saturation(drops)],
         [
-            *describe("moments").notes,
             f"The paper measures against Monte Carlo. With {p['samples']:,} samples its own error reaches "
             f"{_worst(frame, 'monte-carlo', 'mean'):.1e} in the mean, the paper's spline errs by at most "
             f"{_worst(frame, 'spline', 'mean'):.1e}: measured so, the spline's error is the baseline's. Errors here are "
@@ -313,7 +312,6 @@ def run_grid(settings: Settings, tasks: Tasks) -> Result:
             ),
         ],
         [
-            *describe("moments-grid").notes,
             f"Monte Carlo has {p['samples']:,} samples a point. The paper measures against it; its own error, up to "
             f"{errors['mean']['monte-carlo'].max():.1e} in the mean, is far above the spline's, so errors here are against an "
             "exact quadrature.",

@@ -215,8 +215,8 @@ def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Seq
         never, before, future = (
             found.errors[way][..., list(velocities)].mean(axis=(1, 2)) for way in ("never", "before", "future")
         )
-        told = ~np.isnan(future)
-        return float(never.mean()), float(before.mean() / never.mean()), float(future[told].mean() / never[told].mean())
+        known = ~np.isnan(future)
+        return float(never.mean()), float(before.mean() / never.mean()), float(future[known].mean() / never[known].mean())
 
     frozen, before, future = (list(part) for part in zip(*map(wrong, levels), strict=True))
     beside = [ratio for _, ratio, _ in map(wrong, changes)]

@@ -89,8 +89,8 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, 
         column[-1].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
     for ax, label in zip(axes[:, 0], measures.values(), strict=True):
         ax.set_ylabel(label, fontsize=8)
-    told = f"Small panels, a column for each setting that the paper does not print: {alt}; the value in use is shaded."
-    return figure, told
+    text = f"Small panels, a column for each setting that the paper does not print: {alt}; the value in use is shaded."
+    return figure, text
 
 
 _CANDIDATES = "Draws of the settings that are not printed, in the search for the closest match."

@@ -21,7 +21,7 @@ import pandas as pd
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, describe, grade, over_draws, paper_numbers
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, number, several, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
@@ -354,7 +354,6 @@ def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
     best = tried.iloc[0]
     spread, (low, high) = place[:, 3] - place[:, 2], position_trend()
     said = [
-        *describe("washout").notes,
         f"Not printed in the paper, and so chosen here: the start's deviation ({p['start_std']:g}), M_e ({p['noise']:g}), N "
         f"({p['n_units']}), L ({p['leak_rate']:g}), r ({p['spectral_radius']:g}), δ ({p['rls_delta']:g}), λ "
         f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
