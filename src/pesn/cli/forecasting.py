@@ -70,6 +70,10 @@ def forecast(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", help="With --id: number of processes.", show_default="1 per core")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --id: folder for finished results; an interrupted run continues from them."),
+    ] = None,
     stream: Annotated[
         bool,
         typer.Option(
@@ -87,7 +91,7 @@ def forecast(
     """Forecast the columns of a table with prediction intervals; backtest against naive and seasonal-naive baselines."""
     with terminal.one_line_errors():
         begin = perf_counter()
-        many = {"--jobs": jobs, "--stream": stream or None, "--scheduler": scheduler}
+        many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
         alone = {} if id_col is None else {"--save": save, "--model": model}
         _refuse(alone, "must not be given with --id: the rows and options are all there is to many series")
@@ -95,7 +99,7 @@ def forecast(
 
         request = Request(
             file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq,
-            duplicates, id_col, -1 if jobs is None else jobs, sys.stderr.isatty(),
+            duplicates, id_col, -1 if jobs is None else jobs, sys.stderr.isatty(), checkpoint,
         )  # fmt: skip
         _check(request, jobs)
         if id_col is None:
@@ -177,10 +181,10 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
     from pesn.series.panel.parquet import forecast_parquet
     from pesn.series.table.numerals import counted
 
-    if request.inputs or request.backtest:
+    if request.inputs or request.backtest or request.checkpoint:
         raise ValueError(
-            "--inputs and --backtest must not be given with --stream or --scheduler: all columns beside --id, --time and "
-            "--target are inputs"
+            "--inputs, --backtest and --checkpoint must not be given with --stream or --scheduler: all columns beside --id, "
+            "--time and --target are inputs, and an interrupted run continues without a checkpoint"
         )
     forecaster = SeriesForecaster(
         request.horizon, tuple(request.season) or "auto", tuple(request.levels or (0.8, 0.95)), request.n_jobs,

@@ -87,6 +87,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     duplicates : {"error", "mean", "last"}, default="error"
         What becomes of rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
         or the last of them, with a warning that counts them.
+    checkpoint : path-like, optional
+        Folder in which runs over many series store finished results: after an interruption, the same call continues from them.
     verbose : bool, default=False
         Whether runs over many series show progress on standard error.
 
@@ -118,6 +120,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         target_col: str = "y",
         freq: str | float | None = None,
         duplicates: str = "error",
+        checkpoint: PathLike | None = None,
         verbose: bool = False,
     ) -> None:
         self.horizon = horizon
@@ -129,6 +132,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         self.target_col = target_col
         self.freq = freq
         self.duplicates = duplicates
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     # ---------------------------------------------------------------- learning

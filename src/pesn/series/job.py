@@ -53,6 +53,7 @@ class Request:
     id_col: str | None = None
     n_jobs: int | None = None
     verbose: bool = False
+    checkpoint: Path | None = None
 
     @property
     def origins(self) -> int:

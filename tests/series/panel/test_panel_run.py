@@ -63,6 +63,46 @@ def test_a_dask_worker_that_is_killed_loses_nothing(frame, forecasts):
     pd.testing.assert_frame_equal(found, forecasts, check_exact=True)
 
 
+def test_an_interrupted_run_continues_from_its_checkpoint(frame, forecasts, tmp_path, monkeypatch):
+    work, done = panel_work.forecast_chunk, []
+
+    def forecast_until_killed(part, task):
+        done.append(part[0].series)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return work(part, task)
+
+    monkeypatch.setattr(panel_work, "forecast_chunk", forecast_until_killed)
+    model = pesn.SeriesForecaster(checkpoint=tmp_path).fit(frame)
+    with pytest.raises(KeyboardInterrupt):
+        model.forecast(5)
+    for _ in range(2):
+        pd.testing.assert_frame_equal(model.forecast(5), forecasts, check_exact=True)
+        assert done == [0, 10, 10, 20]  # the first of three chunks was stored, then all of them
+    assert "statistical" in model.summary()
+    pesn.SeriesForecaster(checkpoint=tmp_path, season=7).fit(frame).forecast(5)
+    assert done[4:] == [0, 10, 20]  # other settings use other files
+    changed = frame.assign(y=frame["y"].where(frame.index != 0, 7.0))
+    found = pesn.SeriesForecaster(checkpoint=tmp_path).fit(changed).forecast(5)
+    assert done[7:] == [0]  # one number differs: one chunk is forecast again
+    pd.testing.assert_frame_equal(found, pesn.SeriesForecaster().fit(changed).forecast(5), check_exact=True)
+
+
+def test_damaged_checkpoints_are_computed_again_and_failures_are_kept(frame, forecasts, tmp_path):
+    model = pesn.SeriesForecaster(checkpoint=str(tmp_path)).fit(frame)
+    model.forecast(5)
+    for file, text in zip(sorted(tmp_path.glob("*.json")), ("[[[30], [1.0], [], {}, '']", "[1]", ""), strict=True):
+        file.write_text(text)
+    pd.testing.assert_frame_equal(model.forecast(5), forecasts, check_exact=True)
+    short = pd.concat([frame, frame.iloc[:3].assign(unique_id="short")])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="the first is 'short': it has 3 rows: too few"):
+            model.fit(short).cross_validation(4)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="checkpoint must be a folder, got the file"):
+        pesn.SeriesForecaster(checkpoint=tmp_path / "file").fit(frame).forecast(5)
+
+
 def test_an_error_in_a_fit_is_a_failure_of_its_series(frame, monkeypatch):
     fit = panel_work.fit_columns
 

@@ -6,6 +6,7 @@ same rows and settings give the same numbers.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pesn._support.arguments import flag, whole_number
-from pesn._support.types import AnyArray, Array
+from pesn._support.types import AnyArray, Array, PathLike
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, one_step, shown
 from pesn.series.members.decomposition import calendar_periods, detect_period
@@ -50,13 +51,14 @@ Level = float | Sequence[float] | None  # probabilities of the intervals; None: 
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of a forecaster: seasons, steps that components are weighted over, levels, processes, progress."""
+    """Parameters of a forecaster: seasons, steps that components are weighted over, levels, processes, progress, checkpoints."""
 
     seasons: Seasons = "auto"
     horizon: int | None = None
     level: tuple[float, ...] = (0.8, 0.95)
     n_jobs: int | None = None
     verbose: bool = False
+    checkpoint: PathLike | None = None
 
     def task(self, steps: int, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
         """Return the forecasts that are asked of each series.
@@ -114,13 +116,15 @@ def check_parameters(forecaster: SeriesForecaster) -> None:
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
         raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")
     flag("verbose", forecaster.verbose)
+    if not isinstance(forecaster.checkpoint, (str, os.PathLike, type(None))):
+        raise TypeError(f"checkpoint must be the path of a folder or None, got {forecaster.checkpoint!r}")
     long_columns(forecaster)
 
 
 def read_settings(forecaster: SeriesForecaster) -> Settings:
     """Return the settings of a :class:`pesn.SeriesForecaster`, by its parameters."""
     level = check_levels(forecaster.level)
-    return Settings(forecaster.season, forecaster.horizon, level, forecaster.n_jobs, forecaster.verbose)
+    return Settings(forecaster.season, forecaster.horizon, level, forecaster.n_jobs, forecaster.verbose, forecaster.checkpoint)
 
 
 def long_columns(forecaster: SeriesForecaster) -> Columns:
@@ -339,7 +343,7 @@ def _with_times(frame: Any, columns: Columns) -> Any:
 
 
 def _run(panel: Panel, task: Task, ahead: Array | None, settings: Settings) -> Outcome:
-    blocks = run(panel, task, ahead, n_jobs=settings.n_jobs, verbose=settings.verbose)
+    blocks = run(panel, task, ahead, n_jobs=settings.n_jobs, verbose=settings.verbose, checkpoint=settings.checkpoint)
     if not len(blocks.series):
         _refuse_all(_reasons(panel, blocks))
     failures = failures_frame(panel, blocks)

@@ -66,7 +66,8 @@ def run(request: Request) -> PanelOutcome:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     ahead = None if request.future is None else read_long_future(request.future, table)
     settings = Settings(
-        tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose
+        tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose,
+        request.checkpoint,
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are reported below

@@ -3,6 +3,9 @@
 A forecast has one origin, the end of the rows; cross-validation has several before it. The numbers are the same for any number of
 processes, and on the workers of a Dask cluster: inside ``joblib.parallel_config("dask")`` chunks are sent there.
 
+With a checkpoint folder, the results of each finished chunk are stored in a file named by a digest of all that they depend on:
+rows, future covariates, task and version of pesn. Another run with the same input reads them.
+
 >>> import pandas as pd
 >>> from pesn.series.panel.frame import Columns, build_panel
 >>> frame = pd.DataFrame({"unique_id": "a", "ds": np.arange(30), "y": np.arange(30.0)})
@@ -13,10 +16,14 @@ processes, and on the workers of a Dask cluster: inside ``joblib.parallel_config
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +32,10 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
 from pesn._support.cluster import worker_processes
+from pesn._support.files import replacing
 from pesn._support.progress import shown
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import Array
+from pesn._support.types import Array, PathLike
 from pesn.evaluation.backtest import Places, evaluate
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.model import Seasons, check_horizon, fit_columns
@@ -130,7 +138,15 @@ def chunks(panel: Panel) -> list[range]:
     return [*found, range(start, len(panel))] if len(panel) else []
 
 
-def run(panel: Panel, task: Task, ahead: Array | None = None, *, n_jobs: int | None = None, verbose: bool = False) -> Blocks:
+def run(
+    panel: Panel,
+    task: Task,
+    ahead: Array | None = None,
+    *,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+    checkpoint: PathLike | None = None,
+) -> Blocks:
     """Forecast every series.
 
     Parameters
@@ -145,14 +161,27 @@ def run(panel: Panel, task: Task, ahead: Array | None = None, *, n_jobs: int | N
         Number of processes; None: one, -1: as many as there are processors.
     verbose : bool, default=False
         Whether progress is shown, on standard error.
+    checkpoint : path-like, optional
+        Folder for the results of finished chunks.
     """
+    folder = None if checkpoint is None else _make_folder(checkpoint)
     parts = [
         [Rows(i, *panel.rows(i), None if ahead is None else ahead[i], panel.time) for i in series] for series in chunks(panel)
     ]
     found: list[SeriesResult] = []
     what = "cross-validating" if task.windows else "forecasting"
     with shown(verbose) as steps, steps.step(what, len(panel), "series") as advance:
-        for results in _forecast_chunks(parts, task, n_jobs):
+        left: dict[int, list[Rows]] = {}  # by the number of the first series
+        for part in parts:
+            known = None if folder is None else _read_results(_checkpoint_file(folder, part, task), part, task)
+            if known is None:
+                left[part[0].series] = part
+            else:
+                found += known
+                advance(len(known))
+        for results in _forecast_chunks([*left.values()], task, n_jobs):
+            if folder is not None:
+                _write_results(_checkpoint_file(folder, left[results[0].series], task), results)
             found += results
             advance(len(results))
     return _join(sorted(found, key=lambda one: one.series), task)
@@ -177,6 +206,59 @@ def _forecast_chunks(parts: list[list[Rows]], task: Task, n_jobs: int | None) ->
     with worker_processes(jobs) if ours else nullcontext():
         parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
         yield from parallel(delayed(forecast_chunk)(part, task) for part in parts)
+
+
+def _make_folder(checkpoint: PathLike) -> Path:
+    """Create the checkpoint folder if it is missing."""
+    folder = Path(checkpoint)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"checkpoint must be a folder, got the file {str(checkpoint)!r}") from None
+    return folder
+
+
+def _checkpoint_file(folder: Path, part: Sequence[Rows], task: Task) -> Path:
+    """Return the file of a chunk, named by a digest of all that its results depend on."""
+    seasons = task.seasons if isinstance(task.seasons, str) else np.ravel(np.asarray(task.seasons, object)).tolist()
+    asked = version("pesn"), part[0].time.kind, part[0].time.step, *task._replace(seasons=None), seasons
+    digest = hashlib.sha256(repr(asked).encode())
+    for rows in part:
+        for array in (rows.y, rows.x, rows.ahead):
+            digest.update(b"" if array is None else repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    return folder / f"{digest.hexdigest()}.json"
+
+
+def _write_results(file: Path, results: Sequence[SeriesResult]) -> None:
+    """Store the results of a chunk, whole or not at all; JSON keeps every bit of a float."""
+    rows = [
+        (
+            [*map(int, one.origins)],
+            np.ravel([] if one.values is None else one.values).tolist(),
+            one.seasons,
+            one.shares,
+            one.failure,
+        )
+        for one in results
+    ]
+    with replacing(file) as path:
+        Path(path).write_text(json.dumps(rows), encoding="utf-8")
+
+
+def _read_results(file: Path, part: Sequence[Rows], task: Task) -> list[SeriesResult] | None:
+    """Return the stored results of a chunk; None if there are none or the file is damaged."""
+    shape = task.steps, len(task.quantiles)
+    try:
+        return [
+            SeriesResult(rows.series, failure=str(failure))
+            if failure
+            else SeriesResult(
+                rows.series, origins, np.reshape(np.array(values, float), (len(origins), *shape)), tuple(seasons), shares
+            )
+            for rows, (origins, values, seasons, shares, failure) in zip(part, json.loads(file.read_bytes()), strict=True)
+        ]
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _forecast_series(rows: Rows, task: Task) -> SeriesResult:
