@@ -123,26 +123,31 @@ def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None
             horizon=request.horizon if ahead is None else len(ahead), advance=advance,
         )  # fmt: skip
     outcome = _forecast(request, table, fitted, ahead)
-    places = choose_origins(rows, fitted.horizon, request.origins)
-    if len(places):
-        with steps.step("backtesting", len(table.targets), "columns") as advance:
-            outcome.backtest = fitted.backtest(fitted.horizon, places, advance)
-    elif request.origins:
-        outcome.notes.append(f"too few rows for a backtest of {counted(fitted.horizon, 'step')}")
-    else:
-        outcome.notes.append("no backtest, as asked")
+    _backtest(outcome, steps)
     return outcome
 
 
 # ---------------------------------------------------------------- its parts
 
 
+def _backtest(outcome: Outcome, steps: Steps) -> None:
+    """Add the backtest, or a note why there is none."""
+    fitted, origins = outcome.fitted, outcome.request.origins
+    places = choose_origins(fitted.rows, fitted.horizon, origins)
+    if len(places):
+        with steps.step("backtesting", len(fitted.models), "columns") as advance:
+            outcome.backtest = fitted.backtest(fitted.horizon, places, advance)
+    else:
+        few = f"too few rows for a backtest of {counted(fitted.horizon, 'step')}"
+        outcome.notes.append(few if origins else "no backtest, as asked")
+
+
 def _from_model(request: Request, model: Path, warn: Callable[[str], None]) -> Outcome:
     """Forecast from the rows of a file by a saved model, without fitting."""
     owned = {"--target": request.targets, "--inputs": request.inputs, "--season": request.season, "--freq": request.freq}
-    for option, given in owned.items():
-        if given:
-            raise ValueError(f"{option} must not be given with --model, which has its own")
+    option = next(filter(owned.get, owned), None)
+    if option is not None:
+        raise ValueError(f"{option} must not be given with --model, which has its own")
     saved, time, levels = _load_model(model)
     table = _read_for_model(request, saved, time)
     for line in table.warnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -50,12 +50,16 @@ def lines(outcome: Outcome) -> list[str]:
     blocks["inputs" if table.inputs else "target"] += notes
     blocks["model"] = [said["model"]]
     if back is not None:
-        shares = ", ".join(f"{100 * back.coverage(level):.0f} % in that of {percent(level)} %" for level in outcome.levels)
-        scores = _scores_of_methods(back) if len(table.targets) == 1 else _scores_of_targets(back, table.targets)
-        baselines = _better_baselines(back, table.targets)
-        blocks["backtest"] = [said["backtest"], *scores, f"inside pesn's prediction intervals: {shares}", *baselines]
+        blocks["backtest"] = [said["backtest"], *_backtest_lines(back, table.targets, outcome.levels)]
     blocks["forecast"] = [said["forecast"], *(_steps(outcome) if len(table.targets) == 1 else [])]
     return [f"{'' if i else key:10}{text}" for key, texts in blocks.items() for i, text in enumerate(texts)]
+
+
+def _backtest_lines(back: SeriesBacktest, targets: list[str], levels: Sequence[float]) -> list[str]:
+    """Return lines of scores, coverage and baselines that are better."""
+    coverage = ", ".join(f"{100 * back.coverage(level):.0f} % in that of {percent(level)} %" for level in levels)
+    scores = _scores_of_methods(back) if len(targets) == 1 else _scores_of_targets(back, targets)
+    return [*scores, f"inside pesn's prediction intervals: {coverage}", *_better_baselines(back, targets)]
 
 
 def _steps(outcome: Outcome) -> list[str]:

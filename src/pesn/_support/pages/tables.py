@@ -59,10 +59,7 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
     one of its words is no column's name. What was published is shown as it was printed.
     """
     names = [_name(column) for column in columns]
-    wrong = next((len(row) for row in rows if len(row) != len(names)), None)
-    if wrong is not None:
-        raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {wrong}")
-    rows = [[*map(_parse_infinity, row)] for row in rows]
+    rows = [_check_row(title, names, row) for row in rows]
     marks, hidden = _find_marks(names, rows)
     shown = [j for j in range(len(names)) if j not in hidden]
     values = [*zip(*rows, strict=True)] or [()] * len(names)
@@ -72,8 +69,11 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
     return Table(title, made, [[Cell(texts[j][i], (i, j) in marks) for j in shown] for i in range(len(rows))], bool(marks))
 
 
-def _parse_infinity(value: object) -> object:
-    return _INFINITE.get(value, value) if isinstance(value, str) else value
+def _check_row(title: str, names: Sequence[str], row: Sequence[object]) -> list[object]:
+    """Return a row with infinities as numbers; a ValueError where it has another number of values than there are columns."""
+    if len(row) != len(names):
+        raise ValueError(f"table {title!r} has {len(names)} columns, got a row of {len(row)}")
+    return [_INFINITE.get(value, value) if isinstance(value, str) else value for value in row]
 
 
 def _find_marks(names: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[set[tuple[int, int]], set[int]]:
