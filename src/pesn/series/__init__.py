@@ -1,1 +1,1 @@
-"""From a file with a table to a forecast: reading, choosing a model, judging it, writing what came out."""
+"""Automatic forecasting of series: reading tables, fitting, backtesting, reports."""

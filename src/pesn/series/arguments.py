@@ -133,7 +133,7 @@ def check_steps(fitted: FittedSeries, horizon: int | None) -> int:
 
 
 def backtest_origins(fitted: FittedSeries, steps: int, origins: int | Sequence[int]) -> AnyArray:
-    """Return the first rows of past forecasts of so many steps: as given, or so many spread over the last rows."""
+    """Return the forecast origins of a backtest: as given, or a number of them spread over the last rows."""
     n, begin = fitted.rows, min(fitted.models, key=lambda one: one.start).start
     if np.ndim(origins) == 0:
         whole_number("origins", origins, 1)

@@ -85,7 +85,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         The step of the times, such as "MS", or a number where they are numbers; None: found. "W" is a week from any weekday, in a
         long frame each series' own.
     duplicates : {"error", "mean", "last"}, default="error"
-        What becomes of rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
+        Rows with the same time: an error (in a long frame, the series fails), or they are merged into their mean
         or the last of them, with a warning that counts them.
     checkpoint : path-like, optional
         Folder in which runs over many series store finished results: after an interruption, the same call continues from them.
@@ -239,7 +239,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         SeriesForecast or DataFrame
-            Of columns, labelled as y was. Of a long frame a frame, in the order of ids and dates, with the columns ``id_col``,
+            Of columns, labeled as y was. Of a long frame a frame, in the order of ids and dates, with the columns ``id_col``,
             ``time_col``, ``pesn`` (the median) and for each level ``pesn-lo-80``, ``pesn-hi-80``.
         """
         check_is_fitted(self)

@@ -98,7 +98,7 @@ class FittedSeries:
         self._check_trial()
 
     def _check_table(self, rows: int, n_inputs: int) -> None:
-        """Check what is known of the table, which has so many rows and inputs."""
+        """Check the fields of the table against the number of rows and covariates."""
         if self.steps is not None:
             check_horizon("steps", self.steps, rows)
         if self.later is not None:

@@ -311,7 +311,7 @@ class SeriesForecast(Margins):
         list of Axes
             A panel for each column.
         """
-        from pesn.plotting import plot_forecast  # matplotlib is wanted for pictures alone
+        from pesn.plotting import plot_forecast  # matplotlib is imported for figures only
 
         return plot_forecast(self, ax, columns, check_levels(level), truth)
 

@@ -301,7 +301,7 @@ class UnivariateModel:
         return parts
 
     def with_rows(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
-        """Return the same members, weights, widths and seasons on other rows: nothing is chosen anew.
+        """Return the same model on other rows, without fitting.
 
         ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
         """
@@ -448,7 +448,7 @@ def fit(
 
 
 def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
-    """Return the naive forecast with wide intervals, for fewer rows than can be judged."""
+    """Return the naive forecast with wide intervals, for few observations."""
     seen, positive = values[~np.isnan(values)], settings.positive
     changes = np.diff(seen)
     usual = float(np.mean(np.abs(seen))) or 1.0
@@ -497,7 +497,7 @@ def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
 
 
 def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
-    """Return the number of parameters of the members, and of phases of the seasons."""
+    """Return the effective number of parameters of the smoothers and seasons."""
     trend = float(stack.weight @ (stack.members.kinds[:, 0] > 0))
     return 1.0 + 1.5 * trend + 0.5 * sum(min(m - 1, 8) for m in periods)
 
@@ -609,7 +609,7 @@ def describe_change(change: float) -> str:
 
 
 def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dict[str, float]:
-    """Score each component alone, as smoothers are scored; dynamics over the origins that it is judged by."""
+    """Score each component alone, as smoothers are scored; dynamics over the origins at which it is evaluated."""
     scored = {}
     for kind, ahead in found.alone.items():
         begin, errors, part = found.begin if kind == "dynamics" else 0, stack.errors, trial

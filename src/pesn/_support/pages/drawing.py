@@ -90,7 +90,7 @@ STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beg
 _SIDE = 1000.0
 _MOST = 1200  # points of a line: more are reduced to the minimum and maximum of each segment
 _PHONE = 24  # letters below a drawing, for which a phone is wide enough
-_BEYOND = 3.0  # a path that leaves the box is cut so many boxes away
+_BEYOND = 3.0  # paths are clipped at this distance from the box, in boxes
 
 
 class View(NamedTuple):

@@ -26,7 +26,7 @@ _RAISED = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Cell(NamedTuple):
-    """What stands in a cell, and whether it is the better one of those it is compared with."""
+    """Text of a cell, and whether it is the best of those it is compared with."""
 
     text: str
     better: bool
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 class Column(NamedTuple):
     """A column's name, and whether its cells are numbers, set flush right.
 
-    What was published stands beside what was obtained: such a pair has a ``group`` of its own, which goes over both.
+    Neighboring columns "published" and "obtained" of one quantity have a common ``group``, the header above both.
     """
 
     name: str

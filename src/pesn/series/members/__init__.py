@@ -1,1 +1,1 @@
-"""What a forecast of a series is stacked of, and how members are weighed."""
+"""Components of the ensemble for one series, and their weights."""

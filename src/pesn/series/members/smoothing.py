@@ -250,7 +250,7 @@ def _run(
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """K members: ``parameters`` (K, 4) α, β/α, φ, γ; ``kinds`` (K, 2) trend and how the season meets; ``prior`` (K,)."""
+    """K smoothers: ``parameters`` (K, 4) α, β/α, φ, γ; ``kinds`` (K, 2) trend and type of season; ``prior`` (K,)."""
 
     parameters: Array
     kinds: AnyArray
@@ -267,10 +267,10 @@ class Grid:
         check_array(f"{name}.kinds[:, 1]", self.kinds[:, 1], (count,), dtype=np.int64, high=2 if positive else 0)
         check_array(f"{name}.prior", self.prior, (count,), low=0.0, high=1.0)
         if not count:
-            raise ValueError(f"{name} must have at least one member")
+            raise ValueError(f"{name} must have at least one smoother")
 
     def select(self, which: AnyArray) -> Grid:
-        """Return some of the members."""
+        """Return some of the smoothers."""
         return Grid(self.parameters[which], self.kinds[which], tuple(self.names[k] for k in which), self.prior[which])
 
     def detail(self, k: int, periods: Sequence[int]) -> str:
@@ -295,7 +295,7 @@ NAIVE = Grid(np.array([[1.0, 0.0, 1.0, 0.0]]), np.zeros((1, 2), dtype=np.int64),
 
 @cache
 def grid(seasonal: bool, positive: bool) -> Grid:
-    """Return all members that suit a series; priors add up to 1."""
+    """Return all smoothers for a series; priors add up to 1."""
     members = [
         (name, how, parameters, mass * (LOG_MASS if how == LOG else 1.0))
         for how in _ways_to_meet(seasonal, positive)
@@ -328,7 +328,7 @@ def _smoothers(seasonal: bool) -> list[tuple[str, tuple[float, ...], float]]:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Weighted mean of members: after each row (n,), from each origin (O, J), and from the last row (H,)."""
+    """Weighted mean of smoothers: after each row (n,), from each origin (O, J), and from the last row (H,)."""
 
     level: Array
     fitted: Array
@@ -400,7 +400,7 @@ _NO_TRIAL = Trial(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0))
 
 
 def path(rows: Rows, members: Grid, weights: Array, trial: Trial = _NO_TRIAL, horizon: int = 1) -> Path:
-    """Return the weighted mean of the members' paths."""
+    """Return the weighted mean of the smoothers' paths."""
     level, final = np.zeros((2, rows.rows.shape[1])), np.zeros((2, horizon))
     ahead = np.zeros((len(trial.origins), 2, len(trial.leads)))
     _run(rows, (members.parameters, members.kinds), weights, trial, level, ahead, final)

@@ -75,7 +75,7 @@ def mean_error(ahead: Array, found: Trial) -> float:
 
 
 def scores(errors: Array, found: Trial, reference: Array | None = None) -> Array:
-    """Score members by their mean absolute errors (K, J): relative to the median, leads weighted by their independent origins.
+    """Score components by their mean absolute errors (K, J): relative to the median, leads weighted by their independent origins.
 
     ``reference`` (M, J) are the errors that the median is taken of; None: these.
     """
@@ -97,7 +97,7 @@ def sharpness(n: int) -> float:
 
 
 def stack(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
-    """Select members, the largest weight first, and return their weights: prior · (score / best)^(−`sharpness`)."""
+    """Select components, the largest weight first, and return their weights: prior · (score / best)^(−`sharpness`)."""
     # the score of a perfect component is 0: scores below 1e-9 count as equal
     relative = np.log(np.maximum(score, 1e-9)) - np.log(max(score.min(), 1e-9))
     weight = np.log(prior) - sharpness(n) * relative

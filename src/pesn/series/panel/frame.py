@@ -92,7 +92,7 @@ def find_rule(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | N
             )
         found = time_index(dates)
         return None if found is None else found.at(dates[0])
-    weekly = freq == "W"  # each series on its own weekday, labelled by Sundays
+    weekly = freq == "W"  # each series on its own weekday, labeled by Sundays
     step = check_freq(freq, dates)
     kind = kind_of(dates)
     zone = None if kind != "dates" or dates.tz is None else str(dates.tz)

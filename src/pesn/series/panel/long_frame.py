@@ -329,7 +329,7 @@ def future_inputs(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | N
 
 
 def _with_times(frame: Any, columns: Columns) -> Any:
-    """Return the frame with texts of times as times, in the ways that files have them; as it is where they are none."""
+    """Parse texts of times as those of a file; return other frames unchanged."""
     if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique or columns.time not in frame.columns:
         return frame
     texts = frame[[columns.time]].astype(object)

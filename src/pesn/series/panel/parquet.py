@@ -208,7 +208,7 @@ def forecast_bucket(folder: Path, number: int, time: TimeIndex, task: Task, fore
 
 @dataclass
 class _Job:
-    """The state of a run, in its folder: a digest of what was asked and of which files, the plan, and the counts at the end."""
+    """State of a run, in its folder: a digest of settings and files, the plan, and the counts at the end."""
 
     folder: Path
     digest: str

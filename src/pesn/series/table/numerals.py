@@ -22,7 +22,7 @@ from pesn._support.types import Array
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".", "?", "nil", "<na>"))
 _LONG = 60  # characters of a cell in a message
-_SAMPLE = 10_000  # cells by which a column is told to be of numbers
+_SAMPLE = 10_000  # cells that decide whether a column is numeric
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -81,7 +81,7 @@ class Cells(NamedTuple):
     decimal : {".", ",", "mixed"} or None
         The decimal mark of the table, see :func:`find_decimal`.
     notes : list of str
-        What was left out or decided.
+        Decisions, in words.
     """
 
     frame: pd.DataFrame

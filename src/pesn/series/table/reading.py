@@ -127,7 +127,7 @@ class LongTable:
     inputs : tuple of str, default=()
         Names of the covariates.
     notes : list of str
-        What was left out or decided.
+        Decisions, in words.
     decimal : str, optional
         The decimal mark of the file.
     """
