@@ -216,7 +216,7 @@ class _TimeSearch:
             raise _not_a_time(self.cells, wrong, self.id_col, ", or name another column with --time")
         for name in filter(self.named.__contains__, self.numbers):
             times = self.numbers[name]
-            if self.id_col is not None or _is_run(times):
+            if any((self.id_col is not None, _is_run(times))):
                 return [name], times
             if times.has_duplicates and str(name).lower() in ("t", "time", "step"):
                 again = int(np.flatnonzero(np.diff(times.to_numpy(np.float64)) < 0)[:1].sum()) + 1

@@ -63,7 +63,8 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
     if column.dtype.kind in "bm":
         return None
     text = column.astype("object").where(column.notna(), "").astype(str).str.strip()
-    if text.str.len().max() > LONGEST or not re.search(r"\d", text.iloc[0]) or text.str.lower().isin(MISSING).any():
+    missing = text.str.lower().isin(MISSING).any()
+    if any((missing, text.str.len().max() > LONGEST, not re.search(r"\d", text.iloc[0]))):
         return None
     numbers = pd.to_numeric(text, errors="coerce")
     if np.isfinite(numbers).all():

@@ -262,8 +262,8 @@ def read_long(
     """
     cells = read_cells(Path(path), 1)
     names = list(cells.frame.columns)
-    targets = [target] if target else []
-    check_columns(names, {"--id": [id_col], "--time": [time] if time else [], "--target": targets, "--inputs": inputs})
+    targets = [*filter(None, (target,))]
+    check_columns(names, {"--id": [id_col], "--time": [*filter(None, (time,))], "--target": targets, "--inputs": inputs})
     roles = assign_roles(cells, id_col=id_col, time=time, targets=targets, inputs=inputs)
     if roles.times is None:
         others = [repr(name) for name in names if name not in (id_col, target, *inputs)]
