@@ -60,7 +60,7 @@ def test_forecast_needs_only_a_file(call, tmp_path):
     assert sorted(os.listdir()) == ["data.csv", "forecast"]
     frame = pd.read_csv("forecast/forecast.csv")
     assert frame["day"].tolist() == [str(FIRST + timedelta(60 + i)) for i in range(7)]
-    ends = ("mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
+    ends = ("median", "mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
     assert list(frame.columns) == ["day", *(f"{name}_{end}" for name in ("sales", "temp") for end in ends)]
     assert (frame["sales_lower_95"] < frame["sales_lower_80"]).all()
     assert (frame["sales_lower_80"] < frame["sales_median"]).all()
@@ -80,7 +80,7 @@ def test_inputs_known_ahead_narrow_the_forecast(call, tmp_path):
     told = call(*common, "--future", "future.csv", "--out", "told")
     untold = call(*common, "--horizon", 5, "--out", "untold")
     assert (told.exit_code, untold.exit_code) == (0, 0), told.stderr + untold.stderr
-    assert "inputs are not known ahead" in untold.stdout
+    assert "future covariates are not known" in untold.stdout
     narrow, wide = (pd.read_csv(f"{name}/forecast.csv") for name in ("told", "untold"))
     assert len(narrow) == 5
     assert narrow["sales_std"].mean() < 0.9 * wide["sales_std"].mean()
