@@ -229,11 +229,6 @@ def test_one_function_of_each_number_is_one_layer():
         assert (len(layers), nonlinear_depth(layers)) == (1, 1), name
 
 
-def test_residual_sums_do_not_keep_all_that_they_are_made_of():
-    layers = trace_layers(made(lambda: Residual(blocks=12)), ((20,),))
-    assert max(len(layer.b) for layer in layers) == 128  # a branch and the sum before it
-
-
 # ---------------------------------------------------------------- several inputs, shapes
 
 

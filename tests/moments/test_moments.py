@@ -1,8 +1,6 @@
 """The methods of `moments` agree, shapes and dtypes follow NumPy, and invalid input raises an error that names it."""
 
 import math
-import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -165,10 +163,7 @@ def test_invalid_input_of_gain_raises(args, error, message):
 
 # ---------------------------------------------------------------- method
 #
-# A method resolved once gives what the front door gives, and loops over steps do not go through the front door.
-
-
-CHECKED = {door.__code__: name for name, door in {"moments": pesn.moments, "gain": pesn.gain, "get": activations.get}.items()}
+# A method that is resolved once returns what moments() returns.
 
 
 @pytest.mark.parametrize(
@@ -194,28 +189,3 @@ def test_moment_method_equals_moments(method, options):
 def test_options_of_other_methods_are_ignored():
     mean, var = np.zeros(2), np.ones(2)
     np.testing.assert_array_equal(MomentMethod("tanh", mesh=None, rng=1)(mean, var), MomentMethod("tanh")(mean, var))
-
-
-def _count_calls(function):
-    """Count the calls of the checked functions."""
-    counts = Counter()
-
-    def count(frame, event, _):
-        if event == "call" and frame.f_code in CHECKED:
-            counts[CHECKED[frame.f_code]] += 1
-
-    sys.setprofile(count)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return counts
-
-
-@pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
-def test_forecaster_resolves_methods_once(covariance):
-    assert _count_calls(lambda: pesn.moments("tanh", 0.0, 1.0)) == {"moments": 1, "get": 1}  # they are seen
-    network = pesn.ProbabilisticESN(n_units=10, covariance=covariance, random_state=0)
-    counts = _count_calls(lambda: pesn.Forecaster(network).fit(np.sin(0.3 * np.arange(150))[:, None]).forecast(15))
-    assert counts["moments"] == counts["gain"] == 0
-    assert counts["get"] <= 20  # a few for each model that is tried

@@ -15,7 +15,6 @@ import pytest
 from scipy import sparse
 
 from pesn.reservoir.drive import State, run, run_gaussian
-from pesn.reservoir.kernels import pack
 from pesn.reservoir.weights import Reservoir
 
 T = 80  # rows: enough for W to be packed
@@ -93,23 +92,6 @@ def test_packed_or_not_is_the_same_to_the_bit(W):
         np.testing.assert_array_equal(one[0], states[k])
         np.testing.assert_array_equal(mean[0], means[k])
         np.testing.assert_array_equal(variance[0], variances[k])
-
-
-def test_rows_of_too_different_lengths_and_many_units_stay_as_they_are():
-    from numba import njit
-
-    call = njit(lambda *given: pack(*given))
-    even, odd = (sparse.csr_array(KINDS[kind](np.random.default_rng(0))) for kind in ("dense", "one long row"))
-
-    def starts(W, ends, wanted=True):
-        parts = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), W.data
-        return len(call(*parts, np.array(ends), wanted).starts)
-
-    assert starts(even, [13]) == 13 // 4 + 1
-    assert starts(even, [5, 13]) == 1 + 2 + 1
-    assert starts(even, [13], wanted=False) == 0
-    assert starts(odd, [30]) == 0
-    assert starts(sparse.csr_array(sparse.eye_array(65_540)), [65_540]) == 0
 
 
 def test_the_loops_run_without_compilation():
