@@ -165,7 +165,20 @@ class Item:
         return describe(self.name)
 
     def run(self, settings: Settings, tasks: Tasks) -> Result:
-        """Reproduce the item; its constant notes come first."""
+        """Reproduce the item; its constant notes come first.
+
+        Parameters
+        ----------
+        settings : Settings
+            Sample sizes, seed and parameters.
+        tasks : Tasks
+            Engine that runs the work units.
+
+        Returns
+        -------
+        Result
+            Frame, tables, figures, verdicts and notes.
+        """
         result = self.make(settings, tasks)
         return replace(result, notes=[*self.description.notes, *result.notes])
 
