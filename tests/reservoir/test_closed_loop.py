@@ -244,19 +244,19 @@ def test_a_first_row_with_gaps_is_conditioned_on_what_is_there(form, rank, missi
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("kind", ["controls", "feedback", "kinematics"])
-def test_a_loop_that_has_learnt_is_one_made_anew(kind, form):
+def test_a_loop_that_has_learned_is_one_made_anew(kind, form):
     loop, other = (a_loop(**{**KINDS[kind], "form": form, "rank": 6, "seed": seed}) for seed in (1, 3))
     begun(loop)  # everything that is kept is there
-    learnt = loop.with_readout(other.readout, other.errors)
+    learned = loop.with_readout(other.readout, other.errors)
     anew = replace(loop, readout=other.readout, errors=other.errors)
     known = np.zeros(sizes(loop)[1])
     for _ in range(2):  # the loop itself stays what it was
-        found, expected = (one.model.predict(begun(one), known, known) for one in (learnt, anew))
+        found, expected = (one.model.predict(begun(one), known, known) for one in (learned, anew))
         np.testing.assert_array_equal(found[0].mean, expected[0].mean)
         np.testing.assert_array_equal(found[0].variances(), expected[0].variances())
         for part in PARTS:
             np.testing.assert_array_equal(found[1].parts[part], expected[1].parts[part])
-        learnt, anew = learnt.with_readout(loop.readout, loop.errors), loop
+        learned, anew = learned.with_readout(loop.readout, loop.errors), loop
 
 
 # ---------------------------------------------------------------- members

@@ -20,7 +20,7 @@ ENCODING = Encoding(np.array([2, 0]), np.array([3]), np.array([0.4, -0.2]), np.a
 
 
 def a_loop(form="full", features=Features(), rank=8, seed=0):
-    """An angle that is learnt, one that is kinematic, a column as it is and an ignorable one."""
+    """An angle that is learned, one that is kinematic, a column as it is and an ignorable one."""
     rng = np.random.default_rng(seed)
     z = ENCODING.size(D) + KNOWN
     learned, kinematic = np.array([0, 1]), np.array([2, 3])

@@ -1,4 +1,4 @@
-"""Claim: what is learnt of a reservoir's state is ridge regression on all quadratic features of its last inputs, for every
+"""Claim: what is learned of a reservoir's state is ridge regression on all quadratic features of its last inputs, for every
 number of them from one factor; its covariances are those of the residuals and of the samples, and hold on rows unseen."""
 
 import tracemalloc
@@ -92,7 +92,7 @@ def test_is_plain_ridge_regression_for_every_number_of_rows(d, used):
 
 
 @pytest.mark.usefixtures("every_row")
-def test_fewer_rows_are_answered_as_if_no_more_had_been_learnt():
+def test_fewer_rows_are_answered_as_if_no_more_had_been_learned():
     z, h = series(252, 2, 30)
     three = learn([(z, h, 2)], max_lags=3)
     for lags in (0, 1, 2):
@@ -129,7 +129,7 @@ def test_rows_that_are_skipped_serve_as_lags_alone():
     assert (mean == twin).all()
     assert (root == twin_root).all()
     moved = z.copy()
-    moved[18:20] = moved[19:17:-1]  # the two rows before the first that is learnt from: no longer the same features
+    moved[18:20] = moved[19:17:-1]  # the two rows before the first that is learned from: no longer the same features
     assert (learn([(moved, h, 20)]).given(z[19:22])[0] != mean).any()
 
 
@@ -306,7 +306,7 @@ Z, H = np.zeros((9, 2)), np.zeros((9, 3))
         ([(Z, H, 9), (Z, H, 12)], "rows must hold at least one row to learn from, got 2 sequences"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_named(rows, message):
+def test_what_cannot_be_learned_from_is_named(rows, message):
     with pytest.raises(ValueError, match=message):
         learn(rows)
 

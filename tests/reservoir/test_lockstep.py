@@ -73,7 +73,7 @@ def test_stacked_gaussian_sequences_are_each_run_alone(kind, scale):
     states, outputs, ends = run_stacked(r, np.stack([INPUTS, var]), SEQUENCES, STARTS, readout=READOUT, noise=0.05)
     for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
         mean, variance, out, last = run_gaussian(r, INPUTS[rows], var[rows], start, readout=READOUT, noise=0.05)
-        # which rule serves a unit's variance goes by its neighbours, and these are other sequences here
+        # which rule serves a unit's variance goes by its neighbors, and these are other sequences here
         for found, expected in ((states[:, rows], [mean, variance]), (outputs[:, rows], out)):
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         for name in ("mean", "var", "output", "output_var"):

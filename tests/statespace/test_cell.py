@@ -240,7 +240,7 @@ def test_a_wide_angle_is_anywhere(variance):
 @pytest.mark.parametrize("name", ["tanh", "gelu", "sigmoid", "relu", "hard_tanh", "elu"])
 @pytest.mark.parametrize("variance", [1e-12, 1e-6, 1e-2, 1.0, 100.0])
 def test_curvature_is_stein_of_second_order(name, variance):
-    """E[f″(a)] = E[f(a) (z² − 1)]/v, z standardised; and for kinks, too, where f″ is a density at a point."""
+    """E[f″(a)] = E[f(a) (z² − 1)]/v, z standardized; and for kinks, too, where f″ is a density at a point."""
     units = ActivationMoments(get(name))
     s = np.sqrt(variance)
     for distance in (0.0, 0.7, -1.3):

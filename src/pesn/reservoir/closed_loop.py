@@ -138,7 +138,7 @@ def make_compression(moves: Moves, reservoir: Reservoir, weights: FloatArray, ra
     ends = [0, *(squares + own.stop for own in reservoir.layer_rows)]
     bases = [orthonormal(read[:, first:last].T) for first, last in pairwise(ends)]
     encoded = at.blocks.get("encoded", slice(0, 0))
-    if (few := encoded.stop - encoded.start) > 0:  # each by itself: they move before the others, and earlier rows keep them
+    if (few := encoded.stop - encoded.start) > 0:  # individually: they move before the others, and earlier rows keep them
         bases.insert(0, np.eye(few))
     return Compression(rank, block_diag(*bases) if len(bases) > 1 else bases[0], squared=moves.squared)
 
@@ -363,7 +363,7 @@ class ClosedLoop:
         C[:, self.moves.row] = r.W_in
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
-        if self.form == "none":  # nothing between the two to keep: one after the other, the units by their own kernel
+        if self.form == "none":  # no covariances to keep: separate moves, units by their own kernel
             return (*self.encoders, *self.squares, *with_units((), r, C, at["units"], self.units, None))
         return (*self.encoders, *with_units(self.squares, r, C, at["units"], self.units, self.compression))
 
@@ -424,7 +424,7 @@ class ClosedLoop:
             vars(cell)["compression"] = loop.compression
         return loop
 
-    # ---------------------------------------------------------------- where it starts
+    # ---------------------------------------------------------------- initial states
 
     def init(
         self, mean: Array, root: Array, y: Array, u: Array, *, y_root: Array | None = None, u_var: Array | None = None,
@@ -475,7 +475,7 @@ class ClosedLoop:
         k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
         tied = np.arange(p)[at["earlier"]]
         tied = tied if row_columns is None else np.concatenate([row[row < p], tied])
-        K[tied, tied] = 1.0  # what they share with h stays
+        K[tied, tied] = 1.0  # keeps the covariances with h
         if y_root is None and row_columns is None and self.measurement_cov is not None:
             y_root = root_of(self.measurement_cov)
         state = state.affine(slice(0, p), K, k, self._initial_noise(y_root, u_var))
@@ -522,7 +522,7 @@ class ClosedLoop:
         mean[seen] = z[seen]
         left = np.ascontiguousarray(left)
         left[seen] = 0.0
-        left[k + a : n] = 0.0  # u as it was in training, whatever y and h say of it
+        left[k + a : n] = 0.0  # u has its training distribution, independent of y and h
         row, full = np.zeros((d + a + len(u), left.shape[1])), y.copy()
         row[kept], full[kept] = left[:k], mean[:k]
         return self.init(

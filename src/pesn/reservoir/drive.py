@@ -45,7 +45,7 @@ from pesn.reservoir.weights import Reservoir, Seed
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Units = Callable[..., tuple[Array, ...]]  # of what enters, or of its mean and variance
+Units = Callable[..., tuple[Array, ...]]  # f of the input, or of its mean and variance
 
 
 class State(NamedTuple):
@@ -140,7 +140,7 @@ def run(
     last : State
     """
     job = _Job(reservoir, inputs, state, feedback, readout, noise)
-    seeded = None if rng is None and not noise else np.random.default_rng(rng)  # a fresh seed takes longer than a row
+    seeded = None if rng is None and not noise else np.random.default_rng(rng)  # seeding takes longer than a row
     assert outputs is None or (is_compiled(reservoir) and outputs.shape == job.output_shape)
     states, found = job.run_certain(seeded, outputs)
     return states, None if readout is None else found, State(job.h[0], None, job.y[0], None)
@@ -262,7 +262,7 @@ class _Job:
 
     def drive(self, inputs: Array, rows: slice, states: Array, outputs: Array) -> None:
         """Compute ``states`` and ``outputs`` of rows by a kernel; ``inputs`` (T, d), or means and variances (2, T, d)."""
-        from pesn.reservoir import kernels  # here, not above: it brings numba
+        from pesn.reservoir import kernels  # lazy import: numba is slow to import
 
         net = kernels.Weights(*kernel_weights(self.reservoir))
         fed = kernels.TEACHER if len(self.teacher) else kernels.NOTHING if self.readout is None else kernels.OWN
@@ -300,7 +300,7 @@ class _Job:
             self.drive(self.inputs[before], before, states[0, before], outputs[0, before])
         if first < n_rows:
             rest = slice(first, None)
-            # arrays of their own unless these are all rows: the kernels are compiled for contiguous ones
+            # copies unless these are all rows: the kernels need contiguous arrays
             new, out = (part if first == 0 else part[:, rest].copy() for part in (states, outputs))
             self.drive(frozen(np.stack([self.inputs[rest], var[rest]])), rest, new, out)
             states[:, rest], outputs[:, rest] = new, out
@@ -309,7 +309,7 @@ class _Job:
     def _move(self, layers: list[_Layer], entering: list[Array], units: Units) -> None:
         """Move all units by one step, layer after layer, with their variances if these enter."""
         h, parts = self.h, range(len(entering))
-        for rows, W, leak, turn in layers:  # h holds the layers before as they are now
+        for rows, W, leak, turn in layers:  # h already has the new state of the layers before
             new = units(*(entering[p][rows] + W[p] @ h[p] for p in parts))
             for p, value in zip(parts, new, strict=True):
                 kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
@@ -369,7 +369,7 @@ def _unit_moments(reservoir: Reservoir, method: MomentName, mesh: Mesh | None, r
 
     def units(mean: Array, var: Array) -> tuple[Array, Array]:
         mean, var = moments(mean, var)
-        return mean, np.maximum(var, 0.0)  # "spline-raw" can fall below 0, where no next step could start
+        return mean, np.maximum(var, 0.0)  # "spline-raw" can be negative
 
     return units
 
@@ -475,7 +475,7 @@ def as_past(features: Features, z: Array, before: Array | None) -> Array | None:
 # ---------------------------------------------------------------- many sequences in lockstep
 
 _SEQUENCES = 16  # of the kernel
-_GAIN = 3.0  # times as fast as one after the other, all lanes taken
+_GAIN = 3.0  # speed-up if all lanes are used
 
 
 def in_lockstep(reservoir: Reservoir, sequences: Sequence[slice]) -> bool:
@@ -542,7 +542,7 @@ def run_stacked(
     ends : list of State
         State after each sequence.
     """
-    from pesn.reservoir import kernels  # here, not above: it brings numba
+    from pesn.reservoir import kernels  # lazy import: numba is slow to import
 
     inputs = frozen(rows if rows.ndim == 3 else rows[None])
     (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
@@ -558,7 +558,7 @@ def run_stacked(
     loop = kernels.Feedback(fed, _no_rows(m), W_out, float(noise))
 
     def drive(part: slice) -> None:
-        own, output = h[:, part].copy(), y[:, part].copy()  # the kernel is compiled for contiguous ones
+        own, output = h[:, part].copy(), y[:, part].copy()  # the kernel needs contiguous arrays
         which = kernels.Sequences(inputs, starts[part], lengths[part])
         kernels.drive_lockstep(tables, net, which, loop, kernels.Course(own, output, kept, outputs))
         h[:, part], y[:, part] = own, output

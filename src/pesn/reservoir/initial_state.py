@@ -37,12 +37,12 @@ from pesn.statespace.state import Dense, Diagonal, GaussianState
 if TYPE_CHECKING:
     from pesn.reservoir.open_loop import OpenLoop
 
-_RIDGE = 1e-6  # as a share of each feature's own square sum
+_RIDGE = 1e-6  # relative to each feature's sum of squares
 MOST_LAGS, MOST_FEATURES = 7, 600
-_ROWS_PER_COLUMN = 6  # of the regression: more hardly change its answer
-_SHARE = 4  # rows for each feature, at least
-_BLOCK = 4  # rows for each column that are factored at a time
-_PAIRS, _MOST_PERSISTENT = 300, 0.99  # neighbouring rows by which it is seen how long residuals go on, and the longest
+_ROWS_PER_COLUMN = 6  # samples of the regression; more hardly change it
+_SHARE = 4  # samples for each feature, at least
+_BLOCK = 4  # samples for each column in one QR factorization
+_PAIRS, _MOST_PERSISTENT = 300, 0.99  # pairs of rows for the autocorrelation of residuals, and its largest value
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
@@ -172,7 +172,7 @@ class Start(NamedTuple):
         rest = self.root[f:, self.n_features :] / math.sqrt(max(self.n_samples - f, 1))
         if not self.leverage_of(lags)[0]:
             return np.broadcast_to(rest, (*weights.shape[:-1], *rest.shape))
-        if weights.ndim > 1 and len(rest) > self.n_states:  # one for each of many: no more rows than need be
+        if weights.ndim > 1 and len(rest) > self.n_states:  # many states: reduce the number of rows
             rest = np.asarray(np.linalg.qr(rest, mode="r"))
         return np.asarray(np.sqrt(1.0 + self._leverage(weights, lags))[..., None, None] * rest)
 
@@ -325,7 +325,7 @@ def learn(
         for i in np.unique(owners):
             (z, h, _), mine = pieces[i], owners == i
             t = rows[mine] - ends[i] + len(z)  # the last rows of a piece are those to learn from
-            recent = z[t[:, None] - np.arange(max(lags, 1))]  # lag 0 even where it is no feature: joint() needs it
+            recent = z[t[:, None] - np.arange(max(lags, 1))]  # lag 0 even if it is no feature: joint() needs it
             recent = _standard(recent, center, spread).reshape(len(t), -1)
             columns[mine, :F], columns[mine, F:] = _features(recent, d, max(lags, 1), F), h[t]
         return columns
@@ -336,7 +336,7 @@ def learn(
         low, high = np.minimum(low, columns.min(axis=0)), np.maximum(high, columns.max(axis=0))
         stacked = [root, columns]
         if block is blocks[-1]:
-            # One row a feature, no row for the constant: R is regular whatever the features are, and the means stay exact.
+            # Ridge rows for all features but the constant: R is regular, and means stay exact.
             ridge = np.sqrt(_RIDGE * np.where(squares > 0.0, squares, 1.0))
             stacked.append(np.eye(F, F + n_states)[1:] * np.pad(ridge, (0, n_states)))
         root = np.asarray(np.linalg.qr(np.concatenate(stacked), mode="r"))
@@ -344,7 +344,7 @@ def learn(
     pairs = _sample_evenly(int(ends[-1]), _PAIRS)
     pairs = pairs[~np.isin(pairs + 1, ends)]  # the next row is of the same piece
     one_row = _persistence(start, make_columns(pairs), make_columns(pairs + 1))
-    return start._replace(persistence=one_row ** (ends[-1] / len(picked)))  # rows that were picked are so far from each other
+    return start._replace(persistence=one_row ** (ends[-1] / len(picked)))  # distance of the selected samples
 
 
 def _persistence(start: Start, now: Array, after: Array) -> Array:
@@ -453,7 +453,7 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
         return Diagonal(mean, loop.carried, np.zeros((at.size, 0)), var=var)
     known, own = _persistent_entries(loop), np.zeros(at.size - loop.carried)
     if state.cov is None:
-        # all columns: they are cut after a step, when it shows which last
+        # all columns: they are truncated after a step
         uncertain = known[var[known] > 0.0]
         factor = np.zeros((at.size, len(uncertain)))
         factor[uncertain, np.arange(len(uncertain))] = np.sqrt(var[uncertain])
@@ -544,7 +544,7 @@ def state_shapes(state: State, n_units: int, n_outputs: int, n_earlier: int = 0)
 
 
 Places = npt.NDArray[np.intp]
-_COLUMNS = 512  # of a root over all units, shared out among the patches; as many as units where they are fewer
+_COLUMNS = 512  # rows of a root over all units, divided among the patches
 
 
 class LocalStart(NamedTuple):
@@ -663,7 +663,7 @@ class LocalStart(NamedTuple):
         """Return a root (…, r, E + N) from roots (…, G, r, n) of independent patches, multiples of one by their leverage."""
         patches, places, entries = self._owned
         G, (r, n) = len(self.windows), roots.shape[-2:]
-        if not roots.size:  # no units, or nothing is open
+        if not roots.size:  # no units, or no variance
             return np.zeros((*roots.shape[:-3], 0, len(entries)))
         base, size = roots.reshape(-1, r, n)[0], np.sqrt(np.sum(np.square(roots), axis=(-2, -1)))
         widths = size / (size.flat[0] or 1.0)
@@ -720,9 +720,9 @@ def learn_start(
         units = h[:, E:].reshape(len(h), G, -1)
         for g in range(G):
             small.append((seen[:, g], np.hstack([earlier[:, :, g].reshape(len(h), -1), units[:, g]]), skip))
-    learnt = np.vstack([z[skip:] for z, _, skip in pieces])
-    mean = learnt.mean(axis=0)
-    cov = (learnt - mean).T @ (learnt - mean) / max(len(learnt) - 1, 1)
+    samples = np.vstack([z[skip:] for z, _, skip in pieces])
+    mean = samples.mean(axis=0)
+    cov = (samples - mean).T @ (samples - mean) / max(len(samples) - 1, 1)
     return LocalStart(learn(small), windows, features.lags, mean, root_of(cov))
 
 

@@ -24,9 +24,9 @@ from pesn.readout.rls import Recursion, learn_row, leverage, product
 
 Array = npt.NDArray[Any]
 
-_MOST_UNITS = 1 << 16  # whose columns fit into 16 bits
-_WASTE = 2  # times as many slots as weights: rows of too different lengths stay alone
-_COMPILES = not numba.config.DISABLE_JIT  # without compilation, for debuggers, there are no vectors
+_MOST_UNITS = 1 << 16  # columns fit into 16 bits
+_WASTE = 2  # largest ratio of slots to weights: otherwise rows are not packed
+_COMPILES = not numba.config.DISABLE_JIT  # without compilation, for debuggers, there are no intrinsics
 
 _inline_product = jit(fastmath=set(FUSED), **INLINE)
 
@@ -129,7 +129,7 @@ def multiply_moments(net: Weights, packed: Packed, group: int, first: int, end: 
         p, stop = indptr[row], indptr[row + 1]
         a0, a1, v0, v1 = pre[row], 0.0, var[row], 0.0
         while p + one < stop:
-            # mean and variance of a unit stand side by side: one line of the cache for both
+            # mean and variance of a unit are adjacent, in one cache line
             w, j = data[p], indices[p]
             a0 += w * h[j, 0]
             v0 += w * w * h[j, 1]
@@ -152,7 +152,7 @@ _jit = jit(**_FAST)
 _inline = jit(**_FAST, **INLINE)
 
 _BLOCK = 64  # units that share a rule
-_TINY = 6e-3  # the variance up to which the series holds what the rules do
+_TINY = 6e-3  # largest variance for which the series is as accurate as the rules
 _LARGEST = 1e300  # a variance or mean that overflowed is saturation, not a NaN
 
 
@@ -269,10 +269,10 @@ def fill_moments(tables: TanhMoments, mean: Array, var: Array) -> None:
 
 # ---------------------------------------------------------------- driving
 
-NOTHING, TEACHER, OWN = 0, 1, 2  # what is fed back
-SEQUENCES = 16  # that move together
-_TILE = 8  # units of all of them that are written out at a time
-_WORTH_PACKING = 64  # rows: to pack W takes as long as two to five
+NOTHING, TEACHER, OWN = 0, 1, 2  # kinds of feedback
+SEQUENCES = 16  # number of sequences in lockstep
+_TILE = 8  # units written at a time
+_WORTH_PACKING = 64  # rows; packing W takes as long as two to five rows
 _add_row = add_sparse_row(SEQUENCES)
 
 # One dot product for every length: the order of its sum does not depend on how a sequence was cut.
@@ -428,7 +428,7 @@ def drive(net: Weights, inputs: Array, loop: Feedback, course: Course) -> None:
         if loop.fed != NOTHING:
             _add(pre, net.W_fb, y)
         group, first = 0, 0
-        for layer in range(net.ends.size):  # h holds the layers before as they are now
+        for layer in range(net.ends.size):  # h already has the new state of the layers before
             end = net.ends[layer]
             group = multiply(net, packed, group, first, end, h, pre)
             if rotation.size:
@@ -631,7 +631,7 @@ def drive_lockstep(tables: TanhMoments | None, net: Weights, rows: Sequences, lo
                 _take(rows.inputs[part], at, z[part])
                 _enter_lanes(net, loop.fed, z[part], Y[part], pre[part], part == 1)
             first = 0
-            for end in net.ends:  # H holds the layers before as they are now
+            for end in net.ends:  # H already has the new state of the layers before
                 here = slice(first * SEQUENCES, end * SEQUENCES)
                 for i in range(first, end):
                     start, stop = np.int64(net.indptr[i]), np.int64(net.indptr[i + 1])
@@ -715,7 +715,7 @@ def project_directions(v: Array, new: float, found: Array) -> None:
 # table of arrays (:mod:`pesn._support.intrinsics`), whose places have names below. FEATURES holds what the readout sees of the
 # last row, [1, row, earlier rows, products, units]: the units live there. COUNTS are whole numbers: the clock of the recursion
 # (:func:`pesn.readout.rls.learn_row`), and those named below. NUMBERS: forgetting λ; what a row of the prior is multiplied by;
-# Σ λ^k over the rows learnt from.
+# Σ λ^k over the rows learned from.
 
 # Places in the table.
 COUNTS, NUMBERS, ROW, FEATURES, FED_BACK, OUT, TARGET, STD, WORK = range(9)
@@ -723,14 +723,14 @@ WEIGHTS, ROOT, PRIOR_WEIGHTS, PRIOR_ROOT, RESIDUAL_COV = range(9, 14)
 INDPTR, INDICES, DATA, W_IN, W_FB, BIAS, LEAK, ENDS, ROTATION = range(14, 23)
 SIZE = 23
 
-# Places in COUNTS, after the clock's four: rows learnt from; rows still to be washed out; whether there are rows before the next
-# one; whether the last row may be learnt from (1), has been or is missing (0), or is washed out (−1); the features; what is fed
+# Places in COUNTS, after the clock's four: rows learned from; rows still to be washed out; whether there are rows before the next
+# one; whether the last row may be learned from (1), has been or is missing (0), or is washed out (−1); the features; what is fed
 # back; the units that are moved here (0: somebody else has).
 SAMPLES, TO_WASH, BEGUN, LEARNS, LAGS, PRODUCTS, FED, UNITS = 4, 5, 6, 7, 8, 9, 10, 11
-FINE, NOT_FINITE, NOTHING_TO_LEARN, OUT_OF_RANGE = 0, 1, 2, 3  # what the functions return
+FINE, NOT_FINITE, NOTHING_TO_LEARN, OUT_OF_RANGE = 0, 1, 2, 3  # return codes
 
-_LARGEST_ROW = 1e100  # as rows in fit
-_LARGEST_FACTOR = 1e50  # where rows are multiplied with each other
+_LARGEST_ROW = 1e100  # the limit of fit
+_LARGEST_FACTOR = 1e50  # if rows are multiplied with each other
 
 
 @jit()
@@ -740,7 +740,7 @@ def _enter_features(counts: Array, x: Array, b: Array) -> None:
     if counts[BEGUN]:
         for q in range(d + earlier, d, -1):
             b[q] = b[q - d]
-    else:  # the first row stands for those before it
+    else:  # repeat the first row as those before it
         for q in range(earlier):
             b[1 + d + q] = x[q % d]
         counts[BEGUN] = 1
@@ -786,7 +786,7 @@ def step(table: Array) -> int:
     y, weights, out = vector(table, FED_BACK), matrix(table, WEIGHTS), vector(table, OUT)
     largest = _LARGEST_FACTOR if counts[PRODUCTS] else _LARGEST_ROW
     for q in range(x.size):
-        if not abs(x[q]) < largest:  # NaN neither
+        if not abs(x[q]) < largest:  # false for NaN
             return NOT_FINITE
     _enter_features(counts, x, b)
     if counts[UNITS]:

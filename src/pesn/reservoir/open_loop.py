@@ -100,10 +100,10 @@ class OpenLoop:
     def model(self) -> StateSpaceModel:
         """State-space model."""
         at = self.layout
-        K, k = np.zeros((at["squares"].stop, at.size)), np.zeros(at["squares"].stop)  # squares are made anew, from nothing
+        K, k = np.zeros((at["squares"].stop, at.size)), np.zeros(at["squares"].stop)  # squares are recomputed at each step
         K[at["output"]], k[at["output"]] = self.moves.weights(self.weights), self.weights[:, 0]
         K[at["earlier"]] = self.moves.shift
-        settles = self.process_noise is None and self.form != "diagonal"  # whose compiled loop is as quick either way
+        settles = self.process_noise is None and self.form != "diagonal"  # its compiled loop is equally fast
         return StateSpaceModel(
             self.cells, K, k, at["inputs"], at["output"], self.process_noise,
             probe=self._probe, fast=self, settled=self.settled if settles else None,
@@ -248,7 +248,7 @@ class OpenLoop:
             probed["leverage"] = leverage
         var = np.diagonal(cov, axis1=-2, axis2=-1)
         parts = {"state": var, "noise": 0.0 * var, "weights": 0.0 * var}
-        kept = var[..., None] * np.eye(len(self.weights))  # all that a diagonal state keeps
+        kept = var[..., None] * np.eye(len(self.weights))  # a diagonal state keeps variances only
         return Path(outputs, kept, parts, np.zeros(outputs.shape, bool), after, None, probed)
 
 

@@ -87,14 +87,14 @@ class _PartOfState:
     @cached_property
     def form(self) -> QuadraticForm:
         """A⁻¹ over these places; the constant is certain."""
-        root = self.root  # the product takes as long as thousands of rows
+        root = self.root  # computed on demand: the product is expensive
         return QuadraticForm(np.diag(np.vecdot(root, root)) if self._diagonal else outer(root))
 
 
-_FLOOR, _SMALL = 1e-6, 1e-8  # ridge of the weights' covariance, where the readout's is smaller than the second
-_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # of the weights that are followed, and times the number of outputs
-_WEAKEST = 1e-8  # of the belief that is left: below, rounding decides
-_NEW = 0.02  # the share of v² beside the directions so far that makes a new one
+_FLOOR, _SMALL = 1e-6, 1e-8  # relative ridge of the parameter covariance, used if the readout's is below the second number
+_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # directions of the weights, and directions times outputs
+_WEAKEST = 1e-8  # least factor of the prior: below, rounding errors dominate
+_NEW = 0.02  # orthogonal share of v² that adds a direction
 
 
 class WeightErrors:
@@ -160,7 +160,7 @@ class WeightErrors:
 
     def places(self, v: Array) -> Array:
         """Return the coordinates (…, T, r) of v = Sᵀ b (…, T, p) along directions that are added as needed."""
-        from pesn.reservoir.kernels import project_directions  # here, not above: it brings numba
+        from pesn.reservoir.kernels import project_directions  # lazy import: numba is slow to import
 
         found = np.zeros((*v.shape[:-1], self.directions))
         rows = np.ascontiguousarray(v, float)
@@ -228,7 +228,7 @@ def _floor_root(S: Array, n: int) -> Array:
     Where features are collinear, A⁻¹ is large in directions that were never seen. A covariance with a relative error of a
     thousandth, as of every closure, would be dominated by them.
     """
-    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # it bounds the norm below, and costs no product of matrices
+    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # an upper bound of the norm below, without a matrix product
         return S
     if np.linalg.norm(S.T @ S) * _SMALL * n <= 1.0:
         return S
@@ -284,5 +284,5 @@ def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
     M[np.diag_indices_from(M)] += 1.0
     try:
         return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
-    except np.linalg.LinAlgError:  # rows that were forgotten have taken part of the penalty with them
+    except np.linalg.LinAlgError:  # forgetting has removed part of the penalty
         return S

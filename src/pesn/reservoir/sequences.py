@@ -23,7 +23,7 @@ from pesn.gaussian import Gaussian
 Array = npt.NDArray[np.float64]
 BLOCK = 4096  # rows driven at a time: 6.5 MB of states at 200 units, and a matrix product large enough to run at full speed
 _LARGEST = 1e100
-_FEW = 1000  # numbers, which it costs nothing to copy
+_FEW = 1000  # size below which copying is cheap
 
 
 class Rows(NamedTuple):
@@ -93,9 +93,9 @@ def _sequence_shapes(name: str, values: object) -> tuple[str, list[tuple[int, ..
 def check_no_gaps(name: str, values: Any) -> None:
     """Raise a ValueError with row and column of the first NaN, infinity, or number too large to be squared."""
     if values.size < _FEW and float(np.vdot(values, values)) < _LARGEST**2:
-        return  # a row, looked at once
+        return  # small arrays in one pass
     if values.size == 0 or (float(values.min()) > -_LARGEST and float(values.max()) < _LARGEST):
-        return  # NaN would be neither; and no second array as large as the data was made
+        return  # false for NaN; no temporary array of the size of the data
     place = tuple(int(i) for i in np.argwhere(~(np.abs(values, dtype=np.float64) < _LARGEST))[0])
     value = values[place]
     where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
@@ -110,7 +110,7 @@ def split(lengths: Lengths, n_rows: int, of: str = "X") -> list[slice]:
     if lengths is None:
         return [slice(0, n_rows)]
     try:
-        given = list(lengths)  # an iterator can be asked once
+        given = list(lengths)  # may be an iterator
         if any(isinstance(size, (bool, np.bool_)) for size in given):
             raise TypeError("True and False are no lengths")
         sizes = [operator.index(size) for size in given]
@@ -186,7 +186,7 @@ def _concatenate(apart: list[Any]) -> Any:
         var = [one.var if isinstance(one, Gaussian) else np.zeros(np.shape(one)) for one in apart]
         return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var))
     if all(pandas_index(one) is not None for one in apart):
-        import pandas as pd  # here, not above: whoever has frames has it already
+        import pandas as pd  # lazy import: only needed with frames
 
         return pd.concat(apart, ignore_index=True)
     return np.concatenate([np.asarray(one) for one in apart])
@@ -198,7 +198,7 @@ def _list_sequences(X: Any) -> list[Any] | None:
     if not isinstance(X, (list, tuple)) and not holds_objects:
         return None
     shapes = {np.shape(mean_of(one)) for one in X if hasattr(one, "shape") or isinstance(one, Gaussian)}
-    # rows of one length are a table, written as a list; of different lengths they are told to be no sequences
+    # rows of one length are a table; others are no sequences
     return list(X) if len(shapes) > 1 or any(len(shape) == 2 for shape in shapes) else None
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Topology = str | Callable[[int, np.random.Generator], Any] | Any  # a name, a function (n, rng) -> W, or W itself
 NAMES = ("random", "ring", "orthogonal")
-_DENSE = 200  # units up to which all eigenvalues are found: as fast as ARPACK there
-_KEPT, _KINDS = 100_000, (np.int32, np.int32, np.float64)  # weights of a matrix whose eigenvalue is kept; of compressed rows
+_DENSE = 200  # largest size for the dense eigenvalue solver, as fast as ARPACK there
+_KEPT, _KINDS = 100_000, (np.int32, np.int32, np.float64)  # largest number of weights for the cache; dtypes of compressed rows
 
 
 def draw_random(n: int, density: float, rng: np.random.Generator) -> csr_array:
@@ -67,7 +67,7 @@ def orthogonal(n: int, rng: np.random.Generator) -> Array:
     True
     """
     normal = import_module("scipy.special").ndtri(1.0 - rng.random((n, n)))  # in (0, 1]: 1 − u is never 0
-    normal[np.isinf(normal)] = 0.0  # of 1, which comes once in 2⁵³
+    normal[np.isinf(normal)] = 0.0  # u = 1 has probability 2⁻⁵³
     Q, R = np.linalg.qr(normal)
     return np.asarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
 
@@ -106,7 +106,7 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
     W, radius = _draw(topology, n, density, rng)
     if not radius > 1e-12 * np.abs(W.data).max(initial=0.0):
         remedy = "topology must give a matrix with a cycle, to be scaled to spectral_radius, got one that is nilpotent"
-        raise ValueError(f"{remedy}: all its eigenvalues are 0; a matrix itself is taken as it is")  # as a chain's are
+        raise ValueError(f"{remedy}: all its eigenvalues are 0; a matrix itself is taken as it is")  # as of a chain
     with np.errstate(over="ignore"):
         W.data = W.data * (spectral_radius / radius)
     if not np.isfinite(W.data).all():
@@ -174,13 +174,13 @@ def _spectral_radius(n: int, *rows: bytes) -> float:
 def _block_radius(W: csr_array) -> float:
     """Return max|λ| of a connected block by ARPACK from a fixed start, verified; by a dense solver if small or not converged."""
     n = W.shape[0]
-    if W.nnz == n:  # one cycle alone, a circle of eigenvalues too ill-conditioned for any solver: in closed form
+    if W.nnz == n:  # a single cycle: closed form, since its eigenvalues are ill-conditioned
         return float(np.exp(np.mean(np.log(np.abs(W.data)))))
     if n > _DENSE:
         linalg = import_module("scipy.sparse.linalg")
         start = np.random.default_rng(0).random(n) - 0.5
         try:
-            # several at a time: the largest are often pairs of nearly the same modulus, and one alone could be the wrong one
+            # several at a time: the largest eigenvalues often have nearly equal modulus
             values, vectors = linalg.eigs(W, k=6, which="LM", v0=start, ncv=60, maxiter=150, tol=0)
         except linalg.ArpackError:
             pass

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Seed = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 
-_ORTHOGONAL = 1e-5  # by how much O Oᵀ may miss the identity
-_NOTHING = 1e-6  # what the last state may add to a unit that has no memory
+_ORTHOGONAL = 1e-5  # tolerance of O Oᵀ = I
+_NOTHING = 1e-6  # largest recurrent weight sum of static units
 
 
 class Reservoir(NamedTuple):
@@ -378,7 +378,7 @@ class Layer:
         if self.leak_rate is not None:
             check_leak_rate(self.leak_rate, self.n_units)
 
-    def __repr__(self) -> str:  # what is not the network's own: lists of layers are read in searches and in errors
+    def __repr__(self) -> str:  # only parameters that differ from the network's
         said = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)[1:] if getattr(self, one.name) is not None]
         return f"Layer({', '.join([str(self.n_units)] * (self.n_units is not None) + said)})"
 

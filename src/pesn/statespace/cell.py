@@ -82,13 +82,15 @@ class ActivationMoments:
         return np.asarray(self._method.gain(np.ravel(mean), np.ravel(var))).reshape(mean.shape)
 
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
-        scale = self.record.scale if self.smooth else 0.0  # a kink is as sharp as a is certain
+        scale = self.record.scale if self.smooth else 0.0  # the curvature of a kink scales with the standard deviation of a
         step = 1e-4 * np.sqrt(np.where(var > 0.0, scale**2 + var, 1.0))
-        here, beside = self.gain(np.stack([mean, mean + step]), np.stack([var, var]))  # at once: to enter costs more
+        here, beside = self.gain(
+            np.stack([mean, mean + step]), np.stack([var, var])
+        )  # in one call: the overhead of a call dominates
         return here, (beside - here) / step
 
     def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        from pesn.moments.covariance import linear_and_rest  # here, not above: it brings numba
+        from pesn.moments.covariance import linear_and_rest  # lazy import: numba is slow to import
 
         return linear_and_rest(self.record, mean, cov)
 
@@ -176,7 +178,7 @@ class SparseRows:
         """Return the product with x (…, n, s), (…, rows, s)."""
         *batch, n, s = x.shape
         count, rows = math.prod(batch), self.shape[0]
-        if count > 1 and s < 8:  # narrow ones side by side
+        if count > 1 and s < 8:  # few columns: concatenate the batch
             side = np.moveaxis(x.reshape(count, n, s), 0, 1).reshape(n, count * s)
             return np.moveaxis((self @ side).reshape(rows, count, s), 1, 0).reshape(*batch, rows, s)
         out = np.empty((count, rows, s))
@@ -350,7 +352,7 @@ class Noise:
         return result
 
 
-_MOST = 1e50  # the largest covariance whose square counts: in a loop that diverges all stay numbers
+_MOST = 1e50  # clip covariances before squaring: diverging loops stay finite
 
 
 def stack_cells(first: Cell, second: Cell) -> Cell:

@@ -18,7 +18,7 @@ from pesn.statespace.kernels import FARTHEST
 from pesn.statespace.state import GaussianState, observe
 
 _BITS = 30  # of a Sobol point
-_MOST_DIMENSIONS = 21_201  # that its direction numbers are known for
+_MOST_DIMENSIONS = 21_201  # limit of the direction numbers of scipy
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Ensemble(GaussianState):
     @cached_property  # type: ignore[misc]
     def mean(self) -> Array:
         """Sample mean, (…, n)."""
-        first = self.members[..., :1, :]  # from one of them: where all are equal, nothing is rounded
+        first = self.members[..., :1, :]  # relative to one member: exact if all are equal
         return np.asarray(first[..., 0, :] + (self.members - first).mean(axis=-2))
 
     @cached_property  # type: ignore[misc]
@@ -170,7 +170,7 @@ class Ensemble(GaussianState):
         if noise_root is not None and noise_root.size:
             z, draws = self._normal(draws, noise_root.shape[-1])
             new += times(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
-        # a loop that diverges stays numbers
+        # diverging loops stay finite
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
 
     def with_unknowns(self, count: int) -> Ensemble:
@@ -204,11 +204,11 @@ class Ensemble(GaussianState):
         told, draws = observe(rows, values, noise_cov), self.draws
         seen, y = self.members[..., told.seen], told.values[..., None, :]
         S = told.mask(_sample_covariance(seen, seen))
-        if told.noise is not None:  # every member sees the observation with a noise of its own
+        if told.noise is not None:  # perturbed observations: independent noise for each member
             z, draws = self._normal(draws, len(told.seen))
             S, y = S + told.noise, y + z @ transpose(told.noise_root())
         root = inverse_root(S)
-        toward = (y - seen) @ root  # what a state misses has no part in the root
+        toward = (y - seen) @ root  # missing entries have no part in the root
         members = self.members + toward @ transpose(_sample_covariance(self.members, seen) @ root)
         past = self.past + toward @ transpose(_sample_covariance(self.past, seen) @ root)
         members[..., told.seen] = np.where(told.exact[..., None, :], y, members[..., told.seen])

@@ -15,10 +15,10 @@ from pesn._support.types import AnyArray as Array
 from pesn.moments.hermite import mirror
 from pesn.moments.special import tanh
 
-FARTHEST = 1e100  # where means and deviations of a loop that diverges stop: their squares are still numbers
-REACH = 1e25  # beyond, a square stays where it is: in a loop that diverges its variance, and what is made of it, is a number
-TANH_UNITS, SQUARE, SINE = 0, 1, 2  # what cells do
-_SIDE_BY_SIDE = 16  # members whose entries stand beside each other in a product: they stay in the cache, and nothing is gathered
+FARTHEST = 1e100  # limit of means and standard deviations of diverging loops: their squares are finite
+REACH = 1e25  # arguments of squares are clipped here, so that their variances stay finite in diverging loops
+TANH_UNITS, SQUARE, SINE = 0, 1, 2  # kinds of cells
+_SIDE_BY_SIDE = 16  # members processed together, contiguous in memory
 _TILE = 16
 Rows: TypeAlias = tuple[Array, Array, Array]
 
@@ -43,7 +43,7 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
         if column + 8 <= width:
             _row_times_8(indices, data, start, stop, x, column, out, i)
             column += 8
-        if column < width and width >= 8:  # the last eight, some of them once more
+        if column < width and width >= 8:  # the last eight columns, overlapping those before
             _row_times_8(indices, data, start, stop, x, width - 8, out, i)
             column = width
         while column < width:

@@ -14,10 +14,10 @@ from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, Observation, Parts, flat, observe, rotate_rows
 
-_FAR = 1e50  # products of columns stay numbers in a loop that diverges
-_SKETCH = 8  # directions in which what the units have to themselves is followed
+_FAR = 1e50  # products of columns stay finite in diverging loops
+_SKETCH = 8  # directions of the Nyström sketch
 _BLOCK = 256  # rows of a large product at a time
-_DEPENDENT = 1e-10  # of a row's length: it lies in the span of others if it has no more beside them
+_DEPENDENT = 1e-10  # of a row's norm: a smaller orthogonal component counts as linearly dependent
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
     """Return the gain (…, n, s) of an observation, and the factor after it."""
     here = told.here[..., None]
     seen = np.where(here, F[..., told.seen, :], 0.0)
-    if told.noise is not None:  # columns of the noise, which x has no part in
+    if told.noise is not None:  # columns of the noise, independent of x
         noise = told.noise_root()
         seen = np.concatenate([seen, np.broadcast_to(noise, (*seen.shape[:-1], noise.shape[-1]))], axis=-1)
         F = np.concatenate([F, np.zeros((*F.shape[:-1], noise.shape[-1]))], axis=-1)
@@ -128,7 +128,7 @@ class LowRank(_Factored):
             total = total + w * np.einsum("...ij,...ij->...", F, F)
             total = total + np.einsum("...ij,...ij->...i", along, along) @ apart
             return np.asarray(np.maximum(total, 0.0))
-        for start in range(0, n, _BLOCK):  # what lies right of the diagonal counts twice, and is multiplied out once
+        for start in range(0, n, _BLOCK):  # symmetric: use the upper triangle twice
             stop = start + _BLOCK
             here = F[..., start:stop, :]
             beside = A.matrix[start:stop, start:stop] @ here
@@ -151,7 +151,7 @@ class LowRank(_Factored):
         var = np.einsum("...ij,...ij->...i", into, into) + spread
         unit, unit_var = cell.units.moments(mean, var)
         g, curvature = cell.units.slopes(mean, var)
-        # where the variance is small its difference has no digits left, and its leading term, (f″ v)²/2, is all there is;
+        # for small variances the difference loses all digits, and the leading term (f″ v)²/2 replaces it,
         # unless f has a kink: then the difference is of the order of v itself
         rest = np.where((var < 1e-8) & cell.units.smooth, 0.5 * np.square(curvature * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
@@ -225,7 +225,7 @@ class LowRank(_Factored):
         return self.with_arrays(factor=factor, own=self._without_own(rows), **parts)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
-        # states that miss the same entries at once: they are turned as each would be alone
+        # states with the same missing entries together: the same rotation as for each alone
         batch, r = self.mean.shape[:-1], values.shape[-1]
         values = np.broadcast_to(values, (*batch, r))
         patterns, which = np.unique(np.isnan(values).reshape(-1, r), axis=0, return_inverse=True)
@@ -246,7 +246,7 @@ class LowRank(_Factored):
         told = observe(rows, values, noise_cov)
         F, own, p = self.factor, self.own, self.carried
         inside = told.seen[told.seen >= p]
-        if own[..., inside - p].any():  # what these entries have to themselves turns into columns, for it is observed, too
+        if own[..., inside - p].any():  # own variances of observed entries become columns
             F, own = _append(F, inside, _diagonal(np.sqrt(own[..., inside - p]))), own.copy()
             own[..., inside - p] = 0.0
         gain, factor = _condition(F, told)
@@ -296,7 +296,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
     full = count > width + rank // 2
     if not full.any():
         return F, own
-    if not full.all():  # of a batch, each in its time
+    if not full.all():  # states of a batch are truncated individually
         cut, left = truncate(F[full], own[full], p, compression)
         F, own = F[..., : max(cut.shape[-1], count[~full].max())].copy(), own.copy()
         F[full], own[full] = 0.0, left
@@ -304,8 +304,8 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         return F, own
     h = F[..., p:, :]
     first = _span(np.concatenate([F[..., :p, :], compression.basis.T @ h], axis=-2))
-    room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # of each state of a batch, as if it were alone
-    # the columns that c and the basis hang on come first, the others by their size
+    room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # for each state of a batch
+    # first the columns that c and the basis depend on, then the others by size
     if first.any(axis=-2).all():
         apart = h @ np.linalg.qr(first, mode="complete")[0][..., first.shape[-1] :]
         _, vectors = np.linalg.eigh(transpose(apart) @ apart)
@@ -313,7 +313,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         turned = np.zeros((*F.shape[:-1], first.shape[-1] + kept.shape[-1]))
         turned[..., : first.shape[-1]], turned[..., p:, first.shape[-1] :] = F @ first, kept
         lost = np.einsum("...ij,...ij->...i", apart, apart) - np.einsum("...ij,...ij->...i", kept, kept)
-    else:  # some have fewer directions: in the others' place are columns of 0, which go below 0
+    else:  # states with fewer directions have columns of 0, shifted to negative eigenvalues
         gram = transpose(h) @ h
         apart = gram - first @ (transpose(first) @ gram)
         apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
@@ -353,7 +353,7 @@ def _sketch_directions(moved: Array, compression: Compression, p: int, mine: sli
     if compression.rank >= n + p:
         return np.broadcast_to(np.eye(n), (*moved.shape[:-2], n, n))
     basis = compression.basis[mine]
-    basis = basis[:, basis.any(axis=0)]  # of other cells there is nothing in these rows
+    basis = basis[:, basis.any(axis=0)]  # other cells have no entries in these rows
     widest = moved[..., p : p + max(_SKETCH - basis.shape[1], 0)]
     return np.concatenate([np.broadcast_to(basis, (*moved.shape[:-2], *basis.shape)), widest], axis=-1)
 
@@ -369,7 +369,7 @@ def _rotate_columns(into: Array, first: Array, count: int) -> Array:
     """Rotate columns: return those that rows ``first`` (…, s, k) depend on, and the ``count`` widest of the others."""
     turn = np.linalg.qr(transpose(first))[0]
     wide = into @ turn
-    # |into − wide turnᵀ|² by column, without the difference: only the columns that are taken need be made
+    # |into − wide turnᵀ|² by column, expanded: only the selected columns are computed
     along = transpose(into) @ wide
     size = np.einsum("...ij,...ij->...j", into, into) + np.vecdot(turn @ (transpose(wide) @ wide) - 2.0 * along, turn)
     widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
@@ -389,7 +389,7 @@ def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Ar
     return columns, left
 
 
-_GROWTH = 32  # columns that new noise may add before they are made fewer
+_GROWTH = 32  # additional columns before the factor is reduced
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,7 +409,7 @@ class FirstOrder(_Factored):
             factor = _append(state.factor, slice(state.carried, None), own)
         else:
             factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
-        factor = factor[..., factor.any(axis=tuple(range(factor.ndim - 1)))]  # what is certain needs no column
+        factor = factor[..., factor.any(axis=tuple(range(factor.ndim - 1)))]  # remove columns of zeros
         return cls(state.mean, state.carried, state.cross, fewer(factor, state.carried, compression))
 
     def variances(self) -> Array:  # noqa: D102

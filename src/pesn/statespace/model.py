@@ -20,10 +20,10 @@ from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Parts
 CLOSED_FORMS = ("diagonal", "full", "low-rank")
 FORMS = (*CLOSED_FORMS, "ensemble")
 
-_MOST_OUTSIDE = 0.5  # of the members: beyond, y has left
-_WIDEST = 2.0  # deviations of y in training: nothing is forecast wider
-_FARTHER = 10.0  # times as far members of kinematic columns may be from their mean: what they add up may be wide
-PACE = 0.95  # of how far out a mean was before a step, which it may be after it: what was observed far away comes back
+_MOST_OUTSIDE = 0.5  # share of members outside beyond which y has left
+_WIDEST = 2.0  # largest forecast standard deviation relative to training
+_FARTHER = 10.0  # wider limits for members of kinematic columns, which integrate
+PACE = 0.95  # required decay per step of the distance of a mean outside its limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +276,7 @@ class StateSpaceModel:
         if noise is None or noise.rows(n).start < last.rows.start:
             state = state.move(last)
             return state if noise is None else state.add(noise, last.compression)
-        return state.move(last, self._last_noise)  # in one go, where it is noise of what the last cell moves
+        return state.move(last, self._last_noise)  # in one step, if the noise is of the entries of the last cell
 
     @cached_property
     def _last_noise(self) -> Noise:
@@ -338,7 +338,7 @@ class StateSpaceModel:
                 G = factor[..., None] * G
         staying = outer(G)
         var = staying.diagonal(0, -2, -1)
-        if state.has_members:  # they have moved by it
+        if state.has_members:  # members already include it
             var = np.minimum(var, parts["state"])
             parts = {**parts, "state": parts["state"] - var}
         else:

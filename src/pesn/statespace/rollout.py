@@ -76,7 +76,7 @@ def rollout(
     rows = _Rows(inputs, input_var, observations, clamp, along, observation_cov)
     kept = _Kept(joint, lagged, members)
     fast = None if joint or lagged or observations is not None or along is not None else model.fast
-    if along is not None and model.parameter_root is not None and not state.cross.shape[-1]:  # else a run goes on
+    if along is not None and model.parameter_root is not None and not state.cross.shape[-1]:  # else the run continues
         state = state.with_unknowns(model.n_unknowns(along))
     paths: list[Path] = []
     row, steps = 0, inputs.shape[-2]
@@ -165,7 +165,7 @@ def _step(
         info = info._replace(before=found)
     if kept.members and isinstance(state, Ensemble):
         info = info._replace(members=state.members[..., y].copy())
-    if kept.joint and not isinstance(state, Diagonal):  # what has dropped its covariances in a row has none between rows
+    if kept.joint and not isinstance(state, Diagonal):  # a diagonal state has no covariances between rows
         info = info._replace(past=state.covariance_with_past(y).copy())
         state = state.remember(y)
     if row.observations is not None:
@@ -199,7 +199,7 @@ def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
         if counted:
             unknown[..., k, :, :] = info.past[..., :unknowns]
             past = past + np.einsum("...iu,...kju->...ikj", unknown[..., k, :, :], unknown[..., :k, :, :])
-        # where variances nearly vanish, rounding of larger numbers must not make a covariance that no deviations allow
+        # limit covariances by standard deviations: rounding errors would exceed them where variances nearly vanish
         most = std[..., k, :, None, None] * std[..., None, :k, :]
         below = joint[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)
         joint[..., :k, :, k, :] = np.moveaxis(below, -3, -1)

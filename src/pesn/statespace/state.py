@@ -56,13 +56,13 @@ class GaussianState(ABC):
     ``cross`` (…, n, s) holds the covariances of x with s quantities of the past, see :meth:`remember`.
     """
 
-    has_members: ClassVar[bool] = False  # whether it is counted, not computed
+    has_members: ClassVar[bool] = False  # whether moments are sample moments
 
     mean: Array
     carried: int
     cross: Array
 
-    # ---------------------------------------------------------------- what a form knows
+    # ---------------------------------------------------------------- representation
 
     @abstractmethod
     def variances(self) -> Array:
@@ -145,7 +145,7 @@ class GaussianState(ABC):
         shapes = {"mean": (size,), "cross": (size, 0), **shapes}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})
 
-    # ---------------------------------------------------------------- what they share
+    # ---------------------------------------------------------------- shared operations
 
     def covariance_of(self, rows: slice) -> Array:
         """Return Cov(x[rows]), (…, r, r)."""
@@ -304,7 +304,9 @@ class Observation(NamedTuple):
         """Return L (…, s, s) with L Lᵀ = noise."""
         if self.noise is None:
             return np.zeros((*self.here.shape, 0))
-        apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(len(self.seen))  # so that Cholesky serves what is there
+        apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(
+            len(self.seen)
+        )  # identity for missing entries keeps the Cholesky factor defined
         return np.where(self.here[..., None], root_of(self.noise + apart), 0.0)
 
 
@@ -425,7 +427,7 @@ class Diagonal(GaussianState):
         own += 0.0 if noise is None else noise.variances
         new = self.var.copy()
         new[..., rows] = own
-        gain = cell.units.gain(mean, var) if self.cross.shape[-1] else unit  # only what is remembered asks for it
+        gain = cell.units.gain(mean, var) if self.cross.shape[-1] else unit  # needed only for covariances with the past
         return unit, gain, {"var": new}
 
     def add(self, noise: Noise, compression: Compression | None = None) -> Diagonal:  # noqa: D102
@@ -437,7 +439,7 @@ class Diagonal(GaussianState):
         own = times(np.square(K), self.var)
         if noise_root is not None:
             own = own + np.sum(np.square(noise_root), axis=-1)
-        factor = np.minimum(1.0, FARTHEST / np.maximum(np.sqrt(own), 1.0))  # 1, or what brings a deviation back to 1e100
+        factor = np.minimum(1.0, FARTHEST / np.maximum(np.sqrt(own), 1.0))  # limits standard deviations to 1e100
         var = self.var.copy()
         var[..., rows] = own * np.square(factor)
         return self.with_arrays(var=var, **self._affine_mean_and_cross(rows, K, k, factor))
