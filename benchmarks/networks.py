@@ -190,7 +190,7 @@ class CaseResult(NamedTuple):
     case: Case
     errors: dict[str, float]
     spread: float  # largest error of "auto" over other scrambles
-    reliability: dict[str, float]
+    error_estimates: dict[str, float]
     chosen: str
     seconds: dict[str, float]
     sampled: dict[str, list[float]]
@@ -275,7 +275,7 @@ def measure_case(case: Case, rounds: int) -> CaseResult:
         case,
         {name: relative_error(result.std, true) for name, result in results.items()},
         max(others),
-        {name: float(result.reliability) for name, result in results.items()},
+        {name: float(result.error) for name, result in results.items()},
         results["auto"].closure,
         {name: taken[name] for name in CLOSURES},
         errors,
@@ -321,11 +321,11 @@ def sweep_report(found: list[CaseResult]) -> list[str]:
             equal.append([f"{label}: {name}", *cells])
     closed = [(f, name) for f in found for name in ("gaussian", "third-order")]
     bad = [(f, name) for f, name in closed if f.errors[name] > 0.05]
-    warned = sum(f.reliability[name] > 0.02 for f, name in bad)
-    false = sum(f.reliability[name] > 0.02 for f, name in closed if f.errors[name] <= 0.02)
+    warned = sum(f.error_estimates[name] > 0.02 for f, name in bad)
+    false = sum(f.error_estimates[name] > 0.02 for f, name in closed if f.errors[name] <= 0.02)
     fine = sum(f.errors[name] <= 0.02 for f, name in closed)
     drawn = [f for f in found if f.chosen == "sobol"]
-    inside = sum(f.errors["auto"] <= 2.0 * f.reliability["auto"] for f in drawn)
+    inside = sum(f.errors["auto"] <= 2.0 * f.error_estimates["auto"] for f in drawn)
     worst = max(max(f.spread, f.errors["auto"]) for f in found)
     return [
         f"{len(found)} networks with two or more layers, against {SOBOL_TRUTH:,} Sobol points. Error: largest relative error of "
@@ -337,7 +337,7 @@ def sweep_report(found: list[CaseResult]) -> list[str]:
         + ", ".join(f"{name} {sum(f.chosen == name for f in found)} times" for name in CLOSURES[:3])
         + ".",
         "",
-        f"Warnings (reliability above 2 %) of the two closed forms: {warned} of {len(bad)} cases with an error above 5 %, "
+        f"Warnings (error estimate above 2 %) of the two closed forms: {warned} of {len(bad)} cases with an error above 5 %, "
         f'{false} of {fine} with an error below 2 %. Errors of "auto" by Sobol points within twice the error estimate: {inside} '
         f"of {len(drawn)}.",
         "",
@@ -568,14 +568,14 @@ def uncertain_inputs(estimator: Any, rows: int) -> Iterator[tuple[Any, pesn.Gaus
 
 
 def estimator_row(name: str, rows: int, truth: int, rounds: int) -> list[str]:
-    closures, errors, reliabilities, plain_errors = set(), [], [], []
+    closures, errors, estimates, plain_errors = set(), [], [], []
     for k, (model, x) in enumerate(uncertain_inputs(ESTIMATORS[name], rows)):
         predict = model.predict
         true_std = pesn.propagate(lambda rows, predict=predict: predict(rows), x, n_samples=truth, rng=1).std
         found = pesn.propagate(model, x)
         closures.add(found.closure)
         errors.append(float(np.abs(found.std / true_std - 1.0).max()))
-        reliabilities.append(float(found.reliability))
+        estimates.append(float(found.error))
         plain_errors.append(float(np.abs(predict(x.sample(PLAIN_SAMPLES, rng=k)).std() / true_std - 1.0).max()))
     model, x = next(uncertain_inputs(ESTIMATORS[name], 1))
     draws = np.random.default_rng(0)
@@ -584,7 +584,7 @@ def estimator_row(name: str, rows: int, truth: int, rounds: int) -> list[str]:
     return [
         name,
         " ".join(sorted(closures)),
-        *(f"{100 * max(one):.2g} %" for one in (errors, reliabilities, plain_errors)),
+        *(f"{100 * max(one):.2g} %" for one in (errors, estimates, plain_errors)),
         f"{relative_time:.2g}",
     ]
 
@@ -598,7 +598,7 @@ def estimators(rows: int = 6, truth: int = 2**17, rounds: int = 7) -> str:
         "estimator",
         "closure",
         "largest error",
-        "largest reliability",
+        "largest error estimate",
         f"error of {PLAIN_SAMPLES:,} samples",
         "relative time",
     ]

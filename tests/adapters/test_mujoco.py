@@ -83,7 +83,7 @@ def test_runs_are_separate_and_forms_of_one_run_are_one():
 # ---------------------------------------------------------------- drone
 
 
-def test_one_step_of_the_body_is_mujocos_but_for_the_angle_turned():
+def test_one_body_step_equals_mujocos_up_to_the_rotation_formula():
     """MuJoCo turns by |ω| h, the drone by 2 arctan(|ω| h/2), both about ω: the angle between the two is the difference."""
     rng = np.random.default_rng(2)
     drone = quadrotor.Parameters(mass=0.8, inertia_x=0.012, inertia_y=0.015, inertia_z=0.02)
@@ -183,7 +183,6 @@ STILL = [0.0, math.pi, 0.0, 0.0]
         (np.zeros((3, 4)), {}, ValueError, r"control must have shape \(steps,\), \(steps, 1\) or .*, got \(3, 4\)"),
         ([0.0, np.nan], {}, ValueError, "control must be finite, got nan at index 1"),
         ([0.0], {"dt": 0.0}, ValueError, r"dt must lie in \(0, ∞\), got 0.0"),
-        ([0.0], {"substeps": 0}, ValueError, "substeps must be 1 or more, got 0"),
         ([0.0], {"initial_state": [0.0]}, ValueError, r"initial_state must have shape \(4,\) or \(1, 4\), got \(1,\)"),
         ([0.0], {"parameters": 3}, TypeError, "parameters must be cart_pole.Parameters or None, got 3"),
         (
@@ -230,7 +229,7 @@ def test_a_run_beyond_mujocos_numbers_is_an_error_and_leaves_no_log(force, tmp_p
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_mujoco_complains_of_is_an_error_and_leaves_no_log(tmp_path, monkeypatch, capfd):
+def test_mujoco_warnings_become_errors_and_leave_no_log(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     heard = []
     mujoco.set_mju_user_warning(heard.append)

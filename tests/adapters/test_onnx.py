@@ -181,7 +181,7 @@ def test_an_operator_in_closed_form_is_onnxruntime(kind):
     assert not certain.var.any()
     found = pesn.propagate(program, x, closure="gaussian")
     assert found.closure == "gaussian"
-    assert found.reliability == 0.0
+    assert found.error == 0.0
     points = pesn.propagate(program, x, closure="sobol", n_samples=2**12)
     scale = points.std.max()
     assert np.all(np.abs(found.std - points.std) <= 0.02 * points.std + 1e-2 * scale)
@@ -252,7 +252,7 @@ def test_a_residual_convolutional_network():
     assert pesn.propagate(program, x).closure == "sobol"  # what is not exact is by points
     found = pesn.propagate(program, x, closure="gaussian")
     np.testing.assert_allclose(found.std, points.std, rtol=0.05)
-    assert found.reliability < 0.05
+    assert found.error < 0.05
     exact = pesn.propagate(program, pesn.Gaussian(x.mean), closure="gaussian")
     np.testing.assert_allclose(exact.mean, itself(program, x)(x.mean[None])[0], rtol=1e-4, atol=1e-5)
 
@@ -378,7 +378,7 @@ def test_other_operators_go_by_points(kind, caplog):
         pesn.propagate(program, x, closure="gaussian")
 
 
-def test_what_mixes_rows_is_no_closed_form():
+def test_operators_that_mix_rows_have_no_closed_form():
     program = model([("Reshape", "x s", "y")], {"s": np.array([-1, 1])}, (2,))
     turned = model([("Transpose", "x", "y", {"perm": [1, 0, 2]})], {}, (3, 2))
     with pytest.raises(ValueError, match="'Transpose', has no closed form: it mixes the rows of a batch"):
@@ -390,7 +390,7 @@ def test_what_mixes_rows_is_no_closed_form():
     assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
 
 
-def test_what_mixes_rows_is_refused_by_points_too():
+def test_points_refuse_networks_that_mix_rows():
     program = model([("ReduceMean", "x a", "m", {"keepdims": 1}), ("Sub", "x m", "y")], {"a": np.array([0])}, (2,))
     session = onnxruntime.InferenceSession(program.SerializeToString())
     for network, told in ((program, "'ReduceMean', has no closed form: it mixes the rows"), (session, "mixes rows of a batch")):
@@ -398,7 +398,7 @@ def test_what_mixes_rows_is_refused_by_points_too():
             pesn.propagate(network, pesn.Gaussian([0.0, 0.0], var=1.0))
 
 
-def test_a_reading_that_is_not_the_network_is_found_out():
+def test_a_transpose_of_the_batch_is_refused():
     """Rows and columns exchanged in a file for two rows of two: by its shapes nothing is wrong with it."""
     program = model([("Transpose", "x", "y", {"perm": [1, 0]})], {}, (2,), batch=2)
     with pytest.raises(TypeError, match="'Transpose', has no closed form: the operator is not affine"):

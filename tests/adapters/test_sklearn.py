@@ -148,7 +148,7 @@ def test_a_folded_scaler_keeps_the_diagonal_method_whole(data):
     np.testing.assert_allclose(first.var, pesn.moments("tanh", z.mean, z.var).var, rtol=1e-12)
 
 
-def sampled(model, mean, cov, rng):
+def sample_outputs(model, mean, cov, rng):
     return model.predict_proba(pesn.Gaussian(mean, cov=cov).sample(50_000, rng=rng)).mean(axis=0)
 
 
@@ -163,7 +163,7 @@ def test_probabilities_against_monte_carlo(kind, penalty):
     if kind != "multilabel":
         np.testing.assert_allclose(out.sum(axis=1), 1.0, rtol=0, atol=1e-14)
     for row in range(3):
-        np.testing.assert_allclose(out[row], sampled(model, X[row], 0.5 * COV, row), rtol=0, atol=0.01)
+        np.testing.assert_allclose(out[row], sample_outputs(model, X[row], 0.5 * COV, row), rtol=0, atol=0.01)
         single = class_probabilities(model, pesn.Gaussian(X[row], cov=0.5 * COV))
         np.testing.assert_allclose(single, out[row], rtol=0, atol=1e-12)
 
@@ -175,7 +175,7 @@ def test_probabilities_of_a_closely_fitted_network():
     model = fitted(network, X, y)
     x = pesn.Gaussian(X[:8], var=0.2**2)
     out = class_probabilities(model, x)
-    true = np.array([sampled(model, row, 0.04 * np.eye(4), k) for k, row in enumerate(X[:8])])
+    true = np.array([sample_outputs(model, row, 0.04 * np.eye(4), k) for k, row in enumerate(X[:8])])
     np.testing.assert_allclose(out, true, rtol=0, atol=0.01)
     logits = propagate(model, x)
     closure = pesn.moments("sigmoid", logits.mean[:, 0], logits.var[:, 0]).mean

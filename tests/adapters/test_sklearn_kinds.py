@@ -1,5 +1,5 @@
-"""Claim: every kind of fitted estimator that has a closed form predicts by it what it predicts itself, and deviations are those
-of 32,768 points through ``predict``; all others go by points, and a closed form of them is refused by name."""
+"""Claim: the closed form of a fitted estimator gives its predictions, and standard deviations of 16,384 points through
+``predict``; estimators without a closed form use points, and asking for a closed form is an error that names the part."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.cross_decomposition import PLSRegression
-from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.decomposition import PCA, FastICA
 from sklearn.ensemble import (
     BaggingRegressor,
     RandomForestRegressor,
@@ -21,7 +21,6 @@ from sklearn.ensemble import (
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_selection import (
     RFE,
-    SelectFromModel,
     SelectKBest,
     VarianceThreshold,
     f_regression,
@@ -42,8 +41,8 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
-from sklearn.svm import SVR, LinearSVR
+from sklearn.random_projection import SparseRandomProjection
+from sklearn.svm import SVR
 
 import pesn
 from pesn.adapters.sklearn import as_layers, class_probabilities
@@ -83,28 +82,19 @@ STEPS = {
     "nested": columns(("a", make_pipeline(SimpleImputer(), StandardScaler(), PCA(2)), ["age", "bmi", "temp"]), remainder="drop"),
     "SelectKBest": SelectKBest(f_regression, k=3),
     "VarianceThreshold": VarianceThreshold(0.5),
-    "SelectFromModel": SelectFromModel(lm.Ridge(), threshold="median"),
     "SimpleImputer": SimpleImputer(),
     "indicator": SimpleImputer(strategy="median", add_indicator=True),
     "FeatureUnion": FeatureUnion([("a", PCA(2)), ("b", "passthrough"), ("c", "drop")], transformer_weights={"a": 2.0}),
     "PCA": PCA(3, whiten=True),
-    "IncrementalPCA": IncrementalPCA(3),
-    "TruncatedSVD": TruncatedSVD(3, random_state=0),
     "FastICA": FastICA(3, random_state=0, max_iter=1000),
-    "FactorAnalysis": FactorAnalysis(2),
-    "GaussianRandomProjection": GaussianRandomProjection(3, random_state=0),
     "SparseRandomProjection": SparseRandomProjection(3, random_state=0),
     "products": PolynomialFeatures(2),
     "interactions": PolynomialFeatures((2, 2), interaction_only=True, include_bias=False),
-    "some products": columns(
-        ("a", make_pipeline(StandardScaler(), PolynomialFeatures(2)), ["age", "bmi"]), remainder="passthrough"
-    ),
 }
 TOGETHER = {
     "GridSearchCV": GridSearchCV(make_pipeline(StandardScaler(), mlp()), {"mlpregressor__alpha": [0.1, 1.0]}, cv=2),
     "search in a pipeline": make_pipeline(StandardScaler(), GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2)),
     "Bagging": BaggingRegressor(make_pipeline(StandardScaler(), mlp()), n_estimators=4, random_state=0),
-    "Bagging of features": BaggingRegressor(lm.Ridge(), n_estimators=5, max_features=0.6, random_state=0),
     "Bagging, two layers": BaggingRegressor(
         make_pipeline(StandardScaler(), mlp(6, 4)), n_estimators=3, max_features=3, random_state=0
     ),
@@ -117,7 +107,6 @@ TOGETHER = {
     "scaled target": TransformedTargetRegressor(make_pipeline(StandardScaler(), mlp(6, 4)), transformer=StandardScaler()),
     "PLSRegression": PLSRegression(2),
     "linear SVR": SVR(kernel="linear"),
-    "LinearSVR": make_pipeline(StandardScaler(), LinearSVR(random_state=0)),
     "RFE that predicts": RFE(lm.Ridge(), n_features_to_select=3),
     "two layers": make_pipeline(StandardScaler(), mlp(8, 5, activation="relu")),
 }
@@ -126,7 +115,6 @@ SEVERAL = {
     "RegressorChain": RegressorChain(lm.Ridge(), order=[1, 0]),
     "chain of networks": RegressorChain(make_pipeline(StandardScaler(), mlp())),
     "Ridge": lm.Ridge(),
-    "MultiTaskLasso": lm.MultiTaskLasso(),
     "network": make_pipeline(StandardScaler(), mlp(6, 4)),
     "PLSRegression": PLSRegression(2),
 }
@@ -138,7 +126,7 @@ KINDS = {
 }
 # One nonlinear stage: nothing is approximated. Two: each is taken as Gaussian. Products of features into units are two.
 APPROXIMATE = {
-    *(f"{name} before a network" for name in ("products", "interactions", "some products")),
+    *(f"{name} before a network" for name in ("products", "interactions")),
     "Bagging, two layers", "Voting, two activations", "scaled target", "two layers",
     "chain of networks, two outputs", "network, two outputs",
 }  # fmt: skip
@@ -186,7 +174,7 @@ def test_a_closed_form_is_the_estimator(data, kind):
     assert np.all(np.abs(found.mean - points.mean) <= (0.03 if kind in APPROXIMATE else 2e-3) * points.std + 1e-12)
     scale = np.outer(points.std, points.std) + 1e-12
     np.testing.assert_allclose(found.cov / scale, points.cov / scale, atol=0.1 if kind in APPROXIMATE else 5e-3)
-    assert (found.reliability == 0.0) == (kind not in APPROXIMATE)
+    assert (found.error == 0.0) == (kind not in APPROXIMATE)
 
 
 def test_bagged_networks_are_one_wide_chain(data):
@@ -244,7 +232,6 @@ SAMPLED = {
     "QuantileTransformer": make_pipeline(QuantileTransformer(n_quantiles=20), lm.Ridge()),
     "degree 3": make_pipeline(PolynomialFeatures(3), lm.Ridge()),
     "function": make_pipeline(FunctionTransformer(np.tanh), lm.Ridge()),
-    "bagged trees": BaggingRegressor(n_estimators=3, random_state=0),
     "voting with a forest": VotingRegressor([("a", lm.Ridge()), ("b", RandomForestRegressor(3, random_state=0))]),
     "a column of them": make_pipeline(columns(("q", PowerTransformer(), ["age"]), remainder="passthrough"), lm.Ridge()),
     "imputing 0": make_pipeline(SimpleImputer(missing_values=0.0), lm.Ridge()),
@@ -256,7 +243,6 @@ REFUSED = {
     "Poisson": "got PoissonRegressor",
     "QuantileTransformer": "step 'quantiletransformer' must be one of .*StandardScaler.*got QuantileTransformer",
     "degree 3": "step 'polynomialfeatures', PolynomialFeatures of degree 3, has a closed form up to degree 2",
-    "bagged trees": r"estimators_\[0\] must be a linear regressor.*got DecisionTreeRegressor",
     "voting with a forest": "estimator 'b' must be .*got RandomForestRegressor",
     "a column of them": "step 'columntransformer', transformer 'q' must be one of .*got PowerTransformer",
     "imputing 0": r"step 'simpleimputer', a SimpleImputer with missing_values=0\.0.*must be NaN",
@@ -265,7 +251,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", SAMPLED)
-def test_what_has_no_closed_form_goes_by_points(data, kind):
+def test_estimators_without_a_closed_form_use_sobol_points(data, kind):
     X, y = data
     model = fitted(SAMPLED[kind], X, y[:, 0])
     x = pesn.Gaussian(X.to_numpy()[3], cov=COV)
@@ -295,7 +281,7 @@ def test_labels_are_no_numbers(data):
 
 
 @pytest.mark.parametrize("kind", [lm.Ridge, RandomForestRegressor])
-def test_an_input_of_other_features_is_said(data, kind):
+def test_a_wrong_number_of_features_is_an_error(data, kind):
     X, y = data
     with pytest.raises(ValueError, match=f"x must have 5 numbers, the features that {kind.__name__} was fitted with, got 4"):
         pesn.propagate(kind().fit(X.to_numpy(), y[:, 0]), pesn.Gaussian(np.zeros(4), var=1.0))
@@ -311,7 +297,7 @@ def test_an_estimator_that_does_not_know_its_features():
         pesn.propagate(model, pesn.Gaussian([0.5, 0.5], var=0.01))
 
 
-def test_a_search_that_kept_nothing(data):
+def test_a_search_without_refit_is_an_error(data):
     X, y = data
     search = fitted(GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2, refit=False), X, y[:, 0])
     for closure in ("auto", "gaussian"):

@@ -101,7 +101,7 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
 @pytest.mark.parametrize(
     ("parameters", "fh", "horizon"), [({"horizon": 7}, [1, 2], 7), ({"season": 12}, None, 12), ({"season": 12}, [-2, 0], 12)]
 )
-def test_the_horizon_that_is_given_goes_before_fh(parameters, fh, horizon):
+def test_a_given_horizon_overrides_fh(parameters, fh, horizon):
     assert PESNForecaster(**parameters).fit(sales(), fh=fh).forecaster_.fitted_.horizon == horizon  # none given: a season
 
 
@@ -171,7 +171,7 @@ def test_an_update_is_a_fit_to_all_rows(promoted):
     np.testing.assert_array_equal(forecaster.predict(fh=FH, X=X), anew.predict(fh=FH, X=X))
 
 
-def test_an_update_of_the_rows_alone_keeps_what_was_learned():
+def test_update_without_refit_keeps_the_fitted_model():
     y = sales()
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
     before = forecaster.forecaster_
@@ -182,7 +182,7 @@ def test_an_update_of_the_rows_alone_keeps_what_was_learned():
 
 
 @pytest.mark.parametrize("update_params", [True, False])
-def test_moving_cutoffs_do_not_see_what_comes(update_params):
+def test_moving_cutoffs_do_not_use_future_values(update_params):
     y = sales()
     other = y.copy()
     other[50:] += 1000.0
@@ -245,7 +245,7 @@ def test_checks_of_skpro():
     assert all(one == "PASSED" for one in found.values())
 
 
-def test_what_is_below_the_least_number():
+def test_distributions_respect_their_lower_bound():
     margins = Margins.concatenate([Margins(np.array([1.0]), np.array([1.0]), 5.0, False, 0.0), KINDS[1]])
     found = make_distribution(margins, pd.RangeIndex(3), pd.Index(["a"]))
     below = pd.DataFrame({"a": [-1.0, -1.0, 0.0]})
@@ -268,7 +268,7 @@ def test_the_distribution_of_a_forecast():
             call(**wrong)
 
 
-def test_what_the_page_calls_by_name_is_there():
+def test_names_on_the_documentation_page_exist():
     page = (
         (Path(__file__).parents[2] / "docs" / "coming-from-sktime.md").read_text(encoding="utf-8").split("## Without sktime")[1]
     )
@@ -281,7 +281,7 @@ def test_what_the_page_calls_by_name_is_there():
             assert any(hasattr(place, name) for place in places), name
 
 
-def test_without_sktime_it_is_said_what_to_install(monkeypatch):
+def test_a_missing_sktime_is_an_error_with_the_install_command(monkeypatch):
     for name in [one for one in sys.modules if one.startswith("pesn.adapters.sktime")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sktime.datatypes", None)
@@ -289,7 +289,7 @@ def test_without_sktime_it_is_said_what_to_install(monkeypatch):
         importlib.import_module("pesn.adapters.sktime")
 
 
-def test_steps_are_counted_from_the_last_row_also_if_it_has_no_number():
+def test_steps_count_from_the_last_row_even_if_it_is_missing():
     y = pd.Series(50.0 + np.arange(40.0) + np.sin(np.arange(40.0)), pd.period_range("2020-01", periods=40, freq="M"))
     cut = y.where(np.arange(40) < 37)
     ahead = PESNForecaster(horizon=4, season=None).fit(cut).predict(fh=[1, 2])

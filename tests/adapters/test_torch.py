@@ -90,13 +90,13 @@ def test_the_widest_gaussians_have_moments_and_gradients(activation):
     assert torch.isfinite(cov.grad).all()
 
 
-def test_what_no_order_can_tell_is_said(caplog):
+def test_inaccurate_covariances_are_logged(caplog):
     x = pesn.Gaussian(torch.zeros(2, dtype=F64), cov=1e8 * torch.tensor([[1.0, 0.9999], [0.9999, 1.0]], dtype=F64))
     propagate(nn.Sequential(nn.Identity(), nn.Tanh()).eval(), x)
     assert re.search(r"layer 1, Tanh: covariances may be off by 0\.\d+ of the largest variance; .* nearly collinear", caplog.text)
 
 
-def test_ordinary_networks_say_nothing(caplog):
+def test_ordinary_networks_log_nothing(caplog):
     for seed, var in itertools.product(range(3), (0.1, 10.0)):
         propagate(network(nn.ReLU(), sizes=(1, 20, 20, 1), seed=seed), pesn.Gaussian(of(1, seed=seed), var=var))
     assert not caplog.records
@@ -246,7 +246,7 @@ def test_gradients_through_narrow_pieces():
         assert torch.autograd.gradcheck(sent(nn.Hardtanh().eval()), inputs, eps=1e-5 * s, atol=1e-5 / s, rtol=1e-4)
 
 
-def test_certain_units_neither_break_the_others_nor_the_gradient():
+def test_certain_units_do_not_affect_others_or_gradients():
     mean = of(3).requires_grad_()
     cov = torch.tensor([[0.5, 0.0, 0.2], [0.0, 0.0, 0.0], [0.2, 0.0, 0.4]], dtype=F64, requires_grad=True)
     y = propagate(nn.Tanh().eval(), pesn.Gaussian(mean, cov=cov))
@@ -338,7 +338,7 @@ def test_without_variance_it_is_the_network():
     np.testing.assert_allclose(a.cov.detach(), b.cov, atol=1e-6)
 
 
-def test_one_module_is_a_network_and_nothing_is_one_too():
+def test_a_single_module_and_an_empty_network_are_accepted():
     x = gaussian()
     y = propagate(nn.Linear(4, 2).double().eval(), x)
     assert y.cov.shape == (2, 2)
@@ -386,7 +386,7 @@ def refuse(module, x=None):
         (Doubled(3, 3), TypeError, r"layer 1.1, Doubled\(3 -> 3\), is not known"),
         (hooked(), ValueError, "forward hooks"),
         (broken(), ValueError, r"weight of layer 1.1, Linear\(3 -> 3\), must be finite, got nan"),
-        (nn.LazyLinear(3), ValueError, "not been initialised"),
+        (nn.LazyLinear(3), ValueError, "not been initialized"),
         (nn.Linear(3, 3, dtype=torch.complex64), TypeError, "must be real numbers, got dtype torch.complex64"),
         (nn.Linear(4, 3), ValueError, r"layer 1.1, Linear\(4 -> 3\), takes 4 numbers, but layer 0 gives 3"),
         (nn.BatchNorm1d(3, track_running_stats=False), ValueError, "running statistics"),
@@ -397,7 +397,7 @@ def refuse(module, x=None):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 @pytest.mark.filterwarnings("ignore:Complex modules")
-def test_what_is_not_known_is_refused_by_name(module, error, words):
+def test_unknown_modules_are_refused_by_name(module, error, words):
     with pytest.raises(error, match=words):
         refuse(module)
 
@@ -424,7 +424,7 @@ def test_other_refusals():
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e25), (F64, 1e180), (torch.float16, 6e4)])
-def test_overflow_is_said_with_its_place(dtype, size, covariance):
+def test_overflow_errors_name_the_layer(dtype, size, covariance):
     x = pesn.Gaussian(torch.zeros(2, dtype=dtype), var=1.0)
     for place, net in ((0, nn.Sequential(nn.Linear(2, 1))), (1, nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1), nn.Tanh()))):
         net.to(dtype).eval()
@@ -486,14 +486,14 @@ def test_tensors_make_a_tensor_gaussian_that_keeps_them():
     assert not isinstance(pesn.Gaussian([0.0]), TensorGaussian)
 
 
-def test_what_is_read_under_no_grad_does_not_cut_the_graph():
+def test_reading_under_no_grad_does_not_cut_the_graph():
     x = pesn.Gaussian(torch.zeros(2), factor=torch.ones(2, 1, requires_grad=True))
     with torch.no_grad():
         assert not x.cov.requires_grad
     assert x.cov.requires_grad
 
 
-def test_it_answers_as_the_array_one():
+def test_tensor_gaussians_agree_with_array_gaussians():
     root, own = of(4, 3, 2), of(4, 3, seed=1).square()
     for x in (
         pesn.Gaussian(of(4, 3), var=own, factor=root),
@@ -529,7 +529,7 @@ L2 = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
     ],
     ids=str,
 )
-def test_distributions_there_and_back(given):
+def test_distributions_round_trip(given):
     x = pesn.Gaussian(given)
     for back in (x.to_torch(), x.numpy().to_torch()):
         assert type(back) is type(given)
@@ -579,7 +579,7 @@ def test_bad_tensors_are_named(arguments, error, words):
         pesn.Gaussian(*arguments)
 
 
-def test_rounding_in_a_covariance_is_no_fault():
+def test_rounding_in_a_covariance_is_accepted():
     root = of(6, 2) * 10.0 ** torch.arange(-3.0, 3.0, dtype=F64)[:, None]
     for dtype in (F64, torch.float32, torch.float16):
         cov = (root @ root.T).to(dtype) if dtype != torch.float16 else torch.ones(6, 6, dtype=dtype)

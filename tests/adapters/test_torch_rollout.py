@@ -1,6 +1,5 @@
-"""Claim: a roll-out of tensors is the roll-out of arrays, wherever it starts and whatever the network is made of; its gradients
-are right, also where bounds are touched and columns made fewer; it goes in single precision and in batches; what it cannot serve
-is refused by name."""
+"""Claim: a roll-out of tensors agrees with the roll-out of arrays for every start and network; its gradients are right, also
+where bounds are active and columns compressed; single precision and batches work; invalid arguments are errors that name them."""
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 import torch
 
 from pesn.adapters.torch import rollout
-from pesn.adapters.torch.loop import expectations_of
+from pesn.adapters.torch.loop import make_expectations
 
 F64 = torch.float64
 RUNS = cart_pole.simulate(runs=3, steps=200, rng=0)
@@ -73,20 +72,20 @@ def agree(model, controls, start=None, given=None, within=1e-8, **options):
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_tensors_are_rolled_out_as_arrays_are(network):
+def test_tensors_agree_with_arrays_for_all_networks(network):
     model = fitted(network=network)
     agree(model, CONTROLS)
     agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_so_are_those_of_other_forecasters(options):
+def test_tensors_agree_with_arrays_for_other_forecasters(options):
     model = fitted(**options)
     agree(model, CONTROLS)
     agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
 
 
-def test_from_any_start(kinematic):
+def test_tensors_agree_with_arrays_from_any_start(kinematic):
     for rows in (1, 4, 40):
         agree(kinematic, CONTROLS, kinematic.start((RUNS.states[:rows], RUNS.inputs[: rows - 1])))
     three = RUNS.states[[[5], [60], [150]]]
@@ -96,7 +95,7 @@ def test_from_any_start(kinematic):
     agree(kinematic, CONTROLS, kinematic.start((uncertain, RUNS.inputs[:29])))
 
 
-def test_where_columns_are_made_fewer_and_bounds_are_touched(kinematic, model):
+def test_where_columns_are_compressed_and_bounds_are_touched(kinematic, model):
     long = np.random.default_rng(2).normal(size=(2, 40, 1))
     agree(kinematic, long, rank=3)
     agree(kinematic, 60.0 * long)
@@ -157,7 +156,7 @@ def test_gradients_are_right_in_controls_and_start(options):
     assert torch.autograd.gradcheck(lambda u: rollout(model, u, start, "none")[0], (controls,), fast_mode=True)
 
 
-def test_gradients_are_right_within_bounds_and_where_columns_are_made_fewer(kinematic):
+def test_gradients_are_right_within_bounds_and_where_columns_are_compressed(kinematic):
     pushed = torch.tensor(60.0 * CONTROLS[:1, :6], requires_grad=True)
     assert torch.autograd.gradcheck(lambda u: rollout(kinematic, u), (pushed,), fast_mode=True)
     long = torch.tensor(np.full((14, 1), 0.5), requires_grad=True)
@@ -179,7 +178,7 @@ def test_a_second_derivative_is_refused(model):
 @pytest.mark.parametrize(
     "network", [{}, STATIC, {"initial_state": "zero"}, {"features": pesn.Features(lags=1, products=2)}], ids=str
 )
-def test_linearize_is_the_derivative_of_step_and_what_autograd_says(network):
+def test_linearize_is_the_derivative_of_step_and_agrees_with_autograd(network):
     model = fitted(10, network, angles=[1])
     states, controls = RUNS.states[20:80:20], RUNS.inputs[20:80:20]
     A, B = model.linearize(states, controls)
@@ -218,7 +217,7 @@ def test_linearize_refuses_by_name(model):
 def test_expectations_are_moments_and_their_derivatives(moments):
     mean = np.repeat(np.linspace(-3.0, 3.0, 13), 6)
     var = np.tile([0.0, 1e-6, 0.003, 0.03, 0.4, 4.0], 13)
-    expectations, h = expectations_of(moments), 1e-4
+    expectations, h = make_expectations(moments), 1e-4
 
     here, above, below = (expectations(m, var) for m in (mean, mean + h, mean - h))
     np.testing.assert_allclose(here[0], moments.moments(mean, var)[0], atol=1e-9)
@@ -230,7 +229,7 @@ def test_expectations_are_moments_and_their_derivatives(moments):
 # ---------------------------------------------------------------- bad input
 
 
-def test_what_cannot_be_rolled_out_is_refused(model):
+def test_bad_arguments_are_errors(model):
     u = torch.zeros(5, 1, dtype=F64)
     with pytest.raises(TypeError, match="controls must be a tensor, got ndarray"):
         rollout(model, np.zeros((5, 1)))

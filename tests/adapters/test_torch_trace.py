@@ -1,5 +1,5 @@
 """Claim: a torch module of affine operations and activations is read, from one run of it, as layers that compute the same; their
-Gaussian closure is near samples. What has no closed form is refused by its place, and sampled by "auto"."""
+Gaussian closure is near samples. What has no closed form is refused by its place, and sample_outputs by "auto"."""
 
 import copy
 import math
@@ -77,7 +77,7 @@ def made(make, seed=0):
 
 
 def samples(network, x, shape, n=2**14):
-    """Mean and deviations of the network itself, of many of Sobol's points."""
+    """Mean and standard deviations of the network itself, of many of Sobol's points."""
     y = propagate(network, x, shape=shape, closure="sobol", n_samples=n)
     return y.mean, y.std
 
@@ -115,7 +115,7 @@ def test_a_model_is_near_samples_and_its_layers_compute_the_same(name):
     np.testing.assert_allclose(y.std, std, rtol=0.01)
     assert np.abs((y.mean - mean) / std).max() < 0.025
     assert y.closure == "gaussian"
-    assert y.reliability < 0.06
+    assert y.error < 0.06
     np.testing.assert_array_equal(y.cov, y.cov.T)
     assert np.linalg.eigvalsh(y.cov).min() > -1e-9 * y.var.max()
     third = propagate(network, x, shape=shape, closure="third-order")
@@ -167,7 +167,7 @@ def test_every_activation_is_exact_on_one_layer(module):
     mean = weights @ f
     np.testing.assert_allclose(y.mean, mean, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(y.var, weights @ np.square(f - mean), rtol=1e-3, atol=1e-6)
-    assert y.reliability == 0.0
+    assert y.error == 0.0
     np.testing.assert_array_equal(propagate(module, Gaussian(m, var=s * s)).cov, y.cov)  # and taken by "auto", as it is exact
 
 
@@ -219,7 +219,7 @@ def test_an_operation(name):
     np.testing.assert_allclose(y.mean, mean, atol=(0.005 if exact else 0.02) * std.max() + 1e-5)
     np.testing.assert_allclose(y.std, std, rtol=0.005 if exact else 0.05, atol=1e-6)
     if exact:
-        assert y.reliability == 0.0
+        assert y.error == 0.0
         assert propagate(module, x).closure == "gaussian"
 
 
@@ -243,7 +243,7 @@ def test_several_inputs():
     np.testing.assert_allclose(one.cov, y.cov, rtol=1e-12)
 
 
-def test_tensors_lose_no_gradients_unseen():
+def test_tensors_are_never_detached_silently():
     """Several inputs go by arrays: tensors are not detached without a word, nor are options left aside."""
     one = Gaussian(torch.zeros(3), var=torch.ones(3))
     cell = made(lambda: nn.GRUCell(3, 3))
@@ -294,14 +294,14 @@ def inplace_module(self, x):
 
 
 @pytest.mark.parametrize("function", [inplace, inplace_module])
-def test_in_place_operations_act_on_what_they_are_views_of(function):
+def test_in_place_operations_change_their_views(function):
     module = made(lambda: Function(function))
     x = Gaussian([0.5, -0.3, 1.0, 0.1], var=0.3)
     y = propagate(module, x, closure="gaussian")
     np.testing.assert_allclose(y.std, samples(module, x, None)[1], rtol=0.005, atol=0.002)
 
 
-def test_hooks_and_parametrisations_are_run():
+def test_hooks_and_parametrizations_are_run():
     network = made(lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)))
     nn.utils.parametrizations.weight_norm(network[0])
     network[1].register_forward_hook(lambda module, args, out: 2.0 * out)
@@ -379,7 +379,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_closed_form_is_sampled_by_auto_and_else_refused(name):
+def test_operations_without_a_closed_form_use_points_in_auto_only(name):
     function, words = REFUSED[name]
     module = made(lambda: Function(function))
     y = propagate(module, X4)
@@ -427,7 +427,7 @@ def infinite():
         (lambda: Last(nn.GRU(2, 4), 4), {"shape": (2, 2)}, r"Is the first axis the batch \(batch_first=True"),
         (embedding, {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
         (meta, {}, "weight of network has no numbers: it lies on the meta device"),
-        (lambda: nn.Sequential(Residual(4, 6, 1), nn.LazyLinear(64)), {}, "1.weight of network has not been initialised; run"),
+        (lambda: nn.Sequential(Residual(4, 6, 1), nn.LazyLinear(64)), {}, "1.weight of network has not been initialized; run"),
         (infinite, {}, "enter.weight of network must be finite, got inf"),
         (lambda: Residual(4).train(), {}, r"network is in training mode; call network.eval\(\) first"),
         (lambda: Function(lambda self, x: torch.ones(len(x), 2)), {"closure": "gaussian"}, "the same for every input"),
@@ -441,7 +441,7 @@ def infinite():
          "scalar", "text", "complex", "arguments"],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
-def test_odd_networks_are_told_apart(make, options, words):
+def test_invalid_networks_are_errors(make, options, words):
     torch.manual_seed(0)
     network = make()
     network = network if words.startswith("network is in training") else network.eval()
@@ -482,13 +482,13 @@ def test_inputs_sharper_than_float32_go_through_in_float64(make, std, caplog):
     assert all(before[name][0] == t.dtype and torch.equal(before[name][1], t) for name, t in network.state_dict().items())
 
 
-def test_a_network_that_cannot_be_in_float64_is_told_of(caplog):
+def test_a_network_without_float64_copy_is_logged(caplog):
     network = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x.float())))))
     propagate(network, Gaussian(np.full(4, 3.0), var=1e-14))
     assert "about as sharp as the rounding of the network's numbers" in caplog.text
 
 
-def test_units_that_never_fire_are_no_hindrance():
+def test_units_that_never_fire_keep_covariances_finite():
     network = made(lambda: Residual(4, 8, 1))
     with torch.no_grad():
         network.enter.bias.fill_(-60.0)
@@ -499,7 +499,7 @@ def test_units_that_never_fire_are_no_hindrance():
     assert np.isfinite(propagate(far.eval(), Gaussian(np.zeros(4), var=0.06), closure="gaussian").cov).all()
 
 
-def test_what_is_too_large_for_a_covariance_is_sampled():
+def test_layers_too_large_for_a_covariance_use_points():
     network = made(lambda: nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.Tanh(), nn.Conv2d(16, 1, 3), nn.Tanh(), nn.Flatten()))
     x = Gaussian(np.zeros(576), var=0.01)
     with pytest.raises(ValueError, match=r"would bring \d+ numbers into one covariance"):

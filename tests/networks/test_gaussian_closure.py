@@ -256,7 +256,7 @@ def test_covariance_is_symmetric_and_semi_definite(seed, name, widths, scale, st
         assert np.linalg.eigvalsh(state.cov).min() >= -1e-9 * state.var.max()
 
 
-def test_nothing_given_is_changed():
+def test_arguments_are_not_modified():
     rng = np.random.default_rng(11)
     W, b, mean, C = rng.normal(size=(2, 3)), rng.normal(size=2), rng.normal(size=3), random_covariance(3, 1.0, rng)
     copies = [a.copy() for a in (W, b, mean, C)]

@@ -51,7 +51,7 @@ def test_a_deep_residual_network_carries_one_sum():
     assert sum(isinstance(layer, SkipDense) for layer in layers) == 12
 
 
-def test_stages_that_nothing_needs_are_left_out_and_linear_ones_folded():
+def test_unused_stages_are_dropped_and_linear_ones_folded():
     W, V = np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]])
     dead = Stage({0: W}, np.zeros(1), TANH)
     linear = Stage({0: W}, np.ones(1))
@@ -76,7 +76,7 @@ def test_affine_branches_are_exact():
     np.testing.assert_allclose(y.cov, A @ X.cov @ A.T, rtol=1e-13)
 
 
-def test_a_product_is_exact_and_correlated_with_what_it_is_made_of():
+def test_a_product_is_exact_and_correlated_with_its_factors():
     tape = Tape(4)
     x = tape.input()
     product = tape.multiply(AffineRows(x.values[:, :2], (0,)), AffineRows(x.values[:, 2:] + 0.5 * ONES, (0,)))
@@ -136,7 +136,7 @@ def test_a_batch_is_each_of_its_rows_and_float32_stays(closure):
         np.testing.assert_allclose(y.cov[i], one.cov, rtol=1e-4, atol=1e-6)
 
 
-def test_what_cancels_leaves_nothing():
+def test_branches_that_cancel_give_zero():
     W = np.random.default_rng(0).normal(size=(3, 4))
     layers = stack_stages(
         [Stage({0: W}, np.ones(3)), Stage({1: np.eye(3), 0: -W}, -np.ones(3), TANH), Stage({2: np.eye(3)}, np.zeros(3))], 4
@@ -175,18 +175,18 @@ def test_auto_of_a_residual_network(send):
     one = Program(np.tanh, [Dense(np.eye(4), None, "tanh")])
     x = Gaussian(np.random.default_rng(1).normal(size=30), var=0.04)
     assert send(one, X).closure == "gaussian"
-    assert send(one, X).reliability == 0.0
+    assert send(one, X).error == 0.0
     assert send(narrow, X).closure == "sobol"
     assert send(narrow, Gaussian(X.mean)).closure == "gaussian"
     y = send(wide, x, closure="gaussian")
-    assert 0.0 < y.reliability < 0.05
-    assert np.isnan(send(wide, x, closure="gaussian", check=False).reliability)
+    assert 0.0 < y.error < 0.05
+    assert np.isnan(send(wide, x, closure="gaussian", check=False).error)
     other = Program(lambda rows: 1.1 * wide.function(rows), wide.layers)  # which the layers are not
-    assert send(other, x, closure="gaussian").reliability > 0.05
+    assert send(other, x, closure="gaussian").error > 0.05
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"return_layers": True}, {"covariance": "low-rank"}])
-def test_what_goes_with_a_chain_only(send, options):
+def test_options_for_chains_only_are_refused_for_sums(send, options):
     with pytest.raises(ValueError, match="goes with a chain of layers, but network is a sum of branches; use closure='sobol'"):
         send(residual(), X, **options)
 
@@ -230,6 +230,6 @@ def test_shapes_that_do_not_fit(x, shape, message):
         propagate(lambda *rows: rows[0], (Gaussian([0.0]), np.zeros(2)))
 
 
-def test_rows_of_numbers_are_what_layers_take():
+def test_lists_of_layers_take_no_shape():
     with pytest.raises(ValueError, match="shape and several inputs go with a torch module, an ONNX file or a function, got list"):
         propagate([Dense(np.eye(4))], Gaussian(np.zeros(4)), shape=(2, 2))

@@ -116,12 +116,12 @@ def test_no_matrix_over_all_pairs_of_units():
     assert peak < 6e6
 
 
-def test_reliability_comes_from_points():
+def test_the_error_estimate_comes_from_points():
     layers, x = network([6, 80, 80, 2]), Gaussian(np.zeros(6), var=0.2)
     checked = propagate(layers, x, covariance="low-rank")
     points = propagate(layers, x, closure="sobol")
-    assert checked.reliability == pytest.approx(np.max(np.abs(checked.std / points.std - 1.0)))
-    assert np.isnan(low(layers, x).reliability)
+    assert checked.error == pytest.approx(np.max(np.abs(checked.std / points.std - 1.0)))
+    assert np.isnan(low(layers, x).error)
 
 
 def test_wrong_options_are_named():

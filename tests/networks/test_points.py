@@ -39,7 +39,7 @@ def test_a_row_of_uneven_units_is_the_same_among_others():
         np.testing.assert_allclose(among, alone, rtol=1e-9)
 
 
-def test_what_is_certain_stays_where_it_is():
+def test_certain_inputs_have_no_variance():
     cov = np.zeros((4, 4))
     cov[np.ix_([0, 2, 3], [0, 2, 3])] = CORRELATIONS[np.ix_([0, 2, 3], [0, 2, 3])]
     x = pesn.Gaussian([0.1, 3.0, 0.2, 0.3], cov=cov)
@@ -49,13 +49,13 @@ def test_what_is_certain_stays_where_it_is():
 
 def test_a_constant_has_no_deviation():
     found = pesn.propagate(lambda rows: np.full(len(rows), 0.1), pesn.Gaussian([1.0], var=1.0))
-    assert (found.mean.item(), found.std.item(), found.reliability.item()) == (0.1, 0.0, 0.0)
+    assert (found.mean.item(), found.std.item(), found.error.item()) == (0.1, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("mean", "var"), [(np.float32([1e6]), np.float32(1e-4)), ([1.0], 1e-300)], ids=["float32", "float64"])
-def test_a_deviation_below_the_last_bit_is_not_trusted(mean, var):
-    assert pesn.propagate(itself, pesn.Gaussian(mean, var=var)).reliability == 1.0
-    assert pesn.propagate(itself, pesn.Gaussian(mean)).reliability == 0.0  # of what is certain nothing is lost
+def test_a_variance_below_rounding_has_error_1(mean, var):
+    assert pesn.propagate(itself, pesn.Gaussian(mean, var=var)).error == 1.0
+    assert pesn.propagate(itself, pesn.Gaussian(mean)).error == 0.0  # of what is certain nothing is lost
 
 
 @pytest.mark.filterwarnings("error")
@@ -68,7 +68,7 @@ def test_variances_beyond_all_numbers():
 def test_a_batch_may_have_more_axes(spread):
     mean = np.random.default_rng(0).normal(size=(2, 4, 3))
     found = pesn.propagate(np.sin, pesn.Gaussian(mean, **spread), return_samples=True)
-    assert (found.cov.shape, found.reliability.shape, found.samples.shape) == ((2, 4, 3, 3), (2, 4), (2, 4, 2048, 3))
+    assert (found.cov.shape, found.error.shape, found.samples.shape) == ((2, 4, 3, 3), (2, 4), (2, 4, 2048, 3))
     one = pesn.propagate(np.sin, pesn.Gaussian(mean[1, 2], **spread))
     np.testing.assert_allclose(found.cov[1, 2], one.cov, rtol=1e-9)
 
@@ -82,7 +82,7 @@ def test_no_rows(closure):
 
 
 @pytest.mark.parametrize("rng", [-1, 1.5, "a", np.random.RandomState(0)], ids=["negative", "a fraction", "a word", "RandomState"])
-def test_what_is_no_seed(rng):
+def test_an_invalid_seed_is_an_error(rng):
     with pytest.raises((TypeError, ValueError), match=r"rng must be None, a seed \(0 or more\) or a NumPy generator, got "):
         pesn.propagate(itself, pesn.Gaussian([1.0], var=1.0), rng=rng)
 
@@ -108,7 +108,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_it_gives_may_take_many_forms(form):
+def test_functions_may_return_many_types(form):
     found, expected = pesn.propagate(FORMS[form], X), pesn.propagate(both, X)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-6)
     np.testing.assert_allclose(found.cov, expected.cov, rtol=1e-5)
@@ -139,7 +139,7 @@ def test_tensors():
     assert found.var == pytest.approx([0.04 + 4 * 0.01 + 4 * 0.09], rel=0.03)
 
 
-def test_a_random_function_gives_what_it_gives():
+def test_a_random_function_adds_its_variance():
     noise = np.random.default_rng(0)
     found = pesn.propagate(lambda rows: rows[:, :1] + noise.normal(size=(len(rows), 1)), X)
     assert found.var == pytest.approx([1.04], rel=0.1)  # the simulator's own noise is in it
@@ -167,13 +167,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_is_no_function_of_rows_is_said(fault):
+def test_functions_that_are_not_rowwise_are_errors(fault):
     function, error, message = WRONG[fault]
     with pytest.raises(error, match=message):
         pesn.propagate(function, X)
 
 
-def test_what_it_raises_is_raised_with_a_note():
+def test_errors_of_the_function_get_a_note():
     def of_one_row(row):
         return math.sin(row[0])
 

@@ -49,7 +49,7 @@ def test_other_functions_are_not_recognized(function):
     assert recognize(function) is None
 
 
-def test_an_affine_map_is_exact_beside_any_offset():
+def test_an_affine_map_is_exact_with_any_offset():
     A, b = np.array([[1e-9, 2.0], [0.0, -3.0]]), np.array([1e9, -1.0])
     (found,) = read_affine(lambda x: [x @ A.T + b], [np.eye(3, 2, -1)])
     np.testing.assert_allclose(found, np.vstack([b, A.T]), rtol=1e-9)
@@ -71,5 +71,5 @@ def test_an_affine_map_is_exact_beside_any_offset():
         lambda x: x.astype(np.float16),
     ],
 )
-def test_what_is_not_affine_everywhere_is_not_read(function):
+def test_nonlinear_operations_are_not_read_as_affine(function):
     assert read_affine(lambda x: [function(x)], [np.eye(4, 3, -1)]) is None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mujoco import MjData, MjModel
 
 _STEPS = round(SAMPLE_STEP / PHYSICS_STEP)
-# Numbers go in as repr writes them, to the last bit. Nothing touches anything: no contacts, no limits.
+# Numbers are written with all digits. No contacts, no limits.
 _CART_POLE = """\
 <mujoco model="cart pole">
   <compiler angle="radian"/>
@@ -67,28 +67,28 @@ _ARDRONE = """\
     <body name="drone">
       <freejoint/>
       <inertial pos="0 0 0" mass="{p.mass!r}" diaginertia="{p.inertia_x!r} {p.inertia_y!r} {p.inertia_z!r}"/>
-      <site name="centre"/>
+      <site name="center"/>
     </body>
   </worldbody>
   <actuator>
-    <motor name="thrust" site="centre" gear="0 0 1 0 0 0"/>
-    <motor name="torque_x" site="centre" gear="0 0 0 1 0 0"/>
-    <motor name="torque_y" site="centre" gear="0 0 0 0 1 0"/>
-    <motor name="torque_z" site="centre" gear="0 0 0 0 0 1"/>
+    <motor name="thrust" site="center" gear="0 0 1 0 0 0"/>
+    <motor name="torque_x" site="center" gear="0 0 0 1 0 0"/>
+    <motor name="torque_y" site="center" gear="0 0 0 0 1 0"/>
+    <motor name="torque_z" site="center" gear="0 0 0 0 0 1"/>
   </actuator>
 </mujoco>
 """
 
 
 def cart_pole_mjcf(parameters: carts.Parameters | None = None, step: float = 0.02) -> str:
-    """The cart pole as an MJCF file: slide joint (x), hinge (θ, 0 upright, positive towards +x) and a motor on the rail.
+    """Return the cart pole as an MJCF file: slide joint (x), hinge (θ, 0 upright, positive towards +x) and a motor on the rail.
 
     Parameters
     ----------
-    parameters
+    parameters : cart_pole.Parameters, default=None
         None are the defaults.
-    step
-        Of the integrator, Runge-Kutta of order 4, in s.
+    step : float, default=0.02
+        Step of the integrator, Runge-Kutta of order 4, in s.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def cart_pole_mjcf(parameters: carts.Parameters | None = None, step: float = 0.0
 
 
 def ardrone_mjcf(parameters: drones.Parameters | None = None) -> str:
-    """The drone as an MJCF file: a free body with motors for the thrust along its z and for the torques about its axes.
+    """Return the drone as an MJCF file: a free body with motors for the thrust along its z and for the torques about its axes.
 
     >>> import mujoco
     >>> model = mujoco.MjModel.from_xml_string(ardrone_mjcf())
@@ -125,17 +125,19 @@ def cart_pole(
     substeps: int = 1,
     parameters: carts.Parameters | None = None,
 ) -> Trajectories:
-    """:func:`pesn.systems.cart_pole.simulate` for given forces, with MuJoCo's equations of motion and Runge-Kutta.
+    """Simulate the cart pole for given forces with MuJoCo: see :func:`pesn.systems.cart_pole.simulate`.
 
     Parameters
     ----------
-    control
+    control : array-like of shape (steps,), (steps, 1) or (runs, steps, 1)
         The force in N, held from each row to the next: (steps,), (steps, 1) or, for several runs, (runs, steps, 1).
-    initial_state
+    initial_state : array-like of shape (4,) or (runs, 4)
         [x, θ, ẋ, θ̇], (4,) or (runs, 4).
-    dt, substeps
-        Seconds from one row to the next, and how many steps of Runge-Kutta these are.
-    parameters
+    dt : float, default=0.02
+        Seconds from one sample to the next.
+    substeps : int, default=1
+        Number of Runge-Kutta steps from one sample to the next.
+    parameters : cart_pole.Parameters, default=None
         Masses, length and frictions; None are the defaults.
 
     Returns
@@ -165,14 +167,14 @@ def cart_pole(
 
     states = np.empty((runs, steps, 4))
     states[:, 0] = initial
-    with _listening(mujoco) as complaints:
+    with _collect_warnings(mujoco) as warnings:
         for run in range(runs):
             data = mujoco.MjData(model)
             data.qpos[:], data.qvel[:] = initial[run, :2], initial[run, 2:]
             for k in range(1, steps):
                 for _ in range(substeps):
-                    if not _step(mujoco, model, data, forces[run, k - 1]) or complaints:
-                        raise _lost("cart pole", run, k * dt, carts.NAMES, states[run, k - 1], complaints)
+                    if not _step(mujoco, model, data, forces[run, k - 1]) or warnings:
+                        raise _divergence("cart pole", run, k * dt, carts.NAMES, states[run, k - 1], warnings)
                 states[run, k, :2], states[run, k, 2:] = data.qpos, data.qvel
     return Trajectories(states.reshape(-1, 4), forces.reshape(-1, 1), float(dt), carts.NAMES, (steps,) * runs, carts.UNITS)
 
@@ -180,18 +182,18 @@ def cart_pole(
 def ardrone(
     commands: npt.ArrayLike, *, initial_state: npt.ArrayLike, parameters: drones.Parameters | None = None
 ) -> Trajectories:
-    """:func:`pesn.systems.ardrone.simulate`, mode "gazebo", for given commands without noise, with MuJoCo's rigid body.
+    """Simulate the drone with MuJoCo's rigid body: see :func:`pesn.systems.ardrone.simulate`, mode "gazebo", without noise.
 
     The controllers are pesn's own: what is checked is how thrust and torques move the body. Steps of 1 ms, velocities first.
     MuJoCo turns the body by ω h in a step, Gazebo's engine, and pesn with it, by 2 arctan(ω h/2): some 1e-7 m in 10 s.
 
     Parameters
     ----------
-    commands
+    commands : array-like of shape (steps, 4) or (runs, steps, 4)
         [forward, left, up, yaw rate] as the drone understands them, at 100 Hz: (steps, 4) or (runs, steps, 4).
-    initial_state
-        (12,) or (runs, 12).
-    parameters
+    initial_state : array-like of shape (12,) or (runs, 12)
+        Position, velocity, angles and their rates.
+    parameters : ardrone.Parameters, default=None
         No inertia may exceed the sum of the other two: MuJoCo refuses a body that cannot exist.
 
     Returns
@@ -216,11 +218,11 @@ def ardrone(
     initial = for_each_run("initial_state", initial_state, runs, (12,))
     drone = as_parameters(parameters, drones.Parameters, "ardrone")
     model = _model(mujoco, ardrone_mjcf(drone))
-    bodies = [_at(mujoco, model, state) for state in initial]
+    bodies = [_place_body(mujoco, model, state) for state in initial]
 
     states = np.empty((steps, 12, runs))
     setpoints, last_velocity = np.zeros((6, runs)), initial[:, 3:6].T.copy()
-    with np.errstate(all="ignore"), _listening(mujoco) as complaints:
+    with np.errstate(all="ignore"), _collect_warnings(mujoco) as warnings:
         for k in range(steps):
             body = np.array([[*data.qpos[:3], *data.qvel[:3], *data.qpos[3:], *data.qvel[3:]] for data in bodies]).T
             quadrotor.observe(body, states[k])
@@ -230,16 +232,16 @@ def ardrone(
             for _ in range(_STEPS):
                 wanted = np.array(quadrotor.control(drone, setpoints, seen, given[:, k].T))
                 for run, data in enumerate(bodies):
-                    if not _step(mujoco, model, data, wanted[:, run]) or complaints:
-                        raise _lost("AR.Drone", run, (k + 1) * SAMPLE_STEP, drones.NAMES, states[k, :, run], complaints)
+                    if not _step(mujoco, model, data, wanted[:, run]) or warnings:
+                        raise _divergence("AR.Drone", run, (k + 1) * SAMPLE_STEP, drones.NAMES, states[k, :, run], warnings)
     flown = np.moveaxis(states, -1, 0).copy()
     flown[:, 0] = initial
     flown[:, :, 8] = np.unwrap(flown[:, :, 8], axis=1)
     return Trajectories(flown.reshape(-1, 12), given.reshape(-1, 4), SAMPLE_STEP, drones.NAMES, (steps,) * runs, drones.UNITS)
 
 
-def _at(mujoco: ModuleType, model: MjModel, state: Array) -> MjData:
-    """A drone of MuJoCo in a state (12,): a quaternion for the angles, rates about the body's axes for those of the angles."""
+def _place_body(mujoco: ModuleType, model: MjModel, state: Array) -> MjData:
+    """Return MuJoCo's data for a drone in a state (12,): angles as a quaternion, their rates about the axes of the body."""
     data = mujoco.MjData(model)
     roll, pitch, yaw = state[6:9]
     data.qpos[:3], data.qvel[:3] = state[:3], state[3:6]
@@ -262,7 +264,7 @@ def _model(mujoco: ModuleType, mjcf: str) -> MjModel:
 
 
 def _step(mujoco: ModuleType, model: MjModel, data: MjData, forces: Array) -> bool:
-    """One step of the engine under ``forces``; False where a number is, or becomes, too large for it.
+    """Step the engine under ``forces``; return False where a number is, or becomes, too large for it.
 
     mj_step itself would print a warning, write a log file, and go on from the model's initial state.
     """
@@ -275,24 +277,26 @@ def _step(mujoco: ModuleType, model: MjModel, data: MjData, forces: Array) -> bo
         mujoco.mj_RungeKutta(model, data, 4)
     else:
         mujoco.mj_Euler(model, data)
-    return bool(np.abs(data.qpos).max() <= limit and np.abs(data.qvel).max() <= limit)  # NaN is not
+    return bool(np.abs(data.qpos).max() <= limit and np.abs(data.qvel).max() <= limit)  # False for NaN
 
 
 @contextlib.contextmanager
-def _listening(mujoco: ModuleType) -> Iterator[list[str]]:
-    """What MuJoCo complains of, in place of lines on the screen and a MUJOCO_LOG.TXT in the user's folder."""
-    complaints: list[str] = []
+def _collect_warnings(mujoco: ModuleType) -> Iterator[list[str]]:
+    """Collect MuJoCo's warnings, which it would print and write to MUJOCO_LOG.TXT in the user's folder."""
+    warnings: list[str] = []
     theirs = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(complaints.append)
+    mujoco.set_mju_user_warning(warnings.append)
     try:
-        yield complaints
+        yield warnings
     finally:
         mujoco.set_mju_user_warning(theirs)
 
 
-def _lost(system: str, run: int, time: float, names: tuple[str, ...], before: Array, complaints: list[str]) -> FloatingPointError:
+def _divergence(
+    system: str, run: int, time: float, names: tuple[str, ...], before: Array, warnings: list[str]
+) -> FloatingPointError:
     last = ", ".join(f"{name} = {value:.6g}" for name, value in zip(names, before, strict=False))  # without the inputs' names
-    what = f"stopped by MuJoCo ({complaints[0].strip()})" if complaints else "left ±1e10, MuJoCo's limit,"
+    what = f"stopped by MuJoCo ({warnings[0].strip()})" if warnings else "left ±1e10, MuJoCo's limit,"
     return FloatingPointError(f"{system}, run {run}: {what} by t = {time:g}; the state before was {last}")
 
 
@@ -305,7 +309,7 @@ def _engine() -> ModuleType:
 
 
 def _each_run(argument: str, array: AnyArray, width: int) -> Array:
-    """(runs, steps, width), from that or from (steps, width) for one run."""
+    """Return an array (runs, steps, width), from that or from (steps, width) for one run."""
     if array.ndim not in (2, 3) or array.shape[-1] != width or array.size == 0:
         alone = "(steps,), " if width == 1 else ""
         raise ValueError(f"{argument} must have shape {alone}(steps, {width}) or (runs, steps, {width}), got {np.shape(array)}")

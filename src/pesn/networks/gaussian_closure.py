@@ -3,12 +3,12 @@
 Of wide layers by covariances F Fᵀ + diag(own) with few columns, and no matrix over all pairs of units.
 
 A linear map makes M = W (F Fᵀ + diag(own)) Wᵀ, known by its products with some directions Ω. Nyström's formula
-M Ω (Ωᵀ M Ω)⁻¹ Ωᵀ M never exceeds M and agrees with it on Ω: the directions in which the network's outputs hang on the layer, by
-the gains of a coarser pass, and the widest, by a power of M. What it leaves of the variances is each unit's own; it has no part
-in the outputs, and is kept from the directions that lead to them in the next layer.
+M Ω (Ωᵀ M Ω)⁻¹ Ωᵀ M never exceeds M and agrees with it on Ω: the directions that the network's outputs depend on, by the gains of
+a coarser pass, and the widest, by a power of M. The rest of the variances is each unit's own; it has no part in the outputs, and
+is kept from the directions that lead to them in the next layer.
 
 A unit's output is g z + rest, g = E[f′], and the rest is uncorrelated with all that is Gaussian: Mehler's series from the second
-order on. The second order is treated as M is; of the others a pivoted Cholesky factorisation takes the columns that hold most.
+order on. The second order is treated as M is; of the others a pivoted Cholesky factorization takes the columns that hold most.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pesn.linalg import inverse_root, root_of
 from pesn.moments import UnitMethod, gain, moments, named_method
 from pesn.networks.layers import Dense, check_sizes, is_linear
 
-_ORDERS = 24  # of Mehler's series
+_ORDERS = 24  # orders of Mehler's series
 _COARSE = 8
-_NEGLIGIBLE = 1e-4  # of the largest variance: columns of a rest are not worth their time below it
+_NEGLIGIBLE = 1e-4  # relative to the largest variance: smaller residual columns are dropped
 
 
 def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> list[Gaussian]:
@@ -50,7 +50,7 @@ def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, cov
     list of Gaussian
         One for each layer.
     """
-    named_method("method", method)  # here, as a network without activations never asks moments()
+    named_method("method", method)  # a network without activations never calls moments()
     x, states = as_vector(x), []
     check_sizes(layers, x)
     for layer in layers:
@@ -70,8 +70,10 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
         Acts on the first ``units`` of them, and leaves the others as they are.
     units : int
         Number of units.
-    mean, cov : array of shape (D,) and (D, D), or of a batch
-        Of the pre-activations z.
+    mean : array of shape (D,), or of a batch
+        Means of the pre-activations z.
+    cov : array of shape (D, D), or of a batch
+        Covariance of the pre-activations.
     var : array of shape (units,), or of a batch
         Variances of f(z).
 
@@ -87,7 +89,7 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
         return between
     own = np.arange(units)
     std = np.sqrt(np.maximum(cov[..., own, own], 0.0))
-    bound = std[..., :, None] * std[..., None, :]  # which rounding may exceed
+    bound = std[..., :, None] * std[..., None, :]  # rounding may exceed it
     slope, rest = linear_and_rest(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
     result: Array = np.array(cov, float)
     result[..., :units, :] *= slope[..., :, None]
@@ -137,36 +139,27 @@ class _State(NamedTuple):
 
 
 def through_layers_low_rank(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
-    """The Gaussian after each layer, with ``factor`` and ``diagonal``; a batch goes row by row."""
+    """Compute the Gaussian after each layer, with ``factor`` and ``diagonal``; a batch goes row by row."""
     x = as_vector(x)
     rows = [_through(layers, one, rank) for one in _rows(x)]
     if not x.batch_shape:
         return rows[0]
-    return [_stacked(states, x.batch_shape) for states in zip(*rows, strict=True)]
+    return [_stack(states, x.batch_shape) for states in zip(*rows, strict=True)]
 
 
 def _rows(x: Gaussian) -> list[Gaussian]:
-    if not x.batch_shape:
-        return [x]
-    mean = x.mean.reshape(-1, x.dim)
-    if x.diagonal is None:
-        return [Gaussian(m, cov=c) for m, c in zip(mean, x.cov.reshape(-1, x.dim, x.dim), strict=True)]
-    own = x.diagonal.reshape(mean.shape)
-    if x.factor is None:
-        return [Gaussian(m, var=v) for m, v in zip(mean, own, strict=True)]
-    factor = x.factor.reshape(len(mean), x.dim, -1)
-    return [Gaussian(m, var=v, factor=f) for m, v, f in zip(mean, own, factor, strict=True)]
+    """Return each row of a batch."""
+    parts = {"cov": x.cov} if x.diagonal is None else {"var": x.diagonal, "factor": x.factor}
+    flat = {name: part.reshape(-1, *part.shape[len(x.batch_shape) :]) for name, part in parts.items() if part is not None}
+    return [Gaussian(m, **{name: part[i] for name, part in flat.items()}) for i, m in enumerate(x.mean.reshape(-1, x.dim))]
 
 
-def _stacked(states: Sequence[Gaussian], batch: tuple[int, ...]) -> Gaussian:
+def _stack(states: Sequence[Gaussian], batch: tuple[int, ...]) -> Gaussian:
+    """Return Gaussians with factors as one batch."""
+    factors = [y.factor for y in states if y.factor is not None]
     mean = np.stack([y.mean for y in states]).reshape(*batch, -1)
-    if states[0].factor is None:
-        return Gaussian(mean, cov=np.stack([y.cov for y in states]).reshape(*mean.shape, -1))
-    width = max(y.factor.shape[-1] for y in states if y.factor is not None)
-    factor = np.zeros((len(states), mean.shape[-1], width), mean.dtype)
-    for place, y in enumerate(states):
-        assert y.factor is not None
-        factor[place, :, : y.factor.shape[-1]] = y.factor
+    width = max(one.shape[-1] for one in factors)
+    factor = np.stack([np.pad(one, ((0, 0), (0, width - one.shape[-1]))) for one in factors])
     own = np.stack([y.diagonal for y in states if y.diagonal is not None]).reshape(mean.shape)
     return Gaussian(mean, var=own, factor=factor.reshape(*mean.shape, width))
 
@@ -175,13 +168,13 @@ def _through(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
     none = [(np.zeros((len(layer.W), 0)), np.zeros((len(layer.W), 0))) for layer in layers]
     directions = none
     if len(layers[-1].W) <= rank // 2 and rank < max(len(layer.W) for layer in layers):
-        # in which directions the outputs hang on a layer, by the gains of a coarser pass that knows of none
+        # directions of each layer that the outputs depend on, by the gains of a coarser pass
         directions = _directions(layers, [gains for _, gains in _pass(layers, x, max(_COARSE, rank // 4), none)])
     return [state.gaussian(x.mean.dtype) for state, _ in _pass(layers, x, rank, directions)]
 
 
 def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tuple[Array, Array]]) -> list[tuple[_State, Array]]:
-    """After each layer, with its gains."""
+    """Return the state after each layer, with its gains."""
     nothing = np.zeros(x.dim)
     own = nothing if x.diagonal is None else np.asarray(x.diagonal, float)
     factor = np.zeros((x.dim, 0)) if x.factor is None else np.asarray(x.factor, float)
@@ -202,7 +195,7 @@ def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tupl
 
 
 def _directions(layers: Sequence[Dense], gains: Sequence[Array]) -> list[tuple[Array, Array]]:
-    """Of each layer, the directions (D, m) before and after its units in which the network's m outputs hang on it."""
+    """Return, for each layer, the directions (D, m) before and after its units that the network's m outputs depend on."""
     back, found = np.eye(len(layers[-1].W)), []
     for layer, g in zip(reversed(layers), reversed(gains), strict=True):
         found.append((g[:, None] * back, back))
@@ -211,11 +204,11 @@ def _directions(layers: Sequence[Dense], gains: Sequence[Array]) -> list[tuple[A
 
 
 def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _State:
-    """``V``: directions of what comes out that must be exact."""
+    """Apply an affine map; ``V`` are directions of its output that must be exact."""
     size, none = len(W), np.zeros(len(W))
     moved, own, Q = W @ x.factor, x.own + x.hidden, x.Q
     turned, shared = W @ Q, Q.T @ (x.hidden[:, None] * Q)
-    # diagonals of F Fᵀ, of W diag(own) Wᵀ and of what hiding takes away
+    # diagonals of F Fᵀ, of W diag(own) Wᵀ and of the projection of the hidden part
     hiding = turned @ shared - 2.0 * (W @ (x.hidden[:, None] * Q))
     var = np.sum(np.square(moved), axis=1) + np.square(W) @ own + np.sum(hiding * turned, axis=1)
     var = np.maximum(var, 0.0)
@@ -224,7 +217,7 @@ def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _Sta
         return _State(mean, var, np.hstack([moved, (W * np.sqrt(own))[:, own > 0.0]]), none, none, np.zeros((size, 0)))
 
     def times(T: Array) -> Array:
-        """M T."""
+        """Return M T."""
         back = W.T @ T
         kept = x.hidden[:, None] * (back - Q @ (Q.T @ back))
         return np.asarray(moved @ (moved.T @ T) + W @ (x.own[:, None] * back + kept - Q @ (Q.T @ kept)))
@@ -241,7 +234,7 @@ def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _Sta
 
 
 def _activate_low_rank(f: Activation, z: _State, g: Array, V: Array, rank: int) -> _State:
-    """``g``: E[f′]; ``V``: directions of what comes out."""
+    """Apply an activation; ``g`` is E[f′], ``V`` are directions of its output."""
     unit_mean, unit_var = (np.asarray(part, float) for part in moments(f, z.mean, z.var)[:2])
     rest = np.maximum(unit_var - g * g * z.var, 0.0)
     second, hidden, columns, own = _rest(f, z, rest, V, rank)
@@ -250,7 +243,7 @@ def _activate_low_rank(f: Activation, z: _State, g: Array, V: Array, rank: int) 
 
 
 def _rest(f: Activation, z: _State, rest: Array, V: Array, most: int) -> tuple[Array, Array, Array, Array]:
-    """Mehler's series from the second order on, with the diagonal ``rest``: columns (D, k) and what they leave, (D,), twice.
+    """Factorize Mehler's series from the second order on, with the diagonal ``rest``: columns (D, k) and residuals (D,), twice.
 
     Of the second order they are Nyström's for V, from which the others are hidden; of all, or the further ones, pivots.
     """
@@ -265,7 +258,7 @@ def _rest(f: Activation, z: _State, rest: Array, V: Array, most: int) -> tuple[A
     total = np.sum(np.square(c), axis=0)
     c *= np.sqrt(np.minimum(1.0, np.divide(rest, total, out=np.zeros_like(total), where=total > 0.0)))
     scaled = z.factor / std[:, None]
-    alike = np.sum(np.square(scaled), axis=1)  # what the factor makes of a correlation with itself, 1
+    alike = np.sum(np.square(scaled), axis=1)  # the factor's part of the correlation of a unit with itself, 1
     second, hidden = V[:, :0], np.zeros(len(std))
     if V.shape[1]:
         turned = c[0, :, None] * V
@@ -300,7 +293,7 @@ def _rest(f: Activation, z: _State, rest: Array, V: Array, most: int) -> tuple[A
 
 
 def _orthonormal(columns: Array) -> Array:
-    """With the span of ``columns``, each first scaled to length 1."""
+    """Return an orthonormal basis of the span of ``columns``, each first scaled to length 1."""
     length = np.sqrt(np.sum(np.square(columns), axis=0))
     live = length > 0.0
     return np.asarray(np.linalg.qr(columns[:, live] / length[live])[0])

@@ -1,7 +1,7 @@
-"""Networks as a list of layers: dense ones, and dense ones beside numbers that a later sum needs.
+"""Networks as a list of layers: dense ones, and dense ones that carry the inputs of a later sum.
 
-A residual sum x + g(x) is a chain as well, if each layer of g hands x on beside its own units. So one list of layers is all
-that the closures have to know, and the covariance between branch and skip connection is that of two parts of one layer.
+A residual sum x + g(x) is a chain, if each layer of g carries x beside its own units. So closures know nothing but a list of
+layers, and the covariance between branch and skip connection is that of two parts of one layer.
 
 >>> import numpy as np
 >>> tape = Tape(2)                                                     # x + tanh(x), as an adapter reads it
@@ -33,10 +33,10 @@ from pesn.gaussian import Gaussian
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = tuple[Shape, ...]  # of one row, one for each input
 
-LARGEST = 8192  # numbers before and after a layer of a network that was read: a covariance of them has 512 MB
-_LARGEST_MAP = 2**26  # numbers of an affine map as a matrix: 512 MB
+LARGEST = 8192  # largest number of inputs and outputs of a layer: a covariance matrix of them has 512 MB
+_LARGEST_MAP = 2**26  # entries of the matrix of an affine map: 512 MB
 
-# A parabola has no length over which it changes: at any scale it is the same.
+# A parabola has no length scale.
 SQUARE = custom(np.square, derivative=lambda z: 2.0 * z, left=None, right=None, scale=1e12, name="square")
 
 
@@ -193,7 +193,7 @@ def stack_stages(stages: Sequence[Stage], inputs: int) -> list[Dense]:
     sizes = {0: inputs, **{number: len(stage.b) for number, stage in kept.items()}}
     last_use = {k: number for number, stage in kept.items() for k in stage.weights}
     layers: list[Dense] = []
-    state = [0]  # the stages whose units the last layer gives, in order
+    state = [0]  # stages whose units are the outputs of the last layer, in order
     for number, stage in kept.items():
         carried = [k for k in state if last_use.get(k, 0) > number]
         layers.append(_layer(stage, state, carried, sizes))
@@ -298,7 +298,7 @@ class Tape:
     def align(self, tensors: Sequence[AffineRows]) -> tuple[list[Array], tuple[int, ...]]:
         """Return the values of several tensors with respect to the same stages, and these."""
         blocks = tuple(sorted({block for tensor in tensors for block in tensor.blocks}))
-        return [self._spread(tensor, blocks) for tensor in tensors], blocks
+        return [self._align_one(tensor, blocks) for tensor in tensors], blocks
 
     def check_map(self, tensors: Sequence[AffineRows], size: int) -> None:
         """Raise a TooLargeError where an affine map of tensors to ``size`` numbers is too large a matrix."""
@@ -345,7 +345,7 @@ class Tape:
         size = self.sizes[block]
         return AffineRows(np.eye(1 + size, size, -1).reshape(1 + size, *((size,) if shape is None else shape)), (block,))
 
-    def _spread(self, tensor: AffineRows, blocks: tuple[int, ...]) -> Array:
+    def _align_one(self, tensor: AffineRows, blocks: tuple[int, ...]) -> Array:
         if tensor.blocks == blocks:
             return tensor.values
         parts, start = [tensor.values[:1]], 1

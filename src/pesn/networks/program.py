@@ -15,20 +15,9 @@ from pesn._support.types import FloatArray
 from pesn.gaussian import Gaussian, as_vector
 from pesn.networks.layers import Dense, Shape, Shapes, nonlinear_depth
 
-__all__ = [
-    "Closure",
-    "Network",
-    "Program",
-    "Shape",
-    "Shapes",
-    "as_gaussian",
-    "joined",
-    "parts_of",
-]
-
 
 def as_gaussian(x: object, name: str = "x") -> Gaussian:
-    """``x`` itself, of arrays; tensors for layers of arrays are detached first."""
+    """Return ``x``, with arrays in place of tensors; raise a TypeError where it is no Gaussian."""
     if isinstance(x, Gaussian) and hasattr(x, "numpy"):
         return x.numpy()
     if not isinstance(x, Gaussian):
@@ -36,8 +25,8 @@ def as_gaussian(x: object, name: str = "x") -> Gaussian:
     return x
 
 
-def joined(x: object, shape: Any) -> tuple[Gaussian, Shapes]:
-    """All inputs as one Gaussian (d,) or (n, d), and the shapes that its numbers are handed on in.
+def join_inputs(x: object, shape: Any) -> tuple[Gaussian, Shapes]:
+    """Return all inputs as one Gaussian (d,) or (n, d), and the shape of each input.
 
     Several inputs, a tuple or list of Gaussians, are independent of each other. One Gaussian with several shapes is all of them
     side by side, with the covariance that it has.
@@ -57,8 +46,8 @@ def joined(x: object, shape: Any) -> tuple[Gaussian, Shapes]:
     return one, _shapes(None if shape is None else [shape], [one.dim])
 
 
-def parts_of(rows: FloatArray, shapes: Shapes) -> list[FloatArray]:
-    """Rows (n, d) as the inputs (n, …) that they stand for."""
+def split_rows(rows: FloatArray, shapes: Shapes) -> list[FloatArray]:
+    """Split rows (n, d) into inputs (n, *shape)."""
     ends = np.cumsum([0, *map(math.prod, shapes)])
     return [rows[:, ends[i] : ends[i + 1]].reshape(len(rows), *shape) for i, shape in enumerate(shapes)]
 
@@ -104,33 +93,33 @@ def _side_by_side(parts: Sequence[Gaussian]) -> Gaussian:
 Closure = Literal["auto", "gaussian", "third-order", "sobol"]
 
 
-class TorchModule(Protocol):
-    """A ``torch.nn.Module``, by a part of it: torch is an extra, and its types are slow to read."""
+class _TorchModule(Protocol):
+    """A ``torch.nn.Module``, by one of its methods: torch is an extra, and its types are slow to read."""
 
     def parameters(self, recurse: bool = ...) -> Iterator[object]: ...
 
 
 class TorchDistribution(Protocol):
-    """A Gaussian of ``torch.distributions``, by a part of it."""
+    """A Gaussian of ``torch.distributions``, by one of its attributes."""
 
     @property
-    def event_shape(self) -> tuple[int, ...]: ...
+    def event_shape(self) -> tuple[int, ...]: ...  # noqa: D102
 
 
-class Estimator(Protocol):
-    """A fitted estimator of scikit-learn, by a part of it."""
+class _Estimator(Protocol):
+    """A fitted estimator of scikit-learn, by one of its methods."""
 
     def get_params(self, deep: bool = ...) -> dict[str, object]: ...
 
 
-class OnnxModel(Protocol):
-    """An ``onnx.ModelProto``, by a part of it."""
+class _OnnxModel(Protocol):
+    """An ``onnx.ModelProto``, by one of its methods."""
 
     def SerializeToString(self, **options: bool) -> bytes: ...
 
 
-class OnnxSession(Protocol):
-    """An ``onnxruntime.InferenceSession``, by a part of it."""
+class _OnnxSession(Protocol):
+    """An ``onnxruntime.InferenceSession``, by one of its methods."""
 
     def get_inputs(self) -> Sequence[object]: ...
 
@@ -138,12 +127,12 @@ class OnnxSession(Protocol):
 Network: TypeAlias = (
     Dense
     | Sequence[Dense]
-    | TorchModule
-    | Estimator
+    | _TorchModule
+    | _Estimator
     | str
     | PathLike[str]
-    | OnnxModel
-    | OnnxSession
+    | _OnnxModel
+    | _OnnxSession
     | Callable[..., npt.ArrayLike]
 )
 

@@ -24,66 +24,63 @@ from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, unchecked
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
-from pesn.networks.layers import Dense, check_sizes, forward
-from pesn.networks.points import rows_of, sampled
-from pesn.networks.program import (
-    Closure,
-    Network,
-    Program,
-    Shape,
-    Shapes,
-    TorchDistribution,
-    joined,
-)
+from pesn.networks.layers import Dense, Shape, Shapes, check_sizes, forward
+from pesn.networks.points import as_row_function, sample_outputs
+from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
 
 __all__ = ["Closure", "Propagated", "propagate"]
 
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
-_ADAPTERS = {"torch": "torch", "sklearn": "sklearn", "onnx": "onnx", "onnxruntime": "onnx"}  # by the package of the network
+_ADAPTERS = {
+    "torch": "torch",
+    "sklearn": "sklearn",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+}  # adapter by package of the network's class
 _POINTS, _POINTS_OF_AUTO, _POINTS_OF_CHECK = 1024, 2048, 1024
-_TRUSTED = 0.02  # beyond, a warning goes to the log
-_NUMBERS = 2**19  # of a matrix for each of some rows of a batch, 4 MB
-_SHAPED = ("torch", "onnx")  # adapters that take inputs which are not rows of numbers
+_LARGE_ERROR = 0.02  # above, a warning is logged
+_NUMBERS = 2**19  # entries of the matrices of as many rows as are computed at once, 4 MB
+_SHAPED = ("torch", "onnx")  # adapters whose inputs may have a shape
 _SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
 
 _log = logging.getLogger("pesn.networks")
 
 
 class Propagated(Gaussian):
-    """A :class:`pesn.Gaussian` with the closure that it was found by; what is made of it is a plain Gaussian.
+    """The result of :func:`propagate`: a :class:`pesn.Gaussian` with its closure and an error estimate.
 
     Attributes
     ----------
     closure : str
         "gaussian", "third-order" or "sobol".
-    reliability : float or array
-        The largest relative error to expect in a standard deviation, of each row of a batch: how far the Gaussian and the
-        third-order closure of a chain disagree, or that of a residual network and Sobol's points; of points, twice the
-        standard error by independent scrambles. NaN where it was not asked for.
+    error : float or array
+        Estimated relative error of the standard deviations, the largest over outputs, for each row of a batch: the difference
+        between the Gaussian and the third-order closure of a chain, or between that of a residual network and Sobol points; of
+        points, twice the standard error by independent scrambles. NaN with ``check=False``.
     samples : array or None
-        Outputs (n_samples, m), or (n, n_samples, m) of a batch, that mean and covariance are of; None where there are none.
+        Outputs (n_samples, m), or (n, n_samples, m) of a batch, with ``return_samples=True``; else None.
     layers : list of Gaussian or None
-        The Gaussian after each layer, with ``return_layers=True``.
+        The Gaussian after each layer, with ``return_layers=True``; else None.
     """
 
     closure: str
-    reliability: FloatArray
+    error: FloatArray
     samples: FloatArray | None
     layers: list[Gaussian] | None
 
     @classmethod
-    def by(
+    def from_gaussian(
         cls,
         found: Gaussian,
         closure: str,
-        reliability: FloatArray,
+        error: FloatArray,
         samples: FloatArray | None = None,
         layers: list[Gaussian] | None = None,
     ) -> Propagated:
         """Return ``found`` as the result of a closure."""
         result = object.__new__(cls)
-        result.__dict__.update(found.__dict__, closure=closure, reliability=reliability, samples=samples, layers=layers)
+        result.__dict__.update(found.__dict__, closure=closure, error=error, samples=samples, layers=layers)
         return result
 
     @classmethod
@@ -113,47 +110,47 @@ def propagate(
 
     Parameters
     ----------
-    network
+    network : list of Dense, torch.nn.Module, estimator, path or callable
         A list of :class:`Dense`, a torch module in eval mode, a fitted scikit-learn estimator, a path to an ONNX file, or any
-        function of rows (n, d); what is no network of known parts goes by Sobol's points.
-    x
+        function of rows (n, d). Functions and networks without a closed form go by Sobol points.
+    x : Gaussian or sequence of Gaussian
         The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a chain of torch
         layers as tensors, differentiable by autograd, by the Gaussian closure. A tuple for a network of several inputs: a
         Gaussian for each, independent of each other.
-    shape
+    shape : tuple of int or list of tuple of int, default=None
         The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
         width)``, ``(steps, features)``; a list of shapes for several inputs, of which one Gaussian may hold all the numbers.
-    closure
+    closure : {"auto", "gaussian", "third-order", "sobol"}, default="auto"
         What is carried from layer to layer of a chain or a residual network. ``"gaussian"``: mean and covariance, as if each
         layer's output were Gaussian; exact for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``:
-        nothing, points go through the network itself, whatever it is. ``"auto"``: the first where it is exact, or where one of
-        the options below asks for it; else 2,048 points, which are within 2 % of a deviation nearly always, and cheaper.
-    method
-        How each unit's mean and variance are found: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
+        scrambled Sobol points through the network itself. ``"auto"``: the Gaussian closure where it is exact, or where one of
+        the options below needs it; else 2,048 points, which nearly always give standard deviations within 2 %.
+    method : str or tuple, default="surface"
+        How moments of each unit are computed: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
         than "surface" go with the Gaussian closure.
-    covariance
+    covariance : {"full", "low-rank", "diagonal"}, default="full"
         ``"full"``: between all units (Mehler's series). By the Gaussian closure also ``"low-rank"``: a factor of few columns and
         each unit's own variance, for layers of a thousand units, of which no matrix over all pairs is formed; ``"diagonal"``:
         none, as in the paper.
-    rank
+    rank : int, default=40
         Columns of the factor of ``covariance="low-rank"``, 2 or more.
-    n_samples
-        Sobol's points, a power of 2, 8 or more; None: 1,024, of "auto" 2,048.
-    rng
-        Scrambles them: a seed, which gives the same result each time, or a Generator.
-    check
+    n_samples : int, default=None
+        Number of Sobol points, a power of 2, 8 or more; None: 1,024, or 2,048 with ``closure="auto"``.
+    rng : int or numpy.random.Generator, default=0
+        Seed or generator of the scrambling; a seed gives the same result each time.
+    check : bool, default=True
         Whether the Gaussian and the third-order closure are compared, or that of a residual network or of low rank and 1,024
-        points, which takes the time of both; without, ``reliability`` is NaN.
-    return_samples
+        points, which takes the time of both; without, ``error`` is NaN.
+    return_samples : bool, default=False
         Keep the outputs of all points in ``samples``.
-    return_layers
+    return_layers : bool, default=False
         Keep the Gaussian after each layer in ``layers``, by the Gaussian closure.
 
     Returns
     -------
     Propagated
-        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``reliability``, the largest relative error
-        to expect in a deviation: beyond 0.02 a warning goes to the log ``pesn.networks``. Of tensors, a Gaussian of tensors.
+        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``error``, the estimated relative
+        error of its standard deviations: above 0.02 a warning is logged to ``pesn.networks``. Of tensors, a Gaussian of tensors.
 
     Examples
     --------
@@ -168,7 +165,7 @@ def propagate(
     options.validate()
     adapter, is_distribution = _find_adapter(network), "torch.distributions" in _packages(x)
     given_x: Any = Gaussian(x) if is_distribution else x  # type: ignore[arg-type]  # a TensorGaussian
-    given, shapes = joined(given_x, shape)
+    given, shapes = join_inputs(given_x, shape)
     if adapter == "torch" and _has_tensors(given_x):
         return _propagate_tensors(network, given_x, options)
     if not given.mean.size and covariance != "diagonal":
@@ -176,19 +173,19 @@ def propagate(
     program = _read(network, adapter, given, shapes, "gaussian" if options.gaussian_only else closure)
     chosen = options.choose(program, given)
     if chosen == "sobol":
-        if program.refusal is not None and closure == "auto":
+        if program.refusal is not None:
             _log.info("closure 'sobol': %s", program.refusal)
-        return _warn_unreliable(_propagate_points(program, given, options.point_count(), rng, return_samples))
+        return _warn_if_large(_propagate_points(program, given, options.point_count(), rng, return_samples))
     layers = _require_layers(program, options)
     if chosen == "third-order":
-        return _warn_unreliable(_propagate_third_order(program, layers, given, options))
+        return _warn_if_large(_propagate_third_order(program, layers, given, options))
     states = _gaussian_states(program, layers, given, options)
-    return _warn_unreliable(_check_gaussian(program, given, states, options))
+    return _warn_if_large(_check_gaussian(program, given, states, options))
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What :func:`propagate` was asked for, beside network and input."""
+    """The options of :func:`propagate`."""
 
     closure: Closure
     method: UnitMethod
@@ -233,7 +230,7 @@ class _Options:
     def choose(self, program: Program, x: Gaussian) -> str:
         """Return the closure: the one asked for, of "auto" the Gaussian where it is exact or asked for by another option."""
         chosen = self.closure
-        self.point_count()  # refuses an n_samples that is wrong
+        self.point_count()  # raises if n_samples is wrong
         if chosen == "auto":
             exact = program.is_exact(x) and not self.points_only
             chosen = "gaussian" if self.gaussian_only or exact else "sobol"
@@ -283,7 +280,7 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
         refusal = TypeError(
             f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
         )
-        return Program(rows_of(network, shapes), None, refusal)
+        return Program(as_row_function(network, shapes), None, refusal)
     raise TypeError(
         "network must be a list of pesn.Dense, a torch module, a fitted estimator of scikit-learn, a path to an ONNX file or a "
         f"function of rows, got {type(network).__name__ if layers is None else 'an empty list'}"
@@ -317,10 +314,10 @@ def _require_layers(program: Program, options: _Options) -> Sequence[Dense]:
         assert program.refusal is not None
         if asked:
             raise TypeError(f"{asked} goes with a chain of layers, which network is not") from program.refusal
-        told = str(program.refusal)
-        if "closure='sobol'" in told or not (isinstance(program.refusal, TypeError) or "closed form" in told):
+        message = str(program.refusal)
+        if "closure='sobol'" in message or not (isinstance(program.refusal, TypeError) or "closed form" in message):
             raise program.refusal
-        raise type(program.refusal)(f"{told}; use closure='sobol'") from program.refusal
+        raise type(program.refusal)(f"{message}; use closure='sobol'") from program.refusal
     if asked and not program.is_chain:
         raise ValueError(f"{asked} goes with a chain of layers, but network is a sum of branches; use closure='sobol'")
     return program.layers
@@ -350,19 +347,19 @@ def _propagate_tensors(network: object, x: object, options: _Options) -> Propaga
 
 def _propagate_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
     """Propagate Sobol's points through the network itself; ``keep``: with their outputs."""
-    told = program.refusal if isinstance(program.refusal, ValueError) else None  # what is wrong with it was found before
+    known = program.refusal if isinstance(program.refusal, ValueError) else None  # the fault that the adapter has found
     try:
-        found = sampled(program.function, x, count, rng, keep)
+        found = sample_outputs(program.function, x, count, rng, keep)
     except Exception as error:
-        if told is not None:
-            raise told from error
+        if known is not None:
+            raise known from error
         raise
     if not (np.isfinite(found.mean).all() and np.isfinite(found.cov).all()):
-        raise told or ValueError("network must give finite numbers for every point, got NaN or infinity")
+        raise known or ValueError("network must give finite numbers for every point, got NaN or infinity")
     dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
     mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
     samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
-    return Propagated.by(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
+    return Propagated.from_gaussian(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
 
 
 def _gaussian_states(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> list[Gaussian]:
@@ -384,12 +381,12 @@ def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
 def _check_gaussian(program: Program, x: Gaussian, states: list[Gaussian], options: _Options) -> Propagated:
     """Return the result of the Gaussian closure with an estimate of its error."""
     found, full = states[-1], options.covariance == "full"
-    reliability: FloatArray = np.full(x.batch_shape, np.nan)
+    error: FloatArray = np.full(x.batch_shape, np.nan)
     if full and program.is_exact(x) and (options.check or not program.is_chain):
-        reliability = np.zeros(x.batch_shape)
-    elif options.check and options.covariance != "diagonal":  # of a diagonal nothing is known to compare with
-        reliability = _compare_gaussian(program, x, found, full, options.rng)
-    return Propagated.by(found, "gaussian", reliability, layers=states if options.return_layers else None)
+        error = np.zeros(x.batch_shape)
+    elif options.check and options.covariance != "diagonal":  # no other closure has a diagonal covariance
+        error = _compare_gaussian(program, x, found, full, options.rng)
+    return Propagated.from_gaussian(found, "gaussian", error, layers=states if options.return_layers else None)
 
 
 def _compare_gaussian(program: Program, x: Gaussian, found: Gaussian, full: bool, rng: Rng) -> FloatArray:
@@ -401,10 +398,10 @@ def _compare_gaussian(program: Program, x: Gaussian, found: Gaussian, full: bool
 
 def _propagate_third_order(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> Propagated:
     found = _third_order_gaussian(layers, x)
-    reliability: FloatArray = np.full(x.batch_shape, np.nan)
+    error: FloatArray = np.full(x.batch_shape, np.nan)
     if options.check:
-        reliability = _relative_difference(found, _gaussian_states(program, layers, x, options)[-1])
-    return Propagated.by(found, "third-order", reliability)
+        error = _relative_difference(found, _gaussian_states(program, layers, x, options)[-1])
+    return Propagated.from_gaussian(found, "third-order", error)
 
 
 def _third_order_gaussian(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
@@ -424,9 +421,9 @@ def _relative_difference(one: Gaussian, other: Gaussian) -> FloatArray:
     return np.asarray(np.abs(ratio - 1.0).max(axis=-1))
 
 
-def _warn_unreliable(result: Propagated) -> Propagated:
+def _warn_if_large(result: Propagated) -> Propagated:
     """Log a warning where the error estimate is large."""
-    worst = float(np.max(result.reliability, initial=0.0))
-    if worst > _TRUSTED:
-        _log.warning("a deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
+    worst = float(np.max(result.error, initial=0.0))
+    if worst > _LARGE_ERROR:
+        _log.warning("a standard deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
     return result

@@ -34,10 +34,10 @@ from pesn.networks.layers import SQUARE, AffineRows, Dense, Shapes, Tape
 
 Function = Callable[[Array], Array]
 
-_STEP = 2.0**40  # of a unit, to read an affine map: beside it offsets are lost, and no digit of a slope
-_SIZES = 10.0 ** np.tile(np.arange(-3.0, 5.0), 3)  # of random inputs
+_STEP = 2.0**40  # of a unit, by which slopes are read: so large that offsets do not cost digits
+_SIZES = 10.0 ** np.tile(np.arange(-3.0, 5.0), 3)  # standard deviations of random inputs
 _ROUNDING = 1e-8
-_SAME = 1e-6  # of the largest value: two functions that differ by less are one
+_SAME = 1e-6  # relative to the largest value: functions that differ by less are the same
 _GRID = np.concatenate([np.linspace(-4.1, 4.0, 73), [-30.0, -10.0, 10.0, 30.0]])
 _FAR = 1e4
 
@@ -57,7 +57,7 @@ def _gelu_tanh_slope(z: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _known_activations() -> list[tuple[Activation, Array]]:
+def _named_activations() -> list[tuple[Activation, Array]]:
     """Return activations without parameters, and their values on the grid."""
     approximate = custom(_gelu_tanh, derivative=_gelu_tanh_slope, left=0.0, right=(0.0, 1.0), name="gelu(tanh)")
     records = [*{get(name) for name in names() if get(name).slopes != (1.0,)}, approximate, SQUARE]
@@ -131,7 +131,7 @@ def recognize(function: Function) -> tuple[Activation, float] | None:
         if not np.isfinite(values).all() or not values.any():
             return None
         others = ((record, np.asarray(record(_GRID), float)) for record in _parametric_activations(function))
-        for record, own in chain(_known_activations(), others):
+        for record, own in chain(_named_activations(), others):
             factor = float(values @ own / max(own @ own, _SAME))
             if np.abs(values - factor * own).max() <= _SAME * np.abs(values).max():
                 return record, 1.0 if abs(factor - 1.0) < _ROUNDING else factor
@@ -190,6 +190,11 @@ class Value:
         return (self, np.asarray) if self.base is None or self.function is None else (self.base, self.function)
 
 
+def find_error(values: Sequence[Value]) -> Exception | None:
+    """Return why the first of some tensors has no closed form; None where all have one."""
+    return next((value.error for value in values if value.error is not None), None)
+
+
 class Reader:
     """Apply the operations of a network to affine tensors, and collect its layers.
 
@@ -210,15 +215,15 @@ class Reader:
 
     def layers(self, outputs: Sequence[Value]) -> list[Dense]:
         """Return the layers that give these tensors, flattened, side by side; raise where one has no closed form."""
-        for value in outputs:
-            if value.error is not None:
-                raise value.error
+        error = find_error(outputs)
+        if error is not None:
+            raise error
         return self.tape.layers([value.rows for value in outputs if value.rows is not None])
 
     def apply(self, operation: Operation, values: Sequence[Value]) -> list[Value]:
         """Return the outputs of an operation; without a closed form they hold an error."""
         rows = [value.rows for value in values if value.rows is not None]
-        root, function = _shared_function(operation, values)
+        root, function = _common_function(operation, values)
         with np.errstate(all="ignore"):
             made = self._apply_affine(operation, rows) if len(rows) == len(values) else None
             if made is None:
@@ -226,8 +231,8 @@ class Reader:
             if made is None and operation.is_pointwise and len(rows) == len(values) == 2:
                 made = self._apply_product(operation, rows)
         if made is None:
-            error = next((value.error for value in values if value.error is not None), operation.refusal)
-            return [Value(None, root, function, error) for _ in operation.shapes]
+            error = find_error(values) or operation.refusal
+            return [Value(None, root, function, error)] * len(operation.shapes)
         outputs = zip(made, operation.shapes, strict=True)
         found = [AffineRows(one.values.reshape(len(one.values), *shape), one.blocks) for one, shape in outputs]
         return [Value(one, root, function) for one in found]
@@ -277,7 +282,7 @@ class Reader:
         return None
 
 
-def _shared_function(operation: Operation, values: Sequence[Value]) -> tuple[Value | None, Function | None]:
+def _common_function(operation: Operation, values: Sequence[Value]) -> tuple[Value | None, Function | None]:
     """Return the tensor, and the function of each number of it, that an operation gives; None where there is none."""
     root = values[0].root[0]
     if not operation.is_pointwise or root.rows is None or any(value.root[0] is not root for value in values):
@@ -315,7 +320,7 @@ def read_affine(run: Callable[..., Sequence[Array]], arrays: Sequence[Array]) ->
     draws[1::3] = -1.7 * draws[::3]
     try:
         outputs = run(*(np.concatenate([a[:1], a[:1] + _STEP * a[1:], a[:1] + np.tensordot(draws, a[1:], 1)]) for a in arrays))
-    except Exception:  # whatever an operation finds wrong with such numbers
+    except Exception:  # any error of the operation
         return None
     found = []
     for out in (np.asarray(one, float) for one in outputs):

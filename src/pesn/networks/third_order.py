@@ -1,13 +1,13 @@
-"""The third-order closure: beside mean and covariance, the third cumulants of every layer go through the next ones.
+"""The third-order closure: mean, covariance and third cumulants are propagated from layer to layer.
 
-A layer makes a Gaussian skewed, and the next layer's mean and covariance feel it. With Hermite coefficients c_n of a layer,
+The output of a layer is skewed, which changes mean and covariance of the next layer. With Hermite coefficients c_n of a layer,
 f(z) − μ = Σ c_n He_n(x)/√(n!), and ρ the correlations of its pre-activations, the third cumulants of its outputs are, to leading
 order, those of a tree with one branching,
 
     κ_ijk = Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka),    U = √2 diag(c_2),  S = diag(c_1) ρ,
 
 and on the diagonal what each unit has beside that. They are never multiplied out: affine maps and later gains act on the columns,
-U ← W U, S ← W S. In a layer whose pre-activations have such cumulants, standardised, Edgeworth's first term corrects the moments:
+U ← W U, S ← W S. In a layer whose pre-activations have such cumulants, standardized, Edgeworth's first term corrects the moments:
 
     Δμ_i = κ_iii c_3/√6,    ΔVar_i = κ_iii/6 · E[(f − μ)² He_3] − Δμ²,
     ΔCov_ij = (κ_iii A_ij + 3 κ_iij B_ij)/6 + the same with i and j exchanged − Δμ_i Δμ_j,
@@ -60,7 +60,7 @@ def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, va
         for i in range(size):
             for j in range(i + 1, size):
                 value = cov[b, i, j] + out[b, i, j] + out[b, j, i] - shift[b, i] * shift[b, j]
-                # One after the other: of dead units the product overflows.
+                # One after the other: for dead units the product overflows.
                 value = min(max(value * scale[i] * scale[j], -1.0), 1.0)
                 out[b, i, j] = value
                 out[b, j, i] = value
@@ -70,11 +70,11 @@ def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, va
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _ORDERS = 8  # terms of the series in ρ
-_MOST_SKEWED = 2.0  # of a standardised third cumulant: Edgeworth's term is an expansion about none
-_LEAST_LEFT = 0.2  # of a variance, whatever the correction says
-_LEAST = 1e-200  # a variance, below which cubes of deviations are no numbers
-_STRAIGHT = 1e-12  # a variance, in the activation's scale, below which f is a line: what it bends is rounding
-_NODES, _REACH = 49, 7.2  # of the grid on which cubes are averaged
+_MOST_SKEWED = 2.0  # limit of a standardized third cumulant, as Edgeworth's expansion is about 0
+_LEAST_LEFT = 0.2  # smallest fraction of a variance that is left after the correction
+_LEAST = 1e-200  # variance below which cubes of standard deviations underflow
+_STRAIGHT = 1e-12  # variance relative to the activation's scale below which f is linear up to rounding
+_NODES, _REACH = 49, 7.2  # grid for averages of cubes
 
 
 class Branching(NamedTuple):
@@ -84,15 +84,15 @@ class Branching(NamedTuple):
     S: Array
 
     def times(self, W: Array) -> Branching:
-        """Of W x."""
+        """Return the third cumulants of W x."""
         return Branching(W @ self.U, W @ self.S)
 
-    def scaled(self, factor: Array) -> Branching:
-        """Of entries times ``factor`` (…, D)."""
+    def rescale(self, factor: Array) -> Branching:
+        """Return the third cumulants of entries times ``factor`` (…, D)."""
         return Branching(factor[..., None] * self.U, factor[..., None] * self.S)
 
     def iij(self) -> Array:
-        """κ_iij (…, D, D)."""
+        """Return κ_iij (…, D, D)."""
         result: Array = (self.U * self.S) @ transpose(2.0 * self.S)
         result += np.square(self.S) @ transpose(self.U)
         return result
@@ -105,15 +105,15 @@ class Own(NamedTuple):
     t: Array
 
     def times(self, W: Array) -> Own:
-        """Of W x."""
+        """Return the third cumulants of W x."""
         return Own(W @ self.S, self.t)
 
-    def scaled(self, factor: Array) -> Own:
-        """Of entries times ``factor`` (…, D)."""
+    def rescale(self, factor: Array) -> Own:
+        """Return the third cumulants of entries times ``factor`` (…, D)."""
         return Own(factor[..., None] * self.S, self.t)
 
     def iij(self) -> Array:
-        """κ_iij (…, D, D)."""
+        """Return κ_iij (…, D, D)."""
         return np.asarray((np.square(self.S) * self.t[..., None, :]) @ transpose(self.S))
 
 
@@ -125,7 +125,7 @@ class Fresh(NamedTuple):
     t: Array
 
     def times(self, W: Array) -> list[Branching | Own]:
-        """Of W x: products with diagonal matrices are not multiplied out."""
+        """Return the third cumulants of W x; products with diagonal matrices are not multiplied out."""
         return [Branching(W * self.u[..., None, :], W @ self.S), Own(W, self.t)]
 
 
@@ -182,12 +182,12 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
         iij = z.older[0].iij()
         for one in z.older[1:]:
             iij += one.iij()
-        for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may be no numbers
+        for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may underflow
             iij /= scale
         skewness = np.zeros(std.shape)
         skewness[..., :units] = np.where(bent, np.square(away) @ cubic, 0.0)
         before = np.concatenate([unit.var, var[..., units:]], axis=-1)
-        shift, cov = _corrected(c, rho, skewness, iij, before, cov)
+        shift, cov = _correct_moments(c, rho, skewness, iij, before, cov)
         mean = mean + shift
     if not further:
         return Skewed(mean, cov)
@@ -196,7 +196,7 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
     rest = np.zeros(std.shape)
     leading = (3.0 * curvature * np.square(c[..., 0]))[..., :units]
     rest[..., :units] = np.where(bent, (away * away * away) @ weights - leading, 0.0)
-    return Skewed(mean, cov, tuple(one.scaled(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
+    return Skewed(mean, cov, tuple(one.rescale(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
 
 
 def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask) -> Array:
@@ -212,8 +212,8 @@ def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask)
     return c
 
 
-def _corrected(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
-    """Δμ (…, D) and the covariance (…, D, D), with coefficients c and standardised κ_iij; ``skewness``: E[(f − μ)² He_3]."""
+def _correct_moments(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
+    """Compute Δμ (…, D) and the covariance (…, D, D) from coefficients c and standardized κ_iij; ``skewness``: E[(f−μ)² He_3]."""
     size = var.shape[-1]
     iii = np.clip(np.diagonal(iij, axis1=-2, axis2=-1), -_MOST_SKEWED, _MOST_SKEWED)
     shift = iii * c[..., 2] / math.sqrt(6.0)
@@ -227,7 +227,7 @@ def _corrected(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, co
 
 
 def _semidefinite(correlation: Array, var: Array) -> Array:
-    """A covariance with the diagonal ``var`` and no negative eigenvalue: an expansion may leave some, small ones."""
+    """Return a covariance with the diagonal ``var`` and no negative eigenvalue, which an expansion may have."""
     size = var.shape[-1]
     try:
         np.linalg.cholesky(correlation + 1e-10 * np.eye(size))
@@ -246,7 +246,7 @@ def _semidefinite(correlation: Array, var: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _grid() -> tuple[Array, Array, Array]:
-    """Points, weights of the standard normal, and these times He_3."""
+    """Return points, weights of the standard normal, and these times He_3."""
     x = np.linspace(-_REACH, _REACH, _NODES)
     weights = np.exp(-0.5 * x * x)
     weights /= weights.sum()

@@ -27,20 +27,20 @@ from google.protobuf.message import DecodeError
 from pesn._support.types import FloatArray
 from pesn.adapters.onnx.operators import read_layers
 from pesn.gaussian import Gaussian
-from pesn.networks.layers import Dense, forward
+from pesn.networks.layers import Dense, Shapes, forward
 from pesn.networks.points import mixes_rows
-from pesn.networks.program import Closure, Program, Shapes, parts_of
+from pesn.networks.program import Closure, Program, split_rows
 
 __all__ = ["read"]
 
-_CHECKED = 4  # rows
-_AGREE = 5e-3  # of the largest output: files hold float32, or float16
+_CHECKED = 4  # rows on which layers are compared with onnxruntime
+_AGREE = 5e-3  # relative to the largest output: files hold float32 or float16
 _FLOATS: dict[str, type[np.floating[Any]]] = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
     "tensor(float16)": np.float16,
 }
-_NUMBERS = 2**22  # that are handed over at once
+_NUMBERS = 2**22  # entries of a batch
 _Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession
 
 
@@ -69,20 +69,20 @@ def read(
         With layers where it is a chain of them or a sum of branches, and always with a function of rows.
     """
     if isinstance(network, onnxruntime.InferenceSession):
-        source = _of_session(network)
+        source = _session_source(network)
     elif isinstance(network, onnx.ModelProto):
-        source = _checked(network, "a ModelProto", None)
+        source = _make_source(network, "a ModelProto", None)
     else:
         source = _load(network)
-    given = source.shaped(x.dim, shapes)
+    given = source.row_shapes(x.dim, shapes)
     function = partial(source.run, shapes=given)
     layers = _layers(source, given)
     if isinstance(layers, Exception):
-        return Program(partial(_apart, function), None, layers)
+        return Program(partial(_run_and_check, function), None, layers)
     return Program(function, layers)
 
 
-def _apart(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+def _run_and_check(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
     """Run it on rows; as its operators are not known, some rows are tried by themselves."""
     found = function(rows)
     if mixes_rows(function, rows, found):
@@ -124,7 +124,7 @@ def _check(layers: list[Dense], function: Callable[[FloatArray], FloatArray]) ->
 
 @dataclass(frozen=True)
 class _Input:
-    """A tensor that enters: sizes of a row, None where the file leaves one, or all, open; ``bare``: it has no axis of rows."""
+    """An input tensor: sizes of a row, None where the file leaves one, or all, open; ``bare``: it has no axis of rows."""
 
     name: str
     dtype: type[np.floating[Any]]
@@ -132,20 +132,20 @@ class _Input:
     batch: int | None
     bare: bool
 
-    def shaped(self, given: tuple[int, ...] | None, name: str) -> tuple[int, ...]:
-        """The shape of a row: ``given`` where the file leaves it open; ``name``: of the Gaussian that must have its numbers."""
+    def row_shape(self, given: tuple[int, ...] | None, name: str) -> tuple[int, ...]:
+        """Return the shape of a row, ``given`` where the file leaves it open; ``name`` of the Gaussian is for messages."""
         sizes = self.sizes
         if given is not None and len(given) > 1:
             if sizes is not None and not _fits(given, sizes):
-                raise ValueError(f"shape of input {self.name!r} must be {_shown(sizes)}, as in the ONNX file, got {given}")
+                raise ValueError(f"shape of input {self.name!r} must be {_format_sizes(sizes)}, as in the ONNX file, got {given}")
             sizes = given
         elif sizes is None or sizes == (None,):
             sizes = given
         if sizes is None or None in sizes:
-            raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {self.name!r} has {_shown(sizes)}")
+            raise ValueError(f"shape must say the sizes that the ONNX file leaves open: {self.name!r} has {_format_sizes(sizes)}")
         found = tuple(int(n) for n in sizes if n is not None)
-        if name and given is not None and math.prod(given) != math.prod(found):
-            expected, got = math.prod(found), math.prod(given)
+        expected, got = math.prod(found), math.prod(given or found)
+        if name and got != expected:
             raise ValueError(f"{name} must have {expected} numbers, those of the input {self.name!r} of the ONNX file, got {got}")
         return found
 
@@ -163,17 +163,17 @@ class _Source:
         """How many rows are run at once; None: any number."""
         return next((one.batch for one in self.inputs if one.batch is not None), None)
 
-    def shaped(self, dim: int, shapes: Shapes) -> Shapes:
-        """The shape of a row of each input, of ``dim`` numbers in all; from ``shapes`` where the file leaves it open."""
+    def row_shapes(self, dim: int, shapes: Shapes) -> Shapes:
+        """Return the shape of a row of each input, of ``dim`` numbers in all; from ``shapes`` where the file leaves it open."""
         if len(shapes) not in (1, len(self.inputs)):
             names = ", ".join(repr(one.name) for one in self.inputs)
             raise ValueError(f"x must be a Gaussian for each input of the ONNX file, {names}, or one of all, got {len(shapes)}")
         several = len(self.inputs) > 1
         if len(shapes) == len(self.inputs) and shapes != ((dim,),):
             each_name = [f"x[{i}]" if several else "x" for i in range(len(shapes))]
-            found = tuple(map(_Input.shaped, self.inputs, shapes, each_name))
+            found = tuple(map(_Input.row_shape, self.inputs, shapes, each_name))
         else:
-            found = tuple(one.shaped(None if several else (dim,), "") for one in self.inputs)
+            found = tuple(one.row_shape(None if several else (dim,), "") for one in self.inputs)
         total = sum(map(math.prod, found))
         if total != dim:
             each = ", ".join(f"{one.name!r} {shape}" for one, shape in zip(self.inputs, found, strict=True))
@@ -181,21 +181,21 @@ class _Source:
         return found
 
     def run(self, rows: FloatArray, shapes: Shapes) -> FloatArray:
-        """Outputs (n, m) of rows (n, d)."""
+        """Return the outputs (n, m) of rows (n, d)."""
         step = self.batch or max(1, _NUMBERS // max(1, rows.shape[1]))
         return np.concatenate([self._run(rows[i : i + step], shapes, step) for i in range(0, len(rows), step)])
 
     def _run(self, rows: FloatArray, shapes: Shapes, step: int) -> FloatArray:
         count = len(rows)
-        if self.batch is not None and count < step:  # the file has a fixed number: the last rows are filled up
+        if self.batch is not None and count < step:  # the file has a fixed batch size: the last batch is padded
             rows = np.concatenate([rows, np.repeat(rows[-1:], step - count, axis=0)])
-        parts = zip(self.inputs, parts_of(rows, shapes), strict=True)
-        with np.errstate(over="ignore"):  # beyond float32 is infinity
+        parts = zip(self.inputs, split_rows(rows, shapes), strict=True)
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
             feeds = {one.name: (part[0] if one.bare else part).astype(one.dtype) for one, part in parts}
         outputs = zip(self.session.get_outputs(), self.session.run(None, feeds), strict=True)
-        return np.concatenate([self._rows_of(one.name, out, len(rows))[:count] for one, out in outputs], axis=1)
+        return np.concatenate([self._as_rows(one.name, out, len(rows))[:count] for one, out in outputs], axis=1)
 
-    def _rows_of(self, name: str, out: object, count: int) -> FloatArray:
+    def _as_rows(self, name: str, out: object, count: int) -> FloatArray:
         """Return an output as rows (count, m)."""
         if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
             kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
@@ -215,7 +215,7 @@ class _Source:
 
 
 def _load(path: str | os.PathLike[str]) -> _Source:
-    """From a file, with the data that it keeps beside itself. Files that have not changed are read once."""
+    """Read a file, with its external data; files that have not changed are read once."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"network must be a path to an ONNX file, got {str(file)!r}, which is no file")
@@ -229,17 +229,17 @@ def _load_version(path: str, changed: int, size: int) -> _Source:
         model = onnx.load(path)
     except DecodeError as error:
         raise ValueError(f"network must be an ONNX file, got {path!r}, which is none, or not all of one: {error}") from error
-    except (onnx.checker.ValidationError, OSError, ValueError) as error:  # data outside of it
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:  # external data
         raise ValueError(f"network must be an ONNX file with its external data beside it, got {path!r}: {error}") from error
-    return _checked(model, f"the file {path!r}", path)
+    return _make_source(model, f"the file {path!r}", path)
 
 
-def _of_session(session: onnxruntime.InferenceSession) -> _Source:
-    """From a session of the user's, with the options that it has."""
+def _session_source(session: onnxruntime.InferenceSession) -> _Source:
+    """Return a session of the user's, with the options that it has."""
     return _Source(session, None, _inputs(session))
 
 
-def _checked(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
+def _make_source(model: onnx.ModelProto, name: str, path: str | None) -> _Source:
     if not model.graph.node:
         raise ValueError(f"network must be an ONNX model with operators, got {name}, which has none")
     options = onnxruntime.SessionOptions()
@@ -272,9 +272,9 @@ def _as_input(given: onnxruntime.NodeArg) -> _Input:
     return _Input(given.name, dtype, sizes[1:], sizes[0], bare=False)
 
 
-def _fits(told: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:
-    return len(told) == len(sizes) and all(n in (None, m) for n, m in zip(sizes, told, strict=True))
+def _fits(given: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:
+    return len(given) == len(sizes) and all(n in (None, m) for n, m in zip(sizes, given, strict=True))
 
 
-def _shown(sizes: tuple[int | None, ...] | None) -> str:
+def _format_sizes(sizes: tuple[int | None, ...] | None) -> str:
     return "any" if sizes is None else "(" + ", ".join("?" if n is None else str(n) for n in sizes) + ")"

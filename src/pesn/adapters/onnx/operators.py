@@ -17,9 +17,9 @@ from onnx.reference import ReferenceEvaluator
 from pesn._support.types import AnyArray, Array
 from pesn.activations import get
 from pesn.networks.layers import Dense, Shape
-from pesn.networks.reader import Operation, Reader, Value
+from pesn.networks.reader import Operation, Reader, Value, find_error
 
-_BATCH = 67  # rows that are run at once, where the file takes any number
+_BATCH = 67  # batch size, where the file takes any
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 _POINTWISE = {
     *("Add", "Sub", "Mul", "Div", "Neg", "Sum", "Pow", "Exp", "Log", "Sqrt", "Reciprocal", "Where", "Not", "And", "Or", "Sign"),
@@ -87,7 +87,7 @@ class _Graph:
         try:
             with np.errstate(all="ignore"):
                 outputs = run(*(np.full((self.batch, *self.shapes[name]), 0.5) for name in varied))
-        except Exception as error:  # whatever an operator finds wrong with its inputs
+        except Exception as error:  # any error of the operator
             self._refuse(node, varied, error)
             return
         if varied:
@@ -106,9 +106,9 @@ class _Graph:
         """Return a node as a function of the inputs that depend on the network's."""
         attributes = _attributes(node)
         if node.op_type == "Cast" and attributes["to"] in _FLOATS:
-            return _return_all  # not rounded
+            return _return_all  # without rounding
         if node.op_type == "Gelu" and attributes.get("approximate", b"none") == b"none":
-            return _gelu  # which the reference does not have
+            return _gelu  # missing in the reference evaluator
         return partial(self._run, node, varied)
 
     def _apply(
@@ -124,11 +124,11 @@ class _Graph:
 
     def _refuse(self, node: onnx.NodeProto, varied: Sequence[str], error: Exception) -> None:
         """Keep why the outputs of a node have no closed form: that of its inputs, or ``error``."""
-        known = next((self.values[name].error for name in varied if self.values[name].error is not None), None)
+        known = find_error([self.values[name] for name in varied])
         kind = ValueError if isinstance(error, ValueError) else TypeError
-        told = known or kind(f"{_describe(node)}, has no closed form: {error}")
+        refusal = known or kind(f"{_describe(node)}, has no closed form: {error}")
         for name in filter(None, node.output):
-            self.values[name], self.shapes[name] = Value(None, error=told), ()
+            self.values[name], self.shapes[name] = Value(None, error=refusal), ()
 
     def _run(self, node: onnx.NodeProto, varied: Sequence[str], *arrays: Array) -> list[AnyArray]:
         """Run a node on rows, as many at a time as all shapes are made for."""
@@ -138,7 +138,7 @@ class _Graph:
             return [np.asarray(out) for out in evaluator.run(None, fixed)]
         count, parts = len(arrays[0]), []
         for start in range(0, count, self.batch):
-            last = np.minimum(np.arange(start, start + self.batch), count - 1)  # filled up by the last row
+            last = np.minimum(np.arange(start, start + self.batch), count - 1)  # padded by the last row
             rows = [array[last] for array in arrays]
             parts.append(evaluator.run(None, {**fixed, **dict(zip(varied, rows, strict=True))}))
             if any(np.ndim(out) == 0 or len(out) != self.batch for out in parts[-1]):

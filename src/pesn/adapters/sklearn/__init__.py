@@ -24,8 +24,8 @@ from sklearn.base import BaseEstimator
 from pesn.adapters.sklearn.estimators import read_layers
 from pesn.adapters.sklearn.probabilities import check_width, class_probabilities, outputs
 from pesn.gaussian import Gaussian
-from pesn.networks.layers import Dense, forward
-from pesn.networks.program import Closure, Program, Shapes
+from pesn.networks.layers import Dense, Shapes, forward
+from pesn.networks.program import Closure, Program
 
 __all__ = ["as_layers", "class_probabilities", "read"]
 
@@ -41,11 +41,11 @@ def read(network: BaseEstimator, x: Gaussian, shapes: Shapes, closure: Closure) 
 
 
 def as_layers(estimator: BaseEstimator) -> list[Dense]:
-    """A fitted estimator as a list of :class:`pesn.Dense`.
+    """Return a fitted estimator as a list of :class:`pesn.Dense`.
 
     Parameters
     ----------
-    estimator
+    estimator : estimator
         A fitted ``MLPRegressor``, ``MLPClassifier`` or linear regressor, alone or inside ``Pipeline``, a search,
         ``TransformedTargetRegressor``, ``BaggingRegressor`` and the like, in any nesting, behind steps that are affine: scalers,
         ``ColumnTransformer`` of such, feature selection, ``SimpleImputer``, ``PCA`` and other projections, ``"passthrough"``.

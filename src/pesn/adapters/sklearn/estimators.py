@@ -71,7 +71,7 @@ def pick(value: AffineRows, columns: AnyArray) -> AffineRows:
     return AffineRows(value.values[:, columns], value.blocks)
 
 
-def width_of(value: AffineRows) -> int:
+def n_features(value: AffineRows) -> int:
     """Return the number of features."""
     return value.values.shape[1]
 
@@ -81,32 +81,32 @@ _AFFINE = (
     GaussianRandomProjection, SparseRandomProjection, NeighborhoodComponentsAnalysis, FactorAnalysis, SimpleImputer,
 )  # fmt: skip
 _INVERTIBLE = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, Pipeline)
-_PRODUCTS = 2048  # each of two units: of more no covariance is kept
-_STEP = 2.0**40  # by which inputs are moved to read an affine map: beside it offsets are lost, and no digit of a slope
+_PRODUCTS = 2048  # of two units each, whose covariance is kept
+_STEP = 2.0**40  # of a unit, by which slopes are read: so large that offsets do not cost digits
 
 
 def map_affinely(estimator: BaseEstimator, method: str, value: AffineRows) -> AffineRows:
     """Apply a method of an estimator that is affine, at the offset and one step along each column."""
     rows = np.vstack([value.values[:1], value.values[:1] + _STEP * value.values[1:]])
-    named = rows if method == "inverse_transform" else labelled(estimator, rows)
+    named = rows if method == "inverse_transform" else add_feature_names(estimator, rows)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns without a number in training
+        warnings.simplefilter("ignore")  # about columns without values in training
         out = getattr(estimator, method)(named)
     found = np.asarray(out.toarray() if sparse.issparse(out) else out, float).reshape(len(rows), -1)
     return AffineRows(np.vstack([found[:1], (found[1:] - found[:1]) / _STEP]), value.blocks)
 
 
-def transformed(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """What the transformer ``step`` makes of ``value``; a TypeError or ValueError that names ``place`` where it is not known."""
+def apply_transform(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    """Return what a transformer makes of affine features; an error names its place where it is not known."""
     kind = type(step)
-    if does_nothing(step) or (kind is FunctionTransformer and step.func is None):
+    if is_passthrough(step) or (kind is FunctionTransformer and step.func is None):
         return value
     if kind is Pipeline:
         for name, part in step.steps:
-            value = transformed(reader, part, value, below(place, f"step {name!r}"))
+            value = apply_transform(reader, part, value, join_place(place, f"step {name!r}"))
         return value
     check_transformer(step, place)
-    check_taken(step, value, place)
+    check_feature_count(step, value, place)
     if kind in _TRANSFORMERS:
         return _TRANSFORMERS[kind](reader, step, value, place)
     return map_affinely(step, "transform", value) if kind in _AFFINE else pick(value, step.get_support())
@@ -118,28 +118,28 @@ def check_transformer(step: BaseEstimator, place: str) -> None:
     if kind not in (*_AFFINE, *_TRANSFORMERS) and not (is_own(step) and isinstance(step, SelectorMixin)):
         known = ", ".join(k.__name__ for k in (*_AFFINE, *_TRANSFORMERS, Pipeline))
         raise TypeError(
-            f"{place} must be one of {known}, 'passthrough' or a feature selection, got {described(step)}; propagate does not "
+            f"{place} must be one of {known}, 'passthrough' or a feature selection, got {describe(step)}; propagate does not "
             "know what it does to a Gaussian"
         )
     if kind is not FeatureUnion and not getattr(step, "prefit", False):
-        check_fitted(step)
+        require_fit(step)
     if getattr(step, "clip", False):
-        raise ValueError(f"{place}, a {described(step)} with clip=True, is not affine; fit it with clip=False")
+        raise ValueError(f"{place}, a {describe(step)} with clip=True, is not affine; fit it with clip=False")
     if kind is SimpleImputer and not pd.isna(step.missing_values):
         raise ValueError(
             f"{place}, a SimpleImputer with missing_values={step.missing_values!r}, replaces a number; missing_values must be NaN"
         )
 
 
-def inverted(step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """What its ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
+def apply_inverse(step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    """Return what ``inverse_transform`` makes of ``value``, which is how a predicted target is scaled back."""
     kind = type(step)
-    # without inverse_func it is the identity, also what a TransformedTargetRegressor without a transformer keeps
-    if does_nothing(step) or (kind is FunctionTransformer and step.inverse_func is None):
+    # Without inverse_func it is the identity; a TransformedTargetRegressor without a transformer has such a one.
+    if is_passthrough(step) or (kind is FunctionTransformer and step.inverse_func is None):
         return value
     if kind is Pipeline:
         for name, part in reversed(step.steps):
-            value = inverted(part, value, below(place, f"step {name!r}"))
+            value = apply_inverse(part, value, join_place(place, f"step {name!r}"))
         return value
     if kind is FunctionTransformer:
         raise ValueError(
@@ -149,10 +149,10 @@ def inverted(step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
         )
     if kind not in _INVERTIBLE:
         raise TypeError(
-            f"{place} must be one of {', '.join(k.__name__ for k in _INVERTIBLE)} or 'passthrough', got {described(step)}; "
+            f"{place} must be one of {', '.join(k.__name__ for k in _INVERTIBLE)} or 'passthrough', got {describe(step)}; "
             "propagate does not know what its inverse does to a Gaussian"
         )
-    check_fitted(step)
+    require_fit(step)
     return map_affinely(step, "inverse_transform", value)
 
 
@@ -184,14 +184,14 @@ def _polynomial(reader: EstimatorReader, step: BaseEstimator, value: AffineRows,
 
 
 def _columns(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """ColumnTransformer: its parts on their columns, side by side."""
+    """Apply the parts of a ColumnTransformer to their columns, side by side."""
     labels = getattr(step, "feature_names_in_", None)
-    parts = [(name, part, _indices(columns, width_of(value), labels)) for name, part, columns in step.transformers_]
+    parts = [(name, part, _indices(columns, n_features(value), labels)) for name, part, columns in step.transformers_]
     return _side_by_side(reader, step, [(name, part, pick(value, chosen)) for name, part, chosen in parts if len(chosen)], place)
 
 
 def _union(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """FeatureUnion: all its parts on all columns, side by side."""
+    """Apply all parts of a FeatureUnion to all columns, side by side."""
     return _side_by_side(reader, step, [(name, part, value) for name, part in step.transformer_list], place)
 
 
@@ -200,19 +200,19 @@ def _side_by_side(
 ) -> AffineRows:
     weights = step.transformer_weights or {}
     made = [
-        (name, transformed(reader, part, value, below(place, f"transformer {name!r}")))
+        (name, apply_transform(reader, part, value, join_place(place, f"transformer {name!r}")))
         for name, part, value in parts
         if not (isinstance(part, str) and part == "drop")
     ]
     if not made:
-        raise ValueError(f"{place}, a {described(step)}, drops everything")
+        raise ValueError(f"{place}, a {describe(step)}, drops everything")
     return reader.join([AffineRows(weights.get(name, 1) * one.values, one.blocks) for name, one in made])
 
 
 def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
-    """Columns as a ColumnTransformer knows them once it is fitted: numbers, a slice, a mask or names."""
+    """Return the indices of the columns of a fitted ColumnTransformer: numbers, a slice, a mask or names."""
     every = pd.Series(np.arange(width), index=names)
-    columns = columns.data if isinstance(columns, UserList) else columns  # a remainder that warns of being looked at
+    columns = columns.data if isinstance(columns, UserList) else columns  # a remainder, which warns when it is read
     if isinstance(columns, slice):
         return (every.loc if isinstance(columns.start, str) or isinstance(columns.stop, str) else every.iloc)[columns].to_numpy()
     chosen = [columns] if isinstance(columns, str) else list(np.atleast_1d(columns))
@@ -231,44 +231,44 @@ _TRANSFORMERS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, 
 # ---------------------------------------------------------------- names and checks
 
 
-def below(place: str, name: str) -> str:
-    """The place of a part, for messages."""
+def join_place(place: str, name: str) -> str:
+    """Return the place of a part, for messages."""
     return name if place == "network" else f"{place}, {name}"
 
 
-def does_nothing(step: object) -> bool:
+def is_passthrough(step: object) -> bool:
     """Return whether a step of a pipeline leaves the rows as they are."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def check_fitted(estimator: BaseEstimator) -> None:
-    """As scikit-learn does, whose own way to the same answer takes longer than a closed form."""
+def require_fit(estimator: BaseEstimator) -> None:
+    """Raise scikit-learn's NotFittedError; its own check is slow, and asked only where no attribute ends in an underscore."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         check_is_fitted(estimator)
 
 
-def check_taken(estimator: BaseEstimator, value: AffineRows, place: str) -> None:
-    """Whether it takes as many numbers as the step before it gives."""
-    taken = getattr(estimator, "n_features_in_", width_of(value))
-    if taken != width_of(value):
+def check_feature_count(estimator: BaseEstimator, value: AffineRows, place: str) -> None:
+    """Check that an estimator takes as many features as the step before it gives."""
+    taken = getattr(estimator, "n_features_in_", n_features(value))
+    if taken != n_features(value):
         raise ValueError(
-            f"{place}, a {described(estimator)}, takes {taken} numbers, but the step before it gives {width_of(value)}"
+            f"{place}, a {describe(estimator)}, takes {taken} numbers, but the step before it gives {n_features(value)}"
         )
 
 
-def labelled(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.DataFrame:
-    """Rows (n, d), with the names of columns that the estimator was fitted with."""
+def add_feature_names(estimator: BaseEstimator, rows: FloatArray) -> FloatArray | pd.DataFrame:
+    """Return rows (n, d) with the feature names that the estimator was fitted with."""
     names = getattr(estimator, "feature_names_in_", None)
     return rows if names is None or len(names) != rows.shape[1] else pd.DataFrame(rows, columns=names)
 
 
 def is_own(estimator: object) -> bool:
-    """Whether it is scikit-learn's: a subclass of a user may compute something else."""
+    """Return whether a class is scikit-learn's: a subclass of a user may compute something else."""
     return type(estimator).__module__.partition(".")[0] == "sklearn"
 
 
-def described(estimator: object) -> str:
-    """Its class, for messages."""
+def describe(estimator: object) -> str:
+    """Return the class of an estimator, for messages."""
     kind = type(estimator)
     ours = kind.__module__.partition(".")[0] in ("sklearn", "builtins")
     return kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
@@ -276,7 +276,7 @@ def described(estimator: object) -> str:
 
 _WITH_A_LINK = (PoissonRegressor, GammaRegressor, TweedieRegressor)
 _LINEAR = ("sklearn.linear_model", "sklearn.svm")
-_SEARCHES = "sklearn.model_selection._search"  # by module, as the halving ones are imported by those who ask for experiments
+_SEARCHES = "sklearn.model_selection._search"  # by module, as the halving searches are experimental imports
 
 
 def read_layers(estimator: BaseEstimator) -> list[Dense]:
@@ -291,11 +291,11 @@ def read_layers(estimator: BaseEstimator) -> list[Dense]:
     """
     width = input_width(estimator)
     if width is None and type(estimator) is not Pipeline:
-        raise TypeError(f"network must know how many features it takes (n_features_in_), got {described(estimator)}")
+        raise TypeError(f"network must know how many features it takes (n_features_in_), got {describe(estimator)}")
     if width is None:
-        raise ValueError(f"network must be a fitted estimator, got a {described(estimator)} whose steps do nothing")
+        raise ValueError(f"network must be a fitted estimator, got a {describe(estimator)} whose steps do nothing")
     reader = EstimatorReader(width)
-    return reader.tape.layers([predicted(reader, estimator, reader.tape.input(), "network")])
+    return reader.tape.layers([apply_predict(reader, estimator, reader.tape.input(), "network")])
 
 
 def input_width(estimator: BaseEstimator) -> int | None:
@@ -307,35 +307,35 @@ def input_width(estimator: BaseEstimator) -> int | None:
         return input_width(_best(estimator, "network"))
     if getattr(estimator, "prefit", False):
         return input_width(estimator.estimator)
-    check_fitted(estimator)
+    require_fit(estimator)
     width: int | None = getattr(estimator, "n_features_in_", None)
     inner = getattr(estimator, "regressor_", None)
     return width if width is not None or inner is None else input_width(inner)
 
 
-def predicted(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """What ``predict`` makes of ``value``, or ``transform`` where there is no prediction."""
+def apply_predict(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    """Return what ``predict`` makes of ``value``, or ``transform`` where there is no ``predict``."""
     kind = type(estimator)
     if kind is Pipeline:
         *steps, (last, final) = estimator.steps
         for name, step in steps:
-            value = transformed(reader, step, value, below(place, f"step {name!r}"))
-        return predicted(reader, final, value, below(place, f"step {last!r}"))
+            value = apply_transform(reader, step, value, join_place(place, f"step {name!r}"))
+        return apply_predict(reader, final, value, join_place(place, f"step {last!r}"))
     if type(estimator).__module__.startswith(_SEARCHES):
-        return predicted(reader, _best(estimator, place), value, below(place, "best_estimator_"))
+        return apply_predict(reader, _best(estimator, place), value, join_place(place, "best_estimator_"))
     if not hasattr(estimator, "predict"):
-        return transformed(reader, estimator, value, place)
+        return apply_transform(reader, estimator, value, place)
     read = _PREDICTORS.get(kind)
     if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_PREDICTORS, *_WITH_A_LINK):
-        check_fitted(estimator)
-        read = _affine if hasattr(estimator, "coef_") else None  # of an SVR with a linear kernel, too
+        require_fit(estimator)
+        read = _affine if hasattr(estimator, "coef_") else None  # an SVR with a linear kernel has one, too
     if read is None:
         raise TypeError(
             f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _PREDICTORS)}, a search or a Pipeline, "
-            f"got {described(estimator)}; propagate does not know what it does to a Gaussian"
+            f"got {describe(estimator)}; propagate does not know what it does to a Gaussian"
         )
-    check_fitted(estimator)
-    check_taken(estimator, value, place)
+    require_fit(estimator)
+    check_feature_count(estimator, value, place)
     return read(reader, estimator, value, place)
 
 
@@ -363,35 +363,37 @@ def _affine(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows
 def _best(search: BaseEstimator, place: str) -> BaseEstimator:
     if not search.refit:
         raise ValueError(
-            f"{place}, a {described(search)} with refit=False, keeps no fitted estimator; "
+            f"{place}, a {describe(search)} with refit=False, keeps no fitted estimator; "
             "fit it with refit=True, or give the estimator itself, fitted with best_params_"
         )
-    check_fitted(search)
+    require_fit(search)
     return search.best_estimator_
 
 
 def _target(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    value = predicted(reader, estimator.regressor_, value, below(place, "regressor_"))
-    return inverted(estimator.transformer_, value, below(place, "transformer_"))
+    value = apply_predict(reader, estimator.regressor_, value, join_place(place, "regressor_"))
+    return apply_inverse(estimator.transformer_, value, join_place(place, "transformer_"))
 
 
-def _chosen(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """RFE predicts, too: by its estimator, of the features that are left; RANSAC by one of all."""
+def _inner_estimator(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    """Predict by the inner estimator: of RFE from the features that are left, of RANSAC from all."""
     chosen = pick(value, estimator.get_support()) if isinstance(estimator, SelectorMixin) else value
-    return predicted(reader, estimator.estimator_, chosen, below(place, "estimator_"))
+    return apply_predict(reader, estimator.estimator_, chosen, join_place(place, "estimator_"))
 
 
-def _members(
+def _predict_members(
     reader: EstimatorReader, estimator: BaseEstimator, values: Sequence[AffineRows] | AffineRows, place: str
 ) -> list[AffineRows]:
     """Return what each of its estimators predicts, of one value or of one each."""
     each = values if isinstance(values, Sequence) else [values] * len(estimator.estimators_)
     found = enumerate(zip(estimator.estimators_, each, strict=True))
-    return [predicted(reader, one, value, below(place, f"estimators_[{i}]")) for i, (one, value) in found]
+    return [apply_predict(reader, one, value, join_place(place, f"estimators_[{i}]")) for i, (one, value) in found]
 
 
 def _bagging(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    members = _members(reader, estimator, [pick(value, np.asarray(columns)) for columns in estimator.estimators_features_], place)
+    members = _predict_members(
+        reader, estimator, [pick(value, np.asarray(columns)) for columns in estimator.estimators_features_], place
+    )
     return reader.add(members, [1.0 / len(members)] * len(members))
 
 
@@ -399,7 +401,7 @@ def _voting(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows
     weights = np.ones(len(estimator.estimators)) if estimator.weights is None else estimator.weights
     kept = [(name, float(w)) for (name, one), w in zip(estimator.estimators, weights, strict=True) if one != "drop"]
     members = [
-        predicted(reader, one, value, below(place, f"estimator {name!r}"))
+        apply_predict(reader, one, value, join_place(place, f"estimator {name!r}"))
         for one, (name, _) in zip(estimator.estimators_, kept, strict=True)
     ]
     total = sum(weight for _, weight in kept)
@@ -407,21 +409,21 @@ def _voting(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows
 
 
 def _stacking(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    members = _members(reader, estimator, value, place)
+    members = _predict_members(reader, estimator, value, place)
     meta = reader.join([*members, value] if estimator.passthrough else members)
-    return predicted(reader, estimator.final_estimator_, meta, below(place, "final_estimator_"))
+    return apply_predict(reader, estimator.final_estimator_, meta, join_place(place, "final_estimator_"))
 
 
 def _each(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """An estimator for each output."""
-    return reader.join(_members(reader, estimator, value, place))
+    """Predict each output by an estimator of its own."""
+    return reader.join(_predict_members(reader, estimator, value, place))
 
 
 def _chain(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    """Each output is an input of the next."""
+    """Predict each output with the outputs before it as further features."""
     seen, found = value, []
     for i, one in enumerate(estimator.estimators_):
-        found.append(predicted(reader, one, seen, below(place, f"estimators_[{i}]")))
+        found.append(apply_predict(reader, one, seen, join_place(place, f"estimators_[{i}]")))
         seen = reader.join([seen, found[-1]])
     return pick(reader.join(found), np.argsort(estimator.order_))
 
@@ -436,7 +438,7 @@ _PREDICTORS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, st
     StackingRegressor: _stacking,
     MultiOutputRegressor: _each,
     RegressorChain: _chain,
-    RANSACRegressor: _chosen,
-    RFE: _chosen,
-    RFECV: _chosen,
+    RANSACRegressor: _inner_estimator,
+    RFE: _inner_estimator,
+    RFECV: _inner_estimator,
 }

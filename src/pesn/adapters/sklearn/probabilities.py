@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import generator, whole_number
 from pesn._support.types import FloatArray, Rng
-from pesn.adapters.sklearn.estimators import described, labelled
+from pesn.adapters.sklearn.estimators import add_feature_names, describe
 from pesn.gaussian import Gaussian
 from pesn.networks.points import spread_points, standard_points
 from pesn.networks.program import as_gaussian
@@ -20,31 +20,31 @@ def check_width(estimator: BaseEstimator, x: Gaussian) -> None:
     """Refuse an input of other features than the estimator was fitted with, where it knows how many."""
     width = getattr(estimator, "n_features_in_", x.dim)
     if width != x.dim:
-        raise ValueError(f"x must have {width} numbers, the features that {described(estimator)} was fitted with, got {x.dim}")
+        raise ValueError(f"x must have {width} numbers, the features that {describe(estimator)} was fitted with, got {x.dim}")
 
 
 def outputs(estimator: BaseEstimator, rows: FloatArray) -> FloatArray:
-    """What a fitted regressor or transformer makes of rows (n, d): (n, m)."""
+    """Return the predictions or features (n, m) of a fitted regressor or transformer for rows (n, d)."""
     check_is_fitted(estimator)
     if is_clusterer(estimator) or get_tags(estimator).estimator_type == "density_estimator":
         other = next((name for name in ("transform", "predict_proba") if hasattr(estimator, name)), None)
         raise TypeError(
-            f"network must give numbers, got {described(estimator)}, which gives labels"
+            f"network must give numbers, got {describe(estimator)}, which gives labels"
             + (f"; propagate its {other}, a function of rows" if other else "")
         )
     if is_classifier(estimator) or not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
         raise TypeError(
-            f"network must be a regressor or a transformer, got {described(estimator)}; the probabilities of a classifier are "
+            f"network must be a regressor or a transformer, got {describe(estimator)}; the probabilities of a classifier are "
             "pesn.adapters.sklearn.class_probabilities(network, x)"
         )
     ask = getattr(estimator, "predict", None) or estimator.transform
-    found = ask(labelled(estimator, rows))
+    found = ask(add_feature_names(estimator, rows))
     found = np.asarray(found.toarray() if sparse.issparse(found) else found)
     return found[:, None] if found.ndim == 1 else found
 
 
 def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: int = 4096, rng: Rng = 0) -> FloatArray:
-    """Mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
+    """Compute mean class probabilities, E[predict_proba(x)], of a fitted classifier for a Gaussian input.
 
     The mean of ``predict_proba`` over scrambled points of Sobol's sequence, spread as the input is. The logits of a network that
     was fitted closely are far from Gaussian: what :func:`pesn.propagate` gives of them is not used. Measured against 200,000
@@ -53,19 +53,19 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
 
     Parameters
     ----------
-    classifier
+    classifier : estimator
         Any fitted classifier with ``predict_proba``: ``MLPClassifier``, also multilabel, alone or at the end of a ``Pipeline``,
         whose other steps need not be affine.
-    x
+    x : Gaussian
         The input, one Gaussian or a batch.
-    n_samples
-        Points for each input, a power of 2.
-    rng
-        Scrambles the points: a seed, which gives the same result each time, or a Generator.
+    n_samples : int, default=4096
+        Number of Sobol points for each input, a power of 2.
+    rng : int or numpy.random.Generator, default=0
+        Seed or generator of the scrambling; a seed gives the same result each time.
 
     Returns
     -------
-    array
+    array of shape (n_classes,) or (n, n_classes)
         (n_classes,) or (n, n_classes), in the order of ``classes_``. Rows sum to 1, except for multilabel.
 
     >>> from sklearn.datasets import load_iris
@@ -82,7 +82,7 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
     array([0. , 0.6, 0.4])
     """
     if not hasattr(classifier, "predict_proba"):
-        raise TypeError(f"classifier must be a fitted classifier with predict_proba, got {described(classifier)}")
+        raise TypeError(f"classifier must be a fitted classifier with predict_proba, got {describe(classifier)}")
     whole_number("n_samples", n_samples, 1)
     if n_samples & (n_samples - 1):
         raise ValueError(f"n_samples must be a power of 2, got {n_samples!r}")
@@ -93,10 +93,10 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
         raise ValueError(f"x must have a row, and numbers in it, got a mean of shape {x.mean.shape}")
     means = []
     for samples in spread_points(x, standard_points(x.dim, int(n_samples), generator(rng))):
-        given = classifier.predict_proba(labelled(classifier, samples))
+        given = classifier.predict_proba(add_feature_names(classifier, samples))
         if not isinstance(given, np.ndarray):
             raise TypeError(
-                f"classifier must give one array of probabilities, got a {type(given).__name__} from {described(classifier)}"
+                f"classifier must give one array of probabilities, got a {type(given).__name__} from {describe(classifier)}"
             )
         means.append(given.mean(axis=0))
     result: FloatArray = np.reshape(means, (*x.batch_shape, -1)).astype(means[0].dtype, copy=False)

@@ -11,8 +11,8 @@ True
 >>> forecaster.predict_interval(coverage=0.8).columns.tolist()
 [('sales', 0.8, 'lower'), ('sales', 0.8, 'upper')]
 
-sktime counts steps from its cutoff, the last row that was seen: steps above 0 are forecasts, the others rows of the past. Each of
-these is forecast one step ahead from the rows before it, by the members and weights that were chosen from all rows.
+sktime counts steps from its cutoff, the last observation: steps above 0 are forecasts, the others in-sample predictions. Each of
+these is a one-step forecast from the observations before it, with the components and weights fitted to all observations.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ Places = npt.NDArray[np.int64]
 
 @final
 class PESNForecaster(BaseForecaster):  # type: ignore[misc]
-    """pesn's automatic forecaster of series: members that are weighed by rolling origins, with distributions by their errors.
+    """Automatic forecaster of series: an ensemble weighted by rolling-origin errors, with predictive distributions.
 
-    Smoothers, autoregression, reservoirs and learnt dynamics forecast a series, each with a weight by how well it did so in the
-    past; see :class:`pesn.SeriesForecaster`. Several columns, panels and hierarchies are forecast series by series.
+    The components are exponential smoothing, autoregression, reservoirs and learned dynamics models; see
+    :class:`pesn.SeriesForecaster`. Several columns, panels and hierarchies are forecast series by series.
 
     Parameters
     ----------
     horizon : int or None, default=None
-        Steps ahead that members are weighed by; None: the farthest step of ``fh`` where ``fit`` is given one, else a season or a
-        tenth of the rows.
+        Number of steps over which the components are weighted; None: the largest step of ``fh`` if given to ``fit``, else a
+        season or a tenth of the observations.
     season : "auto", int, sequence of int or None, default="auto"
-        Rows after which the series repeats itself; "auto": those that the frequency of its index suggests, where the rows show
-        them; None: none.
+        Seasonal period(s) in steps; "auto": those that the frequency of the index suggests and the observations show; None: no
+        seasonality.
 
     Attributes
     ----------
     forecaster_ : SeriesForecaster
-        The fitted forecaster; ``forecaster_.summary()`` says which members it took and why.
+        The fitted forecaster; ``forecaster_.summary()`` lists the chosen components and their weights.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         "maintainers": ["pesn-developers"],
         "y_inner_mtype": "pd.Series",
         "X_inner_mtype": "pd.DataFrame",
-        "capability:multivariate": False,  # a model a column
+        "capability:multivariate": False,  # one model for each column
         "capability:exogenous": True,
         "capability:insample": True,
         "capability:pred_int": True,
@@ -97,7 +97,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         "capability:update": True,
         "requires-fh-in-fit": False,
     }
-    _config: ClassVar[dict[str, Any]] = {"remember_data": False}  # rows are kept below, up to the cutoff
+    _config: ClassVar[dict[str, Any]] = {"remember_data": False}  # _cur_y keeps the observations up to the cutoff
     _y = None
     _X = None
 
@@ -118,13 +118,13 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return self
 
     def _update(self, y: pd.Series, X: pd.DataFrame | None = None, update_params: bool = True) -> Self:
-        """New rows: all is learnt anew from all rows, or with ``update_params=False`` forecasts go on from them as it was learnt.
+        """Refit with new observations, or with ``update_params=False`` forecast from them with the fitted model.
 
-        Rows that were seen and come again are replaced; after an earlier cutoff than the last one, later rows are forgotten.
+        Observations that come again are replaced; after an earlier cutoff than the last one, later ones are dropped.
         """
         rows = update_data(self._cur_y, y)
         rows = rows[rows.index <= self.cutoff[0]]
-        inputs = self._cur_X if X is None else update_data(self._cur_X, self._known(X))
+        inputs = self._cur_X if X is None else update_data(self._cur_X, self._select_columns(X))
         if inputs is not None:
             inputs = inputs.reindex(rows.index)  # NaN where they are not known
         if update_params:
@@ -135,8 +135,8 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         self._cur_y, self._cur_X, self.forecaster_ = rows, inputs, forecaster
         return self
 
-    def _known(self, X: pd.DataFrame) -> pd.DataFrame:
-        """The columns of ``fit``, in its order."""
+    def _select_columns(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the columns of ``fit``, in its order."""
         if self._cur_X is None:
             raise ValueError("X must not be given: fit had none")
         expected = self._cur_X.columns
@@ -165,7 +165,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return self._frame(fh, self._margins(fh, X).var[None], self._get_varnames())
 
     def _predict_proba(self, fh: ForecastingHorizon, X: pd.DataFrame | None, marginal: bool = True) -> SeriesDistribution:
-        from pesn.adapters.sktime.distribution import make_distribution  # skpro is wanted for distributions alone
+        from pesn.adapters.sktime.distribution import make_distribution  # only distributions need skpro
 
         if not marginal:
             raise NotImplementedError("marginal must be True: each step has a distribution of its own, and none is joint")
@@ -177,7 +177,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return pd.DataFrame(values.T, index=self._index(fh), columns=columns)
 
     def _steps(self, fh: ForecastingHorizon) -> Places:
-        """Rows from the last one to each of ``fh``."""
+        """Return the number of steps from the last observation to each of ``fh``."""
         apart, spacing = np.asarray(fh.to_relative(self.cutoff), np.int64), _spacing(self._cur_y.index)
         if (apart % spacing).any():
             raise ValueError(f"fh must be multiples of {spacing}, as rows are numbered in steps of it, got {apart.tolist()}")
@@ -190,15 +190,15 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         ahead = steps[steps > 0]
         if len(ahead):
             farthest = int(ahead.max())
-            whole = self.forecaster_.forecast(farthest, self._inputs_ahead(X, farthest, ahead)).margins[0]
+            whole = self.forecaster_.forecast(farthest, self._future_inputs(X, farthest, ahead)).margins[0]
             pieces.append(whole[ahead - 1])
         return Margins.concatenate(pieces)
 
-    def _inputs_ahead(self, X: pd.DataFrame | None, horizon: int, wanted: Places) -> Array | None:
-        """Inputs (horizon, u) of the rows to come: those that are wanted must be there, others may be missing."""
+    def _future_inputs(self, X: pd.DataFrame | None, horizon: int, wanted: Places) -> Array | None:
+        """Return the future covariates (horizon, u): those that are wanted must be there, others may be missing."""
         if X is None:
             return None
-        known = self._known(X)
+        known = self._select_columns(X)
         steps = _spacing(self._cur_y.index) * np.arange(1, horizon + 1)
         labels = self._index(ForecastingHorizon(steps, is_relative=True))
         missing = labels[wanted - 1].difference(known.index)
@@ -217,12 +217,12 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Parameters that sktime's own checks are quick with."""
+        """Return parameters that sktime's own checks are quick with."""
         return [{"horizon": 2, "season": None}, {"season": 4}]
 
 
 def _spacing(index: pd.Index) -> int:
-    """How far numbers of rows are apart, which sktime takes for steps of 1; 1 of dates, whose steps it knows."""
+    """Return the step of an integer index, which sktime takes for 1; 1 for dates, whose steps it knows."""
     return int(np.gcd.reduce(np.diff(index.to_numpy()))) if index.dtype.kind in "iu" and len(index) > 1 else 1
 
 
@@ -236,7 +236,7 @@ def _fit_up_to_cutoff(forecaster: SeriesForecaster, y: pd.Series, X: pd.DataFram
 
 
 def _forecast_past(fitted: FittedSeries, step: int) -> Margins:
-    """The row ``step`` ≤ 0 from the last, forecast from the rows before it; NaN where there are none."""
+    """Forecast the observation ``step`` ≤ 0 from the last, from those before it; NaN where there are none."""
     y, x = fitted.y, fitted.x
     row = len(y) - 1 + step
     if row < 0:

@@ -37,14 +37,20 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
 
     Parameters
     ----------
-    location, scale, dof : float or array
-        Of Student's t.
-    log : bool or array
-        Whether it is the logarithm's.
-    lower : float or array
-        No number lies below: what the t has there is at it.
-    index, columns : pd.Index, optional
-        Labels.
+    location : float or array
+        Location of Student's t.
+    scale : float or array
+        Scale of Student's t.
+    dof : float or array, default=30
+        Degrees of freedom.
+    log : bool or array, default=False
+        Whether the logarithm has Student's t distribution.
+    lower : float or array, default=-inf
+        Lower bound; the probability below it is at it.
+    index : pd.Index, default=None
+        Labels of the rows.
+    columns : pd.Index, default=None
+        Labels of the columns.
 
     Examples
     --------
@@ -126,7 +132,7 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Parameters that skpro's own checks take."""
+        """Return parameters for skpro's own checks."""
         return [
             {"location": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], "scale": 1.0, "dof": 7.0},
             {"location": [[0.0], [1.0]], "scale": 0.1, "dof": 30.0, "log": True, "lower": 0.0},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TanhNormal", "TensorGaussian", "as_layers", "propagate", "read", "rollout", "to_distribution"]
 
-if not TYPE_CHECKING:  # a checker that saw it would take any name
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
     def __getattr__(name: str) -> Any:
         """Roll-outs on first use: they bring forecasters and scikit-learn, which networks do without."""

@@ -33,11 +33,11 @@ from pesn.statespace.kernels import sparse_times
 from pesn.statespace.low_rank import are_many, kept_entries
 from pesn.statespace.model import PACE, Bounds
 
-_FAR = 1e18  # as wide as nothing is, and its square a number in single precision, too
+_FAR = 1e18  # in place of infinite bounds; its square is finite in single precision
 
 
 class TensorBounds:
-    """Of y (…, d) in a loop, from those on arrays."""
+    """Bounds of y (…, d) in a closed loop, on tensors."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.center, self.width, self.low, self.high = (
@@ -49,7 +49,7 @@ class TensorBounds:
         self.goes_on, self.widen = torch.tensor(bounds.goes_on), float(bounds.widen)
 
     def hold(self, mean: Tensor, before: Tensor, var: Tensor, staying: Tensor | float = 0.0) -> bool:
-        """Whether they have nothing to say: to means (…, d) after those ``before``, their variances, and what weights add."""
+        """Return whether means (…, d), after those ``before``, and variances lie within the bounds."""
         away = 0.5 * (mean - self.center).abs()
         anywhere = ((mean - before).abs() <= self.reach) & (var <= torch.maximum(self.widest, away).square())
         inside = (mean >= self.least) & (mean <= self.most) & (var <= self.widest.square())
@@ -57,9 +57,9 @@ class TensorBounds:
         return bool(fine.all())
 
     def __call__(self, y: Tensor, before: Tensor, n_staying: int) -> Tensor:
-        """Rows y (R, B, d), the mean, ``n_staying`` columns of the weights and others, with d columns more (R + d, B, d).
+        """Return rows y (R, B, d), the mean, ``n_staying`` columns of the weights and others, with d columns more.
 
-        ``before`` (B, d) is the mean before the step. What :meth:`hold` lets pass is not changed.
+        ``before`` (B, d) is the mean before the step. Rows within the bounds are not changed.
         """
         mean, staying, columns = y[0], y[1 : 1 + n_staying], y[1 + n_staying :]
         var = columns.square().sum(0)
@@ -88,7 +88,7 @@ class TensorBounds:
 
 
 def _root(x: Tensor) -> Tensor:
-    """√x of x ≥ 0, with a derivative of 0 at 0."""
+    """Return √x of x ≥ 0, with a derivative of 0 at 0."""
     positive = x > 0.0
     return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
 
@@ -96,17 +96,21 @@ def _root(x: Tensor) -> Tensor:
 # (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0
 Expectations: TypeAlias = Callable[[Array, Array | None], Array]
 
-_NARROW = ((0.1, 8), (0.2, 12))  # up to such deviations, so many nodes of Gauss and Hermite are right to 1e-10
-_REACH, _SPACING, _FINER = 6.8, 0.7, 0.28  # of the trapezoid rule beyond: its spacing, and that times the deviation
-_MOST = 2048  # nodes; more would be wanted for deviations above 40
-_LEAST = 1e-4  # of the scale of f: a standard deviation below which E[f″] and E[f‴] are as if it were that
+_NARROW = ((0.1, 8), (0.2, 12))  # standard deviations up to which so many Gauss-Hermite nodes are accurate to 1e-10
+_REACH, _SPACING, _FINER = (
+    6.8,
+    0.7,
+    0.28,
+)  # of the trapezoidal rule for larger ones: its spacing, and the spacing times the standard deviation
+_MOST = 2048  # nodes, enough for standard deviations up to 40
+_LEAST = 1e-4  # relative to the scale of f: lower bound of the standard deviation for E[f″] and E[f‴]
 Indices: TypeAlias = npt.NDArray[np.uint32]
 SparseArrays: TypeAlias = tuple[Indices, Indices, Array]
-_LADDER = 1.25  # deviations are rounded up to one of its powers: there are few sets of nodes
+_LADDER = 1.25  # standard deviations are rounded up to one of its powers: there are few sets of nodes
 
 
-def expectations_of(moments: UnitMoments) -> Expectations:
-    """Those of the f of a cell; a ValueError where there are none on tensors."""
+def make_expectations(moments: UnitMoments) -> Expectations:
+    """Return the expectations of the f of a cell; raise a ValueError where there are none on tensors."""
     if isinstance(moments, SquareMoments):
         return _square
     if isinstance(moments, SineMoments):
@@ -136,13 +140,13 @@ def tanh_expectations(mean: Array, var: Array | None) -> Array:
         out[0] = np.tanh(mean)
         out[1] = 1.0 - out[0] * out[0]
     else:
-        _tanh_compiled(mean.reshape(-1), var.reshape(-1), *_rule(_rung(float(var.max(initial=0.0)))), out.reshape(4, -1))
+        _sum_tanh(mean.reshape(-1), var.reshape(-1), *_rule(_rung(float(var.max(initial=0.0)))), out.reshape(4, -1))
     return out
 
 
 @jit(fastmath={"contract", "nsz"})
-def _tanh_compiled(mean: Array, var: Array, x: Array, weights: Array, out: Array) -> None:
-    """E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
+def _sum_tanh(mean: Array, var: Array, x: Array, weights: Array, out: Array) -> None:
+    """Sum E of tanh and three derivatives in ``out`` (4, N), which is 0 before."""
     std = np.sqrt(var)
     for k in range(x.size):
         node, weight = x[k], weights[k]
@@ -169,7 +173,7 @@ def _expectations(record: Activation, mean: Array, var: Array | None) -> Array:
 
 
 def _rung(var: float) -> float:
-    """The deviation of ``var``, rounded up."""
+    """Return the standard deviation of ``var``, rounded up to one of few."""
     least = _NARROW[0][0]
     if not var > least * least:
         return least
@@ -180,7 +184,7 @@ def _rung(var: float) -> float:
 
 @lru_cache(maxsize=64)
 def _rule(std: float) -> tuple[Array, Array]:
-    """Nodes and weights of a standard normal, for deviations of a up to ``std``."""
+    """Return nodes and weights of a standard normal, for standard deviations up to ``std``."""
     count = next((n for most, n in _NARROW if std <= most), 0)
     if count:
         x, weights = np.polynomial.hermite_e.hermegauss(count)
@@ -208,7 +212,7 @@ class _Cell(NamedTuple):
     expectations: Expectations
 
     def move(self, x: Tensor, drive: Tensor, s: int, noisy: bool) -> tuple[Array, Array]:
-        """Rows x (R B, n) moved in place, with a ``drive`` (B, r) of the means; what entered the units, and E of f, f′, f″, f‴.
+        """Move rows x (R B, n) in place, with a ``drive`` (B, r) of the means; return pre-activations and E of f, f′, f″, f‴.
 
         ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
         """
@@ -222,7 +226,7 @@ class _Cell(NamedTuple):
         return into, found
 
     def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
-        """The gradient by rows before :meth:`move`, in place of that by those after it; returned: that by the drive."""
+        """Replace the gradient by rows after :meth:`move` by that by rows before it; return the gradient by the drive."""
         by_drive, rows = np.empty(into.shape[:2]), by_x.numpy()
         kept = None if self.rotation is None else (1.0 - self.leak) * rows[:, self.rows]
         _back(*self.by_columns, into, found, self.rows.start, self.leak, s, rows, by_drive)
@@ -233,7 +237,7 @@ class _Cell(NamedTuple):
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, into: Array, mean: Array, var: Array) -> None:
-    """Into (B, r, R) = A x of each plan; its means are added to ``mean`` (B, r), and its variances put into ``var``."""
+    """Compute pre-activations (B, r, R) = A x of each plan; add their means to ``mean`` (B, r) and put variances into ``var``."""
     B, r, R = into.shape
     turned = np.empty((1, x.shape[1], R))
     for b in range(B):
@@ -287,7 +291,7 @@ def _back(
             for k in range(R):
                 moves[k] *= gain
             if R > 1:
-                by_var = by_f * found[2, b, i] + by_gain * found[3, b, i]  # twice
+                by_var = by_f * found[2, b, i] + by_gain * found[3, b, i]  # twice the derivative by the variance
                 for k in range(s, R):
                     moves[k] += by_var * columns[k]
                 moves[0] += by_gain * found[2, b, i]
@@ -343,7 +347,7 @@ class TensorLoop:
         self.bounds = None if loop.guard is None else TensorBounds(loop.guard)
         self.measurement_cov = None if loop.measurement_cov is None else tensor(loop.measurement_cov)
         errors = loop.weight_errors
-        S = np.vstack([errors.root[:1], certain.moves.weights(errors.root.T).T])  # laid out over [1, x]
+        S = np.vstack([errors.root[:1], certain.moves.weights(errors.root.T).T])  # as columns of [1, x]
         self.S, self.S_inputs, self.S_1 = tensor(S[1:][kept].T), tensor(S[1:][inputs].T), tensor(S[0])
         self.staying = tensor(np.pad(errors.output_root.T, ((0, 0), (0, self.q - self.d))))
 
@@ -352,28 +356,28 @@ class TensorLoop:
         rows = slice(cell.rows.start - m, cell.rows.stop - m)
         is_units = rows.start >= self.units.start
         own = np.delete(A, inputs, axis=1)
-        if not is_units:  # of what stands before them
+        if not is_units:  # they depend on earlier entries only
             own[:, rows.start :] = 0.0
         layouts = SparseRows(own).rows, SparseRows(own.T).rows
         rotation = cell.rotation if (cell.leaks < 1.0).any() else None
-        expectations = expectations_of(cell.units)
+        expectations = make_expectations(cell.units)
         return _Cell(*layouts, rows, tensor(A[:, inputs]), tensor(cell.bias), cell.leaks, rotation, is_units, expectations)
 
     def drive(self, u: Tensor) -> Drive:
-        """By known inputs u (H, B, m), scaled."""
+        """Return the drive of known inputs u (H, B, m), scaled."""
         return Drive(tuple(linear(u, cell.inputs, cell.bias) for cell in self.cells), linear(u, self.K_inputs, self.k))
 
     # ---------------------------------------------------------------- steps
 
     def move(self, x: Tensor, drive: Drive, noisy: bool) -> Tensor:
-        """Rows x (R, B, n), none of which is of the weights, after the cells have moved by the first inputs."""
+        """Return rows x (R, B, n), none of which is of the weights, after the cells have moved by the first inputs."""
         B, rows = x.shape[1], x.reshape(-1, self.n)
         for cell, part in zip(self.cells, drive.cells, strict=True):
             rows = _move_cell(rows, part[0], cell, 1, noisy)
         return (self._add_process_noise(rows, B, 1) if noisy else rows).view(-1, B, self.n)
 
     def roll(self, x: Tensor, drive: Drive, staying: Tensor | None = None, bounded: bool = False) -> tuple[Tensor, Tensor]:
-        """Rows x (R, B, n), whose units have moved, through H steps: y (H, R′, B, d), and means (H, B, n) that it was read from.
+        """Roll out rows x (R, B, n), whose units have moved, for H steps: y (H, R′, B, d), and means (H, B, n) it is read from.
 
         ``staying`` (H, s, B, q): by what each step moves s columns of the weights, which come after the mean; None: means alone.
         Rows that there are not at a step are 0.
@@ -402,16 +406,16 @@ class TensorLoop:
         return torch.nn.utils.rnn.pad_sequence(ys, batch_first=True), torch.stack(means)
 
     def _add_process_noise(self, x: Tensor, B: int, s: int) -> Tensor:
-        """Rows x (R B, n) with those of the noise of the units; where there are many after the first s of each plan, fewer."""
+        """Add the noise of the units to rows x (R B, n); compress them where there are many after the first s of each plan."""
         if self.process.shape[0]:
             x = torch.cat([x, self.process[:, None].expand(-1, B, -1).reshape(-1, self.n)])
         if not are_many(x.shape[0] // B - s, self.carried, self.compression):
             return x
-        after = self.fewer(x[s * B :].view(-1, B, self.n).transpose(0, 1))
+        after = self.compress(x[s * B :].view(-1, B, self.n).transpose(0, 1))
         return torch.cat([x[: s * B], after.transpose(0, 1).reshape(-1, self.n)])
 
     def holds(self, x: Tensor, alone: Tensor, rows: Tensor, n_staying: int) -> bool:
-        """Whether bounds say nothing to y of :meth:`roll`: of means ``alone``, and of ``rows``, from a mean x (B, n)."""
+        """Return whether y of :meth:`roll` lies within the bounds: means ``alone``, and ``rows``, from a mean x (B, n)."""
         if self.bounds is None:
             return True
         with torch.no_grad():
@@ -421,8 +425,8 @@ class TensorLoop:
             certain = self.bounds.hold(alone[:, 0], first, torch.zeros_like(columns))
             return certain and (rows is alone or self.bounds.hold(rows[:, 0], second, columns, staying))
 
-    def along(self, means: Tensor, u: Tensor) -> Tensor:
-        """How each step moves the columns of the weights, (H, s, B, q), by means (H, B, n) with inputs (H, B, m).
+    def weight_moves(self, means: Tensor, u: Tensor) -> Tensor:
+        """Return how each step moves the columns of the weights, (H, s, B, q), by means (H, B, n) with inputs (H, B, m).
 
         Which steps make a new direction is a choice; places along these directions follow from the products of any two rows.
         """
@@ -446,8 +450,8 @@ class TensorLoop:
         places = places * torch.where(any_kept, ratio, torch.ones_like(ratio)).sqrt()[..., None]
         return (places.permute(1, 2, 0)[:, :, None, :, None] * self.staying[:, None]).reshape(H, -1, B, self.q)
 
-    def fewer(self, columns: Tensor) -> Tensor:
-        """Columns (B, C, n) as fewer of them, which keep the covariances of c, of what is read out and of the widest entries.
+    def compress(self, columns: Tensor) -> Tensor:
+        """Return fewer columns than (B, C, n), which keep the covariances of c, of what is read out and of the widest entries.
 
         With G (C, k) the entries that are kept, G = Q R, they are Qᵀ times the columns.
         """
@@ -488,7 +492,7 @@ class _Move(torch.autograd.Function):
 
 
 def _apply_bounds(bounds: TensorBounds, x: Tensor, before: Tensor, s: int, noisy: bool) -> Tensor:
-    """Rows x (R, B, n) with y within its bounds, (R′, B, n)."""
+    """Return rows x (R, B, n) with y within its bounds, (R′, B, n)."""
     d = before.shape[1]
     with torch.no_grad():
         if bounds.hold(x[0, :, :d], before, x[s:, :, :d].square().sum(0), x[1:s, :, :d].square().sum(0)):

@@ -24,8 +24,8 @@ from pesn.adapters.torch.tensor_moments import units, working_dtype
 from pesn.adapters.torch.trace import OutputError, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
-from pesn.networks.layers import Dense, forward
-from pesn.networks.program import Closure, Program, Shapes, parts_of
+from pesn.networks.layers import Dense, Shapes, forward
+from pesn.networks.program import Closure, Program, split_rows
 from pesn.networks.reader import recognize
 
 _PASS: tuple[type[nn.Module], ...] = (
@@ -64,15 +64,13 @@ def propagate(
     """
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    network = unwrapped(network)
-    elsewhere = next((p.device for p in network.parameters() if p.device != x.device), None)
-    if elsewhere is not None:
-        raise ValueError(f"network lies on {elsewhere} and x on {x.device}; move one of them with .to(...)")
+    network = unwrap(network)
+    _check_device(network, x.device)
     layers = _read(network, x.dim)
     if not layers:
         return x
     dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
-    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits is not semi-definite for long
+    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
     state, full = x._cast(work), covariance == "full"
     for layer in layers:
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
@@ -80,8 +78,14 @@ def propagate(
     return state if dtype == work else _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
 
 
+def _check_device(network: nn.Module, device: torch.device) -> None:
+    elsewhere = next((p.device for p in network.parameters() if p.device != device), None)
+    if elsewhere is not None:
+        raise ValueError(f"network lies on {elsewhere} and x on {device}; move one of them with .to(...)")
+
+
 def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
-    """The network as a list of :class:`pesn.Dense`, detached, on the CPU, float64; ``inputs`` is the size of its input.
+    """Return the network as a list of :class:`pesn.Dense`, detached, on the CPU, float64; ``inputs`` is the size of its input.
 
     >>> as_layers(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.ReLU(), nn.Linear(2, 1)).eval(), 3)
     [Dense(3 -> 2, 'relu'), Dense(2 -> 1, 'identity')]
@@ -117,10 +121,10 @@ def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) ->
 
 
 def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
-    """``x`` itself, refused where it is not finite."""
+    """Return ``x``; raise where it is not finite."""
     var = x.var if x._cov is None else x._cov
     for what, part in (("mean", x._mean), ("variance", var)):
-        if not math.isfinite(part.detach().sum()) and not torch.isfinite(part).all():  # one finite sum says it of all
+        if not math.isfinite(part.detach().sum()) and not torch.isfinite(part).all():  # a finite sum implies finite entries
             raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
     return x
 
@@ -142,12 +146,12 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
 
 
 def _read(network: nn.Module, inputs: int) -> list[_Layer]:
-    """The layers, checked: known modules in eval mode, finite numbers, shapes that fit."""
+    """Return the layers of known modules in eval mode, with finite parameters and shapes that fit."""
     check_eval(network)
     layers: list[_Layer] = []
     size, giver = inputs, f"the input has {inputs}"
     for place, kind, module in _leaves(network, ""):
-        bare = bool(layers) and layers[-1].function is None  # nothing stands behind its affine map yet
+        bare = bool(layers) and layers[-1].function is None  # its affine map has no activation yet
         if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
             raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
         if kind in _ACTIVATIONS:
@@ -158,7 +162,7 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
             if takes != size:
                 raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
             made = _affine_layer(place, kind, module)
-            layers.append(_scaled(layers.pop(), made) if bare and kind is not nn.Linear else made)
+            layers.append(_scale_layer(layers.pop(), made) if bare and kind is not nn.Linear else made)
             if kind is nn.Linear:
                 size, giver = made.size, f"layer {place or 0} gives {made.size}"
     return layers
@@ -185,7 +189,7 @@ def _recognize_module(kind: type[nn.Module], parameters: tuple[Any, ...], module
 
 
 def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
-    """Linear, or BatchNorm in eval mode as factor and offset."""
+    """Return Linear, or BatchNorm in eval mode as factor and offset."""
     name = _name(place, module)[:-1]
     if kind is nn.Linear:
         size = module.out_features
@@ -201,32 +205,32 @@ def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
     return _Layer(factor, -mean * factor if bias is None else bias - mean * factor, None, size, name)
 
 
-def unwrapped(network: nn.Module) -> nn.Module:
-    """The module itself, of what torch.compile has made of it."""
+def unwrap(network: nn.Module) -> nn.Module:
+    """Return the module that torch.compile has wrapped."""
     inner = getattr(network, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else network
 
 
 def check_eval(network: nn.Module) -> None:
-    """A ValueError in training mode, where a network may be random."""
+    """Raise a ValueError in training mode, where a network may be random."""
     if any(module.training for module in network.modules()):
         raise ValueError("network is in training mode; call network.eval() first")
 
 
 def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any]]:
-    """Every module that is not a Sequential, in order, with its place and its known class."""
+    """Yield every module that is not a Sequential, in order, with its place and its known class."""
     candidates = (type(module),) if type(module) in _KNOWN else _KNOWN
-    kind = next((known for known in candidates if isinstance(module, known) and _runs_as(module, known)), None)
+    kind = next((known for known in candidates if isinstance(module, known) and _runs_same_code(module, known)), None)
     if kind is None:
         raise _unknown(place, module)
     if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
-        raise ValueError(f"{_name(place, module)} has not been initialised; run the network once first")
+        raise ValueError(f"{_name(place, module)} has not been initialized; run the network once first")
     if module._forward_hooks or module._forward_pre_hooks:
         raise ValueError(f"{_name(place, module)} has forward hooks, which would not be run; remove them")
     if kind is not nn.Sequential:
         yield place, kind, module
         return
-    for name, child in module._modules.items():  # not named_children(), which leaves out what is used twice
+    for name, child in module._modules.items():  # named_children() leaves out modules that are used twice
         yield from _leaves(child, f"{place}.{name}" if place else name)
 
 
@@ -244,8 +248,8 @@ def _unknown(place: str, module: nn.Module) -> TypeError:
     )
 
 
-def _runs_as(module: nn.Module, known: type[nn.Module]) -> bool:
-    """Whether ``module`` runs the very code of ``known``: a subclass may have its own."""
+def _runs_same_code(module: nn.Module, known: type[nn.Module]) -> bool:
+    """Return whether ``module`` runs the code of ``known``: a subclass may have its own."""
     kind: Any = type(module)
     return kind.forward is known.forward and kind.__call__ is known.__call__ and "forward" not in vars(module)
 
@@ -257,7 +261,7 @@ def _name(place: str, module: nn.Module) -> str:
 
 
 def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) -> Tensor | None:
-    """A parameter or buffer of ``module``, refused where it is not finite, real and of its shape."""
+    """Return a parameter or buffer of ``module``; raise where it is not finite, real and of its shape."""
     value = getattr(module, name)
     if value is None:
         return None
@@ -266,13 +270,13 @@ def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) ->
         raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
     if not value.is_floating_point():
         raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
-    if not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():  # one finite sum says it of all
+    if not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():  # a finite sum implies finite entries
         raise ValueError(f"{name} of {_name(place, module)} must be finite, got {value[~torch.isfinite(value)][0].item()}")
     return value
 
 
-def _scaled(layer: _Layer, after: _Layer) -> _Layer:
-    """``layer``, an affine map alone, with a factor and an offset behind it."""
+def _scale_layer(layer: _Layer, after: _Layer) -> _Layer:
+    """Return an affine layer with a factor and an offset behind it."""
     assert layer.weight is not None
     assert after.weight is not None
     assert after.bias is not None
@@ -282,7 +286,7 @@ def _scaled(layer: _Layer, after: _Layer) -> _Layer:
 
 _log = logging.getLogger("pesn.networks")
 
-_SEEN = 0.01  # of a deviation: a rounding error as large changes it by some hundredths of a percent
+_SEEN = 0.01  # relative to the standard deviation: smaller rounding errors change it by some hundredths of a percent
 
 
 def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "gaussian") -> Program:
@@ -304,11 +308,11 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     Program
         With layers where it is a chain of them or a sum of branches, and always with a function of rows.
     """
-    network = unwrapped(network)
+    network = unwrap(network)
     check_eval(network)
     _check_parameters(network)
-    network, shapes = _sequences(network, shapes)
-    function = _rows_of(network, shapes)
+    network, shapes = _unwrap_sequences(network, shapes)
+    function = _as_function(network, shapes)
     rows = _probe(x)
     if _is_narrow(x, network):
         function = _in_double(network, shapes, rows, function)
@@ -322,7 +326,7 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     if closure == "sobol":
         return Program(function, None, refusal)
     try:
-        return Program(function, _traced_layers(network, shapes, rows, out, only_exact=closure == "auto"))
+        return Program(function, _read_trace(network, shapes, rows, out, only_exact=closure == "auto"))
     except Exception as error:
         return Program(function, None, _clearer(refusal, error))
 
@@ -340,7 +344,7 @@ def _run_probe(
             raise refusal from error
         plain = len(shapes) == 1 and len(shapes[0]) == 1
         hint = "; give shape= where it takes more than rows of numbers" if plain else ""
-        raise ValueError(f"network cannot be run on {_described(shapes)}: {_first_line(error)}{hint}") from error
+        raise ValueError(f"network cannot be run on {_describe_shapes(shapes)}: {_first_line(error)}{hint}") from error
     if not _agree(out, alone, network):
         raise ValueError(
             "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
@@ -349,7 +353,7 @@ def _run_probe(
     return out
 
 
-def _traced_layers(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray, only_exact: bool) -> list[Dense]:
+def _read_trace(network: nn.Module, shapes: Shapes, rows: FloatArray, out: FloatArray, only_exact: bool) -> list[Dense]:
     """Trace the layers of a module, and check that they give ``out`` of ``rows``."""
     with _eager(network):
         layers = trace_layers(network, shapes, only_exact)
@@ -370,15 +374,15 @@ def _clearer(chain: Exception | None, trace: Exception) -> Exception:
         return chain
     if isinstance(trace, TypeError | ValueError):
         return trace
-    told = TypeError(f"network cannot be traced: {_first_line(trace)}; use closure='sobol'")
-    told.__cause__ = trace
-    return told
+    refusal = TypeError(f"network cannot be traced: {_first_line(trace)}; use closure='sobol'")
+    refusal.__cause__ = trace
+    return refusal
 
 
 def _check_parameters(network: nn.Module) -> None:
     for name, value in (*network.named_parameters(), *network.named_buffers()):
         if nn.parameter.is_lazy(value):
-            raise ValueError(f"{name} of network has not been initialised; run the network once first")
+            raise ValueError(f"{name} of network has not been initialized; run the network once first")
         if value.is_meta:
             raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
         if value.is_floating_point() and not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():
@@ -398,7 +402,7 @@ class _Sequences(nn.Module):
         return out if first else out.transpose(0, 1)
 
 
-def _sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+def _unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
     if not isinstance(network, nn.RNNBase):
         return network, shapes
     (first, *others), size = shapes, network.input_size
@@ -407,12 +411,12 @@ def _sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
     return _Sequences(network).eval(), (first, *others)
 
 
-def _rows_of(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
-    """What a module makes of rows (n, d): (n, m), all the tensors that it gives side by side."""
+def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
+    """Return a module as a function of rows (n, d) to rows (n, m), all output tensors side by side."""
     first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
 
     def function(rows: FloatArray) -> FloatArray:
-        given = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts_of(rows, shapes))
+        given = (torch.from_numpy(np.ascontiguousarray(part)) for part in split_rows(rows, shapes))
         with torch.no_grad():  # a copy: a network may change its input in place
             out = list_tensors(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
         if not any(tensor.numel() for tensor in out):
@@ -431,7 +435,7 @@ def _as_rows(tensor: Tensor, count: int) -> FloatArray:
 
 
 def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
-    """Whether a number of x is so sharp beside its size that rounding it to the network's kind of numbers is seen."""
+    """Return whether the standard deviation of an input is near the rounding of the network's floating point numbers."""
     rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
     return bool(np.any((x.std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * x.std)))
 
@@ -439,21 +443,21 @@ def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
 def _in_double(
     network: nn.Module, shapes: Shapes, rows: FloatArray, function: Callable[[FloatArray], FloatArray]
 ) -> Callable[[FloatArray], FloatArray]:
-    """The same in numbers of float64, by a copy; ``function`` itself where there can be none."""
+    """Return a copy of the network in float64 as a function; ``function`` itself where there can be none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            finer = _rows_of(copy.deepcopy(network).double(), shapes)
+            finer = _as_function(copy.deepcopy(network).double(), shapes)
             if _agree(finer(rows), function(rows), network):
                 return finer
-    except Exception as error:  # as of a network with numbers of its kind in its code
+    except Exception as error:  # a network may cast to its own dtype
         _log.debug("no copy in float64: %s", error)
     _log.warning("x is about as sharp as the rounding of the network's numbers, in which points go through it")
     return function
 
 
 def _probe(x: Gaussian) -> FloatArray:
-    """Two points of the input, near its mean."""
+    """Return two points of the input, near its mean."""
     mean = x.mean.reshape(-1, x.dim)[0]
     std = np.broadcast_to(x.std, x.mean.shape).reshape(-1, x.dim)[0]
     rows: FloatArray = (mean + (0.1 + std) * np.random.default_rng(0).uniform(-1.0, 1.0, (2, x.dim))).astype(x.mean.dtype)
@@ -461,7 +465,7 @@ def _probe(x: Gaussian) -> FloatArray:
 
 
 def _agree(one: FloatArray, other: FloatArray, network: nn.Module) -> bool:
-    """Whether two runs gave the same, but for the rounding of the network's own numbers."""
+    """Return whether two runs gave the same, but for the rounding of the network's floating point numbers."""
     if one.shape != other.shape:
         return False
     rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
@@ -471,7 +475,7 @@ def _agree(one: FloatArray, other: FloatArray, network: nn.Module) -> bool:
 
 @contextmanager
 def _eager(network: nn.Module) -> Iterator[None]:
-    """Without compilation of parts of it."""
+    """Run without compilation of parts of the network."""
     compiled = any(
         getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod") for module in network.modules()
     )
@@ -479,7 +483,7 @@ def _eager(network: nn.Module) -> Iterator[None]:
         yield
 
 
-def _described(shapes: Shapes) -> str:
+def _describe_shapes(shapes: Shapes) -> str:
     return " and ".join(f"a batch of shape (n, {', '.join(map(str, shape))})" for shape in shapes)
 
 

@@ -56,23 +56,23 @@ class _Regression(NamedTuple):
     most: float
 
 
-class TensorStart:
-    """Rows (R, B, n) of a loop from what a context says, differentiable in its last row and in the input that acts on it.
+class TensorInitialState:
+    """Initial rows (R, B, n) of a loop from a context, differentiable in its last observation and in the first input.
 
     Parameters
     ----------
-    loop
-        On tensors.
-    context
-        What a few rows say of the units.
+    loop : TensorLoop
+        The closed loop on tensors.
+    context : ContextFilter
+        How the units are estimated from a few observations.
     """
 
     def __init__(self, loop: TensorLoop, context: ContextFilter) -> None:
         self.loop, self.context = loop, context
         self._regressions: dict[int, _Regression] = {}
 
-    def after(self, begun: Begun, u: Tensor, y: Tensor | None = None) -> tuple[Tensor, bool]:
-        """From a context with the first inputs u (B, m), and whether the units have moved by them; all in scaled units.
+    def initial_rows(self, begun: Begun, u: Tensor, y: Tensor | None = None) -> tuple[Tensor, bool]:
+        """Return the rows of a context with the first inputs u (B, m), and whether the units have moved by them; all scaled.
 
         ``y`` (B, d): in the place of the last row of a context of which only rows are known.
         """
@@ -89,17 +89,17 @@ class TensorStart:
             rows = torch.cat([rows[:, :-1], y[:, None]], dim=1)
         inputs = torch.cat([before, u[:, None]], dim=1)
         if self.context.regresses:
-            return self._regressed(rows, inputs), not self.loop.loop.reservoir.is_static
-        return self._unmoved(begun, rows[:, -1]), False
+            return self._regress(rows, inputs), not self.loop.loop.reservoir.is_static
+        return self._rows_before_move(begun, rows[:, -1]), False
 
     def _rows(self, state: GaussianState) -> Tensor:
-        """(R, B, n) of a state (…, n)."""
+        """Return rows (R, B, n) of a state (…, n)."""
         assert isinstance(state, FirstOrder)
         rows = np.concatenate([state.mean[..., None, :], state.factor.mT], axis=-2)[..., self.loop.kept]
         return tensor(np.moveaxis(rows, 0, 1) if rows.ndim == 3 else rows[:, None])
 
-    def _unmoved(self, begun: Begun, y: Tensor) -> Tensor:
-        """Units before the last row y (B, d), where ``initial_state`` says what they are."""
+    def _rows_before_move(self, begun: Begun, y: Tensor) -> Tensor:
+        """Return rows before the units move, with the last observation y (B, d), where ``initial_state`` is given."""
         assert begun.y is not None
         assert begun.u is not None
         u = np.concatenate([begun.u, np.zeros((*begun.y.shape[:-2], 1, begun.u.shape[-1]))], axis=-2)
@@ -109,9 +109,9 @@ class TensorStart:
 
     # ---------------------------------------------------------------- by regression
 
-    def _regressed(self, y: Tensor, u: Tensor) -> Tensor:
-        """By the regression of [earlier rows, units] on y (B, T, d) and u (B, T, m), as that of ``Start.given`` on arrays."""
-        z = torch.cat([self._encoded(y), u], dim=2)
+    def _regress(self, y: Tensor, u: Tensor) -> Tensor:
+        """Return rows by the regression of [earlier rows, units] on y (B, T, d) and u (B, T, m), as ``Start.given`` on arrays."""
+        z = torch.cat([self._encode(y), u], dim=2)
         B, T, size = z.shape
         how, features = self._regression(T), self.loop.loop.features
         center, spread, low, high = self._ranges
@@ -137,8 +137,8 @@ class TensorStart:
             columns = columns * z.new_ones(B, self.loop.n).index_copy(1, places, wider[:, None].expand(-1, len(places)))
         return torch.cat([mean[None], columns])
 
-    def _encoded(self, y: Tensor) -> Tensor:
-        """y (…, d) as the network sees it."""
+    def _encode(self, y: Tensor) -> Tensor:
+        """Return y (…, d) as the network sees it."""
         encoding = self.loop.loop.dynamics.encoding
         if encoding.is_plain:
             return y
@@ -197,21 +197,23 @@ def rollout(
     forecaster: Forecaster, controls: Tensor, start: FilteredContext | Tensor | None = None,
     covariance: Literal["low-rank", "none"] = "low-rank", *, rank: int = 20,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Means and covariances of the rows that controls lead to, differentiable in the controls and in the start.
+    """Compute means and covariances of the states that controls lead to, differentiable in the controls and in the start.
 
     The same numbers as those of :meth:`pesn.Forecaster.rollout`, calibrated as they are. First derivatives only. Computed in
     float64 on the CPU, returned on the device and in the precision of the controls.
 
     Parameters
     ----------
-    forecaster
+    forecaster : Forecaster
         A fitted :class:`pesn.Forecaster`, of units with one of the activations that the adapter knows.
-    controls
-        (H, m), or (B, H, m), B sequences at once; the first row acts on the last row of the context.
-    start
+    controls : Tensor of shape (H, m) or (B, H, m)
+        One sequence of controls, or B at once; the first acts on the last observation of the context.
+    start : FilteredContext, Tensor or None, default=None
         What ``forecaster.start`` gave, for one context or for B of them; or a single known state y (d,), or (B, d), that
         gradients flow into; None: after the last row that ``fit`` or ``update`` has seen.
-    covariance, rank
+    covariance : {"low-rank", "none"}, default="low-rank"
+        As in :meth:`pesn.Forecaster.rollout`.
+    rank : int, default=20
         As in :meth:`pesn.Forecaster.rollout`.
 
     Returns
@@ -223,14 +225,14 @@ def rollout(
     whole_number("rank", rank, 1)
     if covariance not in ("low-rank", "none"):
         raise ValueError(f"covariance must be 'low-rank' or 'none' on tensors, got {covariance!r}")
-    u = _scaled_controls(forecaster, controls)
+    u = _scale_controls(forecaster, controls)
     model = _model(forecaster, int(rank))
     if isinstance(start, Tensor):
-        y = _scaled_state(forecaster, start, controls.device)
+        y = _scale_state(forecaster, start, controls.device)
         begun, plain, batch = model.one_row(forecaster), None, len(y) if start.ndim > 1 else 0
     else:
-        context = model.context_of(forecaster, start)
-        (begun, plain), y, batch = model.begun(context), None, context.batch[0] if context.batch else 0
+        context = model.as_context(forecaster, start)
+        (begun, plain), y, batch = model.prepare_context(context), None, context.batch[0] if context.batch else 0
     if batch and len(u) not in (1, batch):
         raise ValueError(f"controls must be as many as start has states, {batch}, or one for all, got {len(u)}")
     B = max(len(u), batch)
@@ -241,33 +243,33 @@ def rollout(
         mean = _means(model.tensors, begun, u, y)
         mean = mean * tensor(forecaster.scale_.y_std) + tensor(forecaster.scale_.y_mean)
     else:
-        mean, cov = _in_units(forecaster, *_rolled_with_share(model.tensors, begun, plain, u, y))
+        mean, cov = _in_units(forecaster, *_simulate_with_share(model.tensors, begun, plain, u, y))
     one = slice(None) if batch or controls.ndim > 2 else 0
     mean = mean.transpose(0, 1)[one].to(controls)
     return mean, None if cov is None else cov.transpose(0, 1)[one].to(controls)
 
 
-def _rolled_with_share(
-    start: TensorStart, begun: Begun, plain: Begun | None, u: Tensor, y: Tensor | None
+def _simulate_with_share(
+    start: TensorInitialState, begun: Begun, plain: Begun | None, u: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Scaled means and covariances, and the share of the variances that is calibrated: not what is given, in ``begun`` alone."""
-    mean, cov = _rolled(start, begun, u, y)
+    """Return scaled means and covariances, and the share of the variances that is calibrated: all but that of the context."""
+    mean, cov = _simulate(start, begun, u, y)
     if plain is None:
         return mean, cov, None
-    own, all_of_it = (one.diagonal(dim1=-2, dim2=-1) for one in (_rolled(start, plain, u, y)[1], cov))
+    own, all_of_it = (one.diagonal(dim1=-2, dim2=-1) for one in (_simulate(start, plain, u, y)[1], cov))
     return mean, cov, (own / all_of_it.clamp(min=torch.finfo(own.dtype).tiny)).clamp(0.0, 1.0)
 
 
-def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scaled means (H, B, d) and covariances (H, B, d, d); bounds are asked after all steps, and kept where they are touched."""
+def _simulate(start: TensorInitialState, begun: Begun, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return scaled means (H, B, d) and covariances (H, B, d, d); steps are repeated with bounds where these are touched."""
     loop = start.loop
     drive = loop.drive(u)
-    x, moved = start.after(begun, u[0], y)
+    x, moved = start.initial_rows(begun, u[0], y)
     if not moved:
         x = loop.move(x, drive, noisy=True)
     for bounded in (False, True):
         alone, means = loop.roll(x[:1], drive, bounded=bounded)
-        rows, _ = loop.roll(x, drive, staying := loop.along(means, u), bounded=bounded)
+        rows, _ = loop.roll(x, drive, staying := loop.weight_moves(means, u), bounded=bounded)
         if bounded or loop.holds(x[0], alone, rows, staying.shape[1]):
             break
     columns = rows[:, 1:].transpose(1, 2)
@@ -277,11 +279,11 @@ def _rolled(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> tu
     return rows[:, 0], cov
 
 
-def _means(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> Tensor:
-    """Scaled means (H, B, d) of the loop without uncertainty."""
+def _means(start: TensorInitialState, begun: Begun, u: Tensor, y: Tensor | None) -> Tensor:
+    """Return scaled means (H, B, d) of the loop without uncertainty."""
     loop = start.loop
     drive = loop.drive(u)
-    x, moved = start.after(begun, u[0], y)
+    x, moved = start.initial_rows(begun, u[0], y)
     x = x[:1] if moved else loop.move(x[:1], drive, noisy=False)
     rows, _ = loop.roll(x, drive)
     if not loop.holds(x[0], rows, rows, 0):
@@ -290,7 +292,7 @@ def _means(start: TensorStart, begun: Begun, u: Tensor, y: Tensor | None) -> Ten
 
 
 def _in_units(forecaster: Forecaster, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Calibrated and in the units of y, as :func:`pesn.forecasting.predict.calibration_factors` has it."""
+    """Return calibrated moments in the units of y, as :func:`pesn.forecasting.predict.calibration_factors` has it."""
     scale, training = forecaster.scale_, tensor(forecaster.prior_scale_.y_std)
     lead = tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
     var = cov.diagonal(dim1=-2, dim2=-1)
@@ -308,9 +310,9 @@ def _in_units(forecaster: Forecaster, mean: Tensor, cov: Tensor, share: Tensor |
 # ---------------------------------------------------------------- what is given
 
 
-def _scaled_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
-    """(B, H, m), scaled."""
-    from pesn.forecasting.forecaster import Forecaster  # here, not above: torch networks do without it
+def _scale_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
+    """Return controls (B, H, m), scaled."""
+    from pesn.forecasting.forecaster import Forecaster  # here, not above: torch networks do not need it
 
     if not isinstance(forecaster, Forecaster):
         raise TypeError(f"forecaster must be a pesn.Forecaster, got {type(forecaster).__name__}")
@@ -328,8 +330,8 @@ def _scaled_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
     return u
 
 
-def _scaled_state(forecaster: Forecaster, start: Tensor, device: torch.device) -> Tensor:
-    """(B, d), scaled."""
+def _scale_state(forecaster: Forecaster, start: Tensor, device: torch.device) -> Tensor:
+    """Return states (B, d), scaled."""
     _check("start", start)
     d = forecaster.n_columns_
     if start.ndim not in (1, 2) or start.shape[-1] != d or not len(start):
@@ -364,18 +366,18 @@ class _Model:
         self.made_of = forecaster.model_
         self.own = forecaster.loop()
         self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster.model_.context_filter()
-        with torch.inference_mode(False):  # what is kept must serve autograd later
-            self.tensors = TensorStart(TensorLoop(self.loop), self.filter)
-        self._begun: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
+        with torch.inference_mode(False):  # cached tensors must serve autograd later
+            self.tensors = TensorInitialState(TensorLoop(self.loop), self.filter)
+        self._contexts: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
         self._last: FilteredContext | None = None
 
     def one_row(self, forecaster: Forecaster) -> Begun:
-        """A context of one row."""
+        """Return a context of one observation."""
         y, u = np.zeros((1, forecaster.n_columns_)), np.zeros((1, forecaster.n_known_))
         return Begun(None, y, u[:-1], Uncertainty.none(y, u))
 
-    def context_of(self, forecaster: Forecaster, start: Any) -> FilteredContext:
-        """What ``start`` gave; None: after the last row seen."""
+    def as_context(self, forecaster: Forecaster, start: Any) -> FilteredContext:
+        """Return the initial state that ``start`` gave; None: after the last observation."""
         if start is not None and not isinstance(start, FilteredContext):
             raise TypeError(f"start must be a tensor, what start(context) gave, or None, got {type(start).__name__}")
         if start is not None:
@@ -384,12 +386,12 @@ class _Model:
             self._last = forecaster.start()
         return self._last
 
-    def begun(self, context: FilteredContext) -> tuple[Begun, Begun | None]:
-        """What a context says, and as if it were certain, where it is not."""
-        if context not in self._begun:
+    def prepare_context(self, context: FilteredContext) -> tuple[Begun, Begun | None]:
+        """Return a context in the form of the loop, and as if it were certain, where it is not."""
+        if context not in self._contexts:
             plain = None if context.plain is None else in_form(context.plain, self.own, self.loop)
-            self._begun[context] = in_form(context.begun, self.own, self.loop), plain
-        return self._begun[context]
+            self._contexts[context] = in_form(context.begun, self.own, self.loop), plain
+        return self._contexts[context]
 
 
 _models: WeakKeyDictionary[Forecaster, dict[int, _Model]] = WeakKeyDictionary()

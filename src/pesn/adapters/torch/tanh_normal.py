@@ -24,9 +24,11 @@ class TanhNormal(TransformedDistribution):
 
     Parameters
     ----------
-    loc, scale
-        Mean and standard deviation of z: tensors or numbers that broadcast.
-    validate_args
+    loc : Tensor or float
+        Mean of z.
+    scale : Tensor or float
+        Standard deviation of z; broadcast against ``loc``.
+    validate_args : bool, default=None
         Whether torch checks arguments; None: as it does by default.
 
     Examples
@@ -61,13 +63,13 @@ class TanhNormal(TransformedDistribution):
         return scale
 
     def expand(self, batch_shape: Sequence[int], _instance: TanhNormal | None = None) -> TanhNormal:
-        """This distribution with a larger batch shape.
+        """Return this distribution with a larger batch shape.
 
         Parameters
         ----------
-        batch_shape
+        batch_shape : sequence of int
             The larger shape.
-        _instance
+        _instance : TanhNormal, default=None
             For subclasses, as in torch.
 
         Returns
@@ -104,9 +106,9 @@ class TanhNormal(TransformedDistribution):
         side = torch.where(loc < 0.0, -torch.ones_like(loc), torch.ones_like(loc))
         m = side * loc
         with torch.no_grad():
-            # For z > 0, g(z) = z − m − 2v tanh z is convex with one zero (besides 0): from outside, Newton falls onto it.
+            # For z > 0, g(z) = z − m − 2v tanh z is convex with one zero (besides 0): Newton's method converges from above.
             z = m + 2.0 * v
-            for _ in range(100):  # 2v = 1, m = 0 is a triple zero: a third of the distance each
+            for _ in range(100):  # 2v = 1, m = 0 is a triple zero: each step takes a third of the distance
                 step = (z - m - 2.0 * v * torch.tanh(z)) / _slope(z, v)
                 z = (z - step).clamp(min=0.0)
                 if bool((step.abs() <= 1e-15 * z + 1e-300).all()):
@@ -137,17 +139,17 @@ class _Tanh(TanhTransform):
 
 
 def _slope(z: Tensor, v: Tensor) -> Tensor:
-    """g′(z), kept off 0."""
-    slope = 4.0 * torch.sigmoid(2.0 * z) * torch.sigmoid(-2.0 * z)  # of tanh
+    """Return g′(z), bounded below by the rounding."""
+    slope = 4.0 * torch.sigmoid(2.0 * z) * torch.sigmoid(-2.0 * z)  # derivative of tanh
     return (1.0 - 2.0 * v * slope).clamp(min=torch.finfo(z.dtype).eps)
 
 
 def _floating(value: Any) -> Tensor:
-    """Whole numbers as numbers."""
+    """Return integers as floating point numbers."""
     whole = isinstance(value, Tensor) and not value.is_floating_point() and not value.is_complex()
     return value.to(torch.get_default_dtype()) if whole else value
 
 
 def _inside(dtype: torch.dtype) -> float:
-    """The largest number below 1."""
+    """Return the largest number below 1."""
     return 1.0 - 0.5 * torch.finfo(dtype).eps if dtype.is_floating_point else math.nan

@@ -1,4 +1,4 @@
-"""What a Gaussian of tensors is given, checked once, named when it is wrong."""
+"""Gaussians of tensors, differentiable by autograd, from and to ``torch.distributions``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOLERANCE = 1e-4
 
 
 def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """Mean, variance, covariance and factor of a distribution that is a Gaussian."""
+    """Return mean, variance, covariance and factor of a Gaussian of ``torch.distributions``."""
     inner = given
     while isinstance(inner, distributions.Independent):
         inner = inner.base_dist
@@ -39,14 +39,14 @@ def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tenso
 
 
 def check_no_vmap(name: str, value: object) -> None:
-    """A TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
+    """Raise a TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
     inside = getattr(torch._C._functorch, "is_batchedtensor", None)
     if inside is not None and isinstance(value, Tensor) and inside(value):
         raise TypeError(f"{name} must not come from torch.func.vmap; give all of the batch at once, as rows (n, d)")
 
 
 def as_tensors(**given: TensorLike | None) -> list[Any]:
-    """All as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
+    """Return all as finite real tensors of one floating dtype, on the device of the first tensor; None stays."""
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     for name, tensor in tensors.items():
@@ -88,7 +88,7 @@ def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[
 
 
 def _as_covariance(cov: Tensor, size: int) -> Tensor:
-    """``cov`` made symmetric, differentiably; refused where it is not symmetric or not semi-definite beyond the tolerance."""
+    """Return ``cov`` made symmetric, differentiably; raise where it is not symmetric or not semi-definite."""
     as_covariance("cov", _as_array(cov), (size,), max(_TOLERANCE, 4.0 * torch.finfo(cov.dtype).eps))
     return 0.5 * (cov + cov.mT)
 
@@ -100,10 +100,10 @@ def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tenso
     if (var < 0.0).any():
         raise ValueError(f"var must not be negative, got {var[var < 0.0].flatten()[0].item()}")
     shape = _broadcast(mean.shape, var.shape, "var must broadcast against mean")
-    return _expanded(mean, shape), _expanded(var, shape)
+    return _expand(mean, shape), _expand(var, shape)
 
 
-def _check_given(mean: object, parts: dict[str, object]) -> None:
+def _check_arguments(mean: object, parts: dict[str, object]) -> None:
     """Raise a ValueError where two of the arguments say the same."""
     given = [name for name, value in parts.items() if value is not None]
     if isinstance(mean, distributions.Distribution) and given:
@@ -124,16 +124,20 @@ def _check_factor(factor: Tensor, mean: Tensor) -> None:
 
 
 class TensorGaussian(Gaussian):
-    """What ``pesn.Gaussian`` of tensors is: differentiable, on the tensors' device, in their dtype.
+    """A :class:`pesn.Gaussian` of tensors: differentiable, on their device, in their dtype.
 
     The tensors are kept, not copied.
 
     Parameters
     ----------
-    mean, var, cov, factor
-        As for :class:`pesn.Gaussian`, one of them a tensor; or ``mean`` alone, a ``torch.distributions`` object: Normal,
-        Independent(Normal), MultivariateNormal, LowRankMultivariateNormal. What is not a tensor beside a tensor takes its dtype
-        and device.
+    mean : Tensor, array-like or torch.distributions.Distribution
+        As for :class:`pesn.Gaussian`; or a Normal, Independent(Normal), MultivariateNormal or LowRankMultivariateNormal alone.
+    var : Tensor or array-like, default=None
+        As for :class:`pesn.Gaussian`. Arrays take the dtype and device of the tensors.
+    cov : Tensor or array-like, default=None
+        As for :class:`pesn.Gaussian`.
+    factor : Tensor or array-like, default=None
+        As for :class:`pesn.Gaussian`.
 
     Examples
     --------
@@ -159,7 +163,7 @@ class TensorGaussian(Gaussian):
         cov: TensorLike | None = None,
         factor: TensorLike | None = None,
     ) -> None:
-        _check_given(mean, {"var": var, "cov": cov, "factor": factor})
+        _check_arguments(mean, {"var": var, "cov": cov, "factor": factor})
         if isinstance(mean, distributions.Distribution):
             mean, var, cov, factor = distribution_parts(mean)
         m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
@@ -190,7 +194,7 @@ class TensorGaussian(Gaussian):
                 batch = _broadcast(batch, part.shape[:-2], f"{name} must have the batch shape of mean")
 
         def keep(part: Tensor | None, event: int) -> Tensor | None:
-            return None if part is None else _expanded(part, (*batch, *part.shape[part.ndim - event :]))
+            return None if part is None else _expand(part, (*batch, *part.shape[part.ndim - event :]))
 
         event = min(mean.ndim, 1)
         parts = {"_mean": (mean, event), "_diagonal": (diagonal, event), "_cov": (cov, 2), "_factor": (factor, 2)}
@@ -218,7 +222,7 @@ class TensorGaussian(Gaussian):
         """The mean, (d,) or (n, d)."""
         return self._mean
 
-    # Computed at every call: what is kept from under torch.no_grad() would cut the graph for whoever asks next.
+    # Computed at every call: a value cached under torch.no_grad() would cut the graph later.
 
     @property
     def var(self) -> Tensor:  # type: ignore[override]
@@ -250,14 +254,14 @@ class TensorGaussian(Gaussian):
     # ---------------------------------------------------------------- other Gaussians, from this one
 
     def affine(self, A: TensorLike, b: TensorLike | None = None) -> TensorGaussian:
-        """A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
+        """Return A @ x + b, with A of shape (p, d) and b (p,); a scalar A multiplies every coordinate.
 
         Parameters
         ----------
-        A
-            (p, d), or a number that multiplies every coordinate.
-        b
-            (p,); None is 0.
+        A : Tensor or array-like of shape (p, d), or number
+            Matrix, or a number that multiplies every coordinate.
+        b : Tensor or array-like of shape (p,), default=None
+            Offset; None is 0.
 
         Returns
         -------
@@ -275,29 +279,29 @@ class TensorGaussian(Gaussian):
         return self._cast(matrix.dtype)._times(matrix, offset)
 
     def _cast(self, dtype: torch.dtype) -> TensorGaussian:
-        mean, *others = self._kept()
+        mean, *others = self._vector_parts()
         return TensorGaussian._of(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
 
     def _times(self, matrix: Tensor, offset: Tensor) -> TensorGaussian:
-        """``affine`` without the checks, in one dtype."""
+        """Return ``affine`` without the checks, in one dtype."""
         if self._cov is not None:
             cov = matrix @ self._cov @ matrix.mT
-        else:  # no square root of a variance, whose gradient at 0 is none
+        else:  # no square root of a variance, which has no gradient at 0
             cov = (matrix * self._diagonal[..., None, :]) @ matrix.mT
             if self._factor is not None:
                 root = matrix @ self._factor
                 cov = cov + root @ root.mT
         return TensorGaussian._of(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
 
-    def _kept(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """Mean, diagonal, covariance and factor, a scalar as a vector of one."""
+    def _vector_parts(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """Return mean, diagonal, covariance and factor, a scalar as a vector of one."""
         parts = self._mean, self._diagonal, self._cov, self._factor
         return parts if self._mean.ndim else (self._mean[None], self._diagonal[None], None, None)
 
     def marginal(self, indices: npt.ArrayLike | slice) -> TensorGaussian:
-        """The coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
+        """Return the coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
         i = torch.as_tensor(self._positions(indices), device=self.device)
-        mean, diagonal, cov, factor = self._kept()
+        mean, diagonal, cov, factor = self._vector_parts()
         rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
         diagonal, cov, factor = rows
         cov = None if cov is None else cov.index_select(-2, i)
@@ -309,13 +313,13 @@ class TensorGaussian(Gaussian):
     join = condition = observe = sample = logpdf = interval = _only_arrays
 
     def numpy(self) -> Gaussian:
-        """As a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
+        """Return a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
         parts = (None if part is None else _as_array(part) for part in (self._diagonal, self._cov, self._factor))
         return Gaussian._of(_as_array(self._mean), *parts)
 
 
 def to_distribution(x: Gaussian) -> distributions.Distribution:
-    """Normal of a scalar; Independent(Normal), MultivariateNormal or LowRankMultivariateNormal over the last axis.
+    """Return a Gaussian as Normal, Independent(Normal), MultivariateNormal or LowRankMultivariateNormal.
 
     Independent, so that ``log_prob`` and ``event_shape`` mean the same however the covariance is kept.
 
@@ -341,6 +345,6 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
     return distributions.Independent(normal, 1) if x._mean.ndim else normal
 
 
-def _expanded(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
+def _expand(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return ``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
     return tensor if tensor.shape == torch.Size(shape) else tensor.expand(shape)

@@ -28,7 +28,7 @@ from pesn.moments.surface import COLUMNS, FARTHEST, FOLD, ROWS, Surface, _place,
 
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
 _STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
-_COARSE = 1e-2  # of the largest variance: errors of covariances that are logged
+_COARSE = 1e-2  # relative to the largest variance: larger errors of covariances are logged
 _FAR = 40.0  # standard deviations at which φ is 0
 _STEEP = 1e5  # widths of a ramp: a standard deviation beyond which it is a step
 _WIDE = 1e3  # scales of f: a standard deviation beyond which sums over pieces cancel
@@ -144,7 +144,7 @@ def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
             result[beyond] = mehler.project(record, mean[beyond], std[beyond], 2)[0]
         return result
     if record.slopes is not None and record.slopes[0] == record.slopes[-1] == 0.0:
-        # Much wider than a ramp is, it is a step, whose place counts alone; and coefficients would lose their digits.
+        # For a standard deviation much wider than the ramp, it is a step, and coefficients would lose their digits.
         width, center = record.kinks[-1] - record.kinks[0], 0.5 * (record.kinks[-1] + record.kinks[0])
         factor = np.minimum(1.0, _STEEP * width / std)
         return factor[:, None] * mehler.project(record, center + (mean - center) * factor, std * factor, n)[0]
@@ -171,7 +171,7 @@ def _piecewise_squares(record: Activation, mean: Array, std: Array) -> Array:
     """Compute q_1 and q_2, (N, 2), of a piecewise-linear f: on each piece (f(z) − f(m))/s is rise + slope x."""
     slopes, kinks = np.array(record.slopes), np.array(record.kinks)
     at_m = np.searchsorted(kinks, mean, side="right")
-    offsets = -np.concatenate([np.zeros(1), np.cumsum(np.diff(slopes) * kinks)])  # of lines, but for a constant
+    offsets = -np.concatenate([np.zeros(1), np.cumsum(np.diff(slopes) * kinks)])  # of the lines, up to a constant
     lines = slopes * mean[:, None] + offsets
     rise = (lines - np.take_along_axis(lines, at_m[:, None], axis=1)) / std[:, None]
     edge = np.clip((kinks - mean[:, None]) / std[:, None], -_FAR, _FAR)
@@ -277,7 +277,7 @@ def covariance(record: Activation, mean: Tensor, cov: Tensor, name: str) -> tupl
 
 
 def _correlations(cov: Tensor, std: Tensor) -> Tensor:
-    """In [−1, 1], with the gradient as if nothing were cut off; ±1 but for rounding is ±1: a steep f would take the root."""
+    """Return correlations in [−1, 1], with the gradient as if not clipped; ±1 but for rounding is ±1."""
     rho = cov / (std[..., :, None] * std[..., None, :])
     with torch.no_grad():
         shift = torch.where(rho.abs() > 1.0 - 1e-15, torch.sign(rho), rho) - rho
@@ -285,7 +285,7 @@ def _correlations(cov: Tensor, std: Tensor) -> Tensor:
 
 
 def _series_order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
-    """The smallest N with 2 ρ_max^{N+1} max_i (1 − Σ_{n≤N} e_n²/ratio) ≤ 1e-6, or all there are, and that bound.
+    """Return the smallest N with 2 ρ_max^{N+1} max_i (1 − Σ_{n≤N} e_n²/ratio) ≤ 1e-6, or all there are, and that bound.
 
     Twice, as what is cut off and what is appended instead are each at most that.
 
@@ -305,7 +305,7 @@ def _series_order(rho: Tensor, e: Tensor, ratio: Tensor) -> tuple[int, float]:
 
 
 def _continue(e: Tensor, ratio: Tensor) -> Tensor:
-    """``e`` (…, D, N) with what it lacks of ``ratio`` in N/5 further orders, shaped as the last N/5 are, parity by parity."""
+    """Continue ``e`` (…, D, N) by N/5 further orders, shaped as the last N/5 are, that make up the rest of ``ratio``."""
     count = e.shape[-1]
     block = min(max(2, count // 10 * 2), count // 2 * 2)
     if not block:
@@ -320,7 +320,7 @@ def _continue(e: Tensor, ratio: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _error(record: Activation, mean: Tensor, var: Tensor, unit: Units, rho: Tensor) -> float:
-    """A bound of the error in any covariance after all orders, continued, over the largest variance; twins have none."""
+    """Bound the error in any covariance after all orders, relative to the largest variance; twins have none."""
     count = unit.coefficients.shape[-1]
     out = var * unit.ratio
     root = (var * (unit.ratio - unit.coefficients.square().sum(-1)).clamp(min=0.0)).sqrt()
@@ -328,7 +328,7 @@ def _error(record: Activation, mean: Tensor, var: Tensor, unit: Units, rho: Tens
     error = 2.0 * rho.abs() ** (count + 1.0) * root[..., :, None] * root[..., None, :]
     odd, sign = record.symmetry == "odd", torch.sign(rho)
     mirrored = torch.where((sign < 0.0) & odd, -mean[..., None, :], mean[..., None, :])
-    # But for float32's rounding, to which the steepest f answers with its root, 1e-3.
+    # Up to rounding of float32, whose root the steepest f magnifies to, 1e-3.
     twins = (rho.abs() > 1.0 - 1e-6) & ((var[..., :, None] - var[..., None, :]).abs() <= 1e-6 * var[..., None])
     twins &= (mean[..., :, None] - mirrored).abs() <= 1e-6 * var.sqrt()[..., None]
     error = torch.where(twins & ((sign > 0.0) | odd), torch.zeros_like(error), error)

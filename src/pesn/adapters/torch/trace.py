@@ -23,7 +23,7 @@ from pesn.networks.reader import Operation, Reader, Value
 
 _POINTWISE = {"hardswish", "log_sigmoid_forward", "_prelu_kernel", "rsub"}  # without torch's tag
 _LINEAR = {"add", "sub", "rsub", "neg", "mul", "div", "clone"}
-_FEW = 3  # nonlinear operations that one activation may be written out in
+_FEW = 3  # nonlinear operations that one activation may consist of
 
 
 class OutputError(TypeError):
@@ -94,7 +94,7 @@ def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> t
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # of a build without what a flag is for
+        warnings.simplefilter("ignore")  # about flags that a build of torch lacks
         recorder = _Recorder(inputs, stack.enter_context(ModuleTracker()), only_exact)
         stack.enter_context(recorder)
         return recorder, list_tensors(functionalize(network, remove="mutations")(*inputs))
@@ -130,7 +130,7 @@ class _Step(NamedTuple):
     def _run(self, *arrays: Array) -> list[Array]:
         functorch: Any = torch._C._functorch
         before = functorch._is_vmap_fallback_enabled()
-        functorch._set_vmap_fallback_enabled(False)  # an operation without a rule for batches is refused, not warned of
+        functorch._set_vmap_fallback_enabled(False)  # an operation without a batching rule is refused
         try:
             with torch.no_grad():
                 out = vmap(self._call)(*map(torch.from_numpy, arrays))
@@ -163,11 +163,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or the compiler is imported for it, which takes seconds
+        return False  # True would import the compiler, which takes seconds
 
     def __init__(self, inputs: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.known = {id(tensor): tensor for tensor in inputs}  # alive, so that their ids stay theirs
+        self.known = {id(tensor): tensor for tensor in inputs}  # kept alive, so that ids stay unique
         self.tracker, self.only_exact = tracker, only_exact
         self.steps: list[_Step] = []
 
@@ -178,7 +178,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         leaves, spec = pytree.tree_flatten((args, kwargs))
         places = [i for i, leaf in enumerate(leaves) if id(leaf) in self.known]
         name = func._schema.name.partition("::")[2]
-        if not places or name.startswith("new_") or name.endswith("_like"):  # these take nothing but shape and dtype
+        if not places or name.startswith("new_") or name.endswith("_like"):  # these use shape and dtype alone
             return func(*args, **kwargs)
         if func._schema.is_mutable:
             name = name.removesuffix("_")
