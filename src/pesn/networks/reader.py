@@ -124,7 +124,7 @@ def recognize(function: Function) -> tuple[Activation, float] | None:
     Examples
     --------
     >>> recognize(lambda z: 2.0 * z / (1.0 + np.exp(-z)))
-    (Activation('silu'), 2.0)
+    (Activation('swish'), 2.0)
     """
     with np.errstate(all="ignore"):
         values = np.asarray(function(_GRID), float)
@@ -213,11 +213,16 @@ class Reader:
             self.inputs.append(Value(AffineRows(part, (0,))))
             start += math.prod(shape)
 
-    def layers(self, outputs: Sequence[Value]) -> list[Dense]:
-        """Return the layers that give these tensors, flattened, side by side; raise where one has no closed form."""
-        error = find_error(outputs)
+    @staticmethod
+    def check(values: Sequence[Value]) -> None:
+        """Raise the error of the first tensor without a closed form."""
+        error = find_error(values)
         if error is not None:
             raise error
+
+    def layers(self, outputs: Sequence[Value]) -> list[Dense]:
+        """Return the layers that give these tensors, flattened, side by side; raise where one has no closed form."""
+        self.check(outputs)
         return self.tape.layers([value.rows for value in outputs if value.rows is not None])
 
     def apply(self, operation: Operation, values: Sequence[Value]) -> list[Value]:
@@ -228,7 +233,7 @@ class Reader:
             made = self._apply_affine(operation, rows) if len(rows) == len(values) else None
             if made is None:
                 made = self._apply_activation(operation, values, root, function)
-            if made is None and operation.is_pointwise and len(rows) == len(values) == 2:
+            if made is None and len(rows) == len(values) == 2:
                 made = self._apply_product(operation, rows)
         if made is None:
             error = find_error(values) or operation.refusal
@@ -261,7 +266,7 @@ class Reader:
     def _apply_product(self, operation: Operation, rows: Sequence[AffineRows]) -> list[AffineRows] | None:
         """Return the product of two tensors; None where the operation is none, or where they are not affine in the input."""
         a, b = 1.5 + np.arange(4.0), 2.0 - np.arange(4.0)
-        is_product = np.allclose(np.ravel(operation.run(a, b)[0]), a * b, rtol=1e-12)
+        is_product = operation.is_pointwise and np.allclose(np.ravel(operation.run(a, b)[0]), a * b, rtol=1e-12)
         product = self.tape.multiply(*_with_equal_axes(rows)) if is_product else None
         return None if product is None else [product]
 

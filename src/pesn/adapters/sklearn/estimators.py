@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import UserList
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,9 @@ class EstimatorReader:
         """Return f of each feature."""
         record = get(activation)
         return value if record.slopes == (1.0,) else self.tape.add_stage(value, record)
+
+
+ReadFunction: TypeAlias = Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]
 
 
 def pick(value: AffineRows, columns: AnyArray) -> AffineRows:
@@ -221,7 +224,7 @@ def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
     return (every.loc if isinstance(chosen[0], str) else every.iloc)[chosen].to_numpy()
 
 
-_TRANSFORMERS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]] = {
+_TRANSFORMERS: dict[type, ReadFunction] = {
     PolynomialFeatures: _polynomial,
     ColumnTransformer: _columns,
     FeatureUnion: _union,
@@ -325,10 +328,7 @@ def apply_predict(reader: EstimatorReader, estimator: BaseEstimator, value: Affi
         return apply_predict(reader, _best(estimator, place), value, join_place(place, "best_estimator_"))
     if not hasattr(estimator, "predict"):
         return apply_transform(reader, estimator, value, place)
-    read = _PREDICTORS.get(kind)
-    if kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in (*_PREDICTORS, *_WITH_A_LINK):
-        require_fit(estimator)
-        read = _affine if hasattr(estimator, "coef_") else None  # an SVR with a linear kernel has one, too
+    read = _find_predictor(estimator)
     if read is None:
         raise TypeError(
             f"{place} must be a linear regressor, one of {', '.join(k.__name__ for k in _PREDICTORS)}, a search or a Pipeline, "
@@ -337,6 +337,16 @@ def apply_predict(reader: EstimatorReader, estimator: BaseEstimator, value: Affi
     require_fit(estimator)
     check_feature_count(estimator, value, place)
     return read(reader, estimator, value, place)
+
+
+def _find_predictor(estimator: BaseEstimator) -> ReadFunction | None:
+    """Return the function that reads a kind of regressor; None where it is not known."""
+    kind = type(estimator)
+    is_linear = kind.__module__.startswith(_LINEAR) and is_regressor(estimator) and kind not in _WITH_A_LINK
+    if not is_linear or kind in _PREDICTORS:
+        return _PREDICTORS.get(kind)
+    require_fit(estimator)
+    return _affine if hasattr(estimator, "coef_") else None  # an SVR with a linear kernel has one, too
 
 
 # ---------------------------------------------------------------- predictors, one kind each
@@ -428,7 +438,7 @@ def _chain(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows,
     return pick(reader.join(found), np.argsort(estimator.order_))
 
 
-_PREDICTORS: dict[type, Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]] = {
+_PREDICTORS: dict[type, ReadFunction] = {
     MLPRegressor: _mlp,
     MLPClassifier: _mlp,
     PLSRegression: _affine,

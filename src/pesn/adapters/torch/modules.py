@@ -220,7 +220,7 @@ def check_eval(network: nn.Module) -> None:
 def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any]]:
     """Yield every module that is not a Sequential, in order, with its place and its known class."""
     candidates = (type(module),) if type(module) in _KNOWN else _KNOWN
-    kind = next((known for known in candidates if isinstance(module, known) and _runs_same_code(module, known)), None)
+    kind = next((known for known in candidates if _runs_same_code(module, known)), None)
     if kind is None:
         raise _unknown(place, module)
     if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
@@ -251,7 +251,12 @@ def _unknown(place: str, module: nn.Module) -> TypeError:
 def _runs_same_code(module: nn.Module, known: type[nn.Module]) -> bool:
     """Return whether ``module`` runs the code of ``known``: a subclass may have its own."""
     kind: Any = type(module)
-    return kind.forward is known.forward and kind.__call__ is known.__call__ and "forward" not in vars(module)
+    return (
+        isinstance(module, known)
+        and kind.forward is known.forward
+        and kind.__call__ is known.__call__
+        and "forward" not in vars(module)
+    )
 
 
 def _name(place: str, module: nn.Module) -> str:

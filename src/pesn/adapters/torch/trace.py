@@ -23,7 +23,6 @@ from pesn.networks.reader import Operation, Reader, Value
 
 _POINTWISE = {"hardswish", "log_sigmoid_forward", "_prelu_kernel", "rsub"}  # without torch's tag
 _LINEAR = {"add", "sub", "rsub", "neg", "mul", "div", "clone"}
-_FEW = 3  # nonlinear operations that one activation may consist of
 
 
 class OutputError(TypeError):
@@ -84,7 +83,10 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
     reader = Reader(tuple((1, *shape) for shape in shapes))
     values = dict(zip(map(id, inputs), reader.inputs, strict=True))
     for step in recorder.steps:
-        made = reader.apply(step.operation(), [values[id(step.leaves[place])] for place in step.places])
+        operation = step.operation()
+        made = reader.apply(operation, [values[id(step.leaves[place])] for place in step.places])
+        if only_exact and not operation.is_pointwise:
+            reader.check(made)  # no need to read on
         values.update(zip(map(id, step.outputs), made, strict=True))
     return reader.layers([values.get(id(tensor)) or _constant(tensor) for tensor in outputs])
 
@@ -168,6 +170,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, inputs: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = {id(tensor): tensor for tensor in inputs}  # kept alive, so that ids stay unique
+        self.depths = {id(tensor): (0, False) for tensor in inputs}  # nonlinear layers before, and whether another has begun
         self.tracker, self.only_exact = tracker, only_exact
         self.steps: list[_Step] = []
 
@@ -194,5 +197,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [part for part in outputs if isinstance(part, Tensor)]
         self.steps.append(step._replace(outputs=tensors, module=module))
         self.known.update((id(part), part) for part in tensors)
-        if self.only_exact and sum(one.is_pointwise and one.name not in _LINEAR for one in self.steps) > _FEW:
+        before = [self.depths[id(step.leaves[place])] for place in step.places]
+        depth, is_open = max(one[0] for one in before), any(one[1] for one in before)
+        is_unit = step.is_pointwise and step.name not in _LINEAR
+        if self.only_exact and is_unit and depth:
             raise TypeError("network has more than one nonlinear layer; its closed form is not exact")
+        after = (depth, is_open or is_unit) if step.is_pointwise else (depth + is_open, False)
+        self.depths.update(dict.fromkeys(map(id, tensors), after))
