@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
     """The distributions of each step ahead of a series, as :class:`pesn.adapters.sktime.PESNForecaster` forecasts it.
 
-    The expectation of what has a logarithm that is Student's t is infinite. So ``mean`` is the median, which is what ``predict``
-    gives, and ``var`` the square of half the width of the central interval of 68.27 %, as ``predict_var`` has it.
+    The expectation of a number whose logarithm has Student's t distribution is infinite. So ``mean`` is the integral of the
+    quantiles over the central 99.8 %, and ``var`` the square of half the width of the central interval of 68.27 %, as that of
+    ``predict_var``; ``predict`` returns the median.
 
     Parameters
     ----------
