@@ -329,13 +329,16 @@ class _Job:
         """
         r, given = self.reservoir, [self.inputs] if var is None else [self.inputs, var]
         readout = np.zeros((0, 1 + r.n_inputs + r.n_units)) if self.readout is None else self.readout
-        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb * self.is_fed, readout))
+        W_in, W_fb, W_out = ([W, np.square(W)] for W in (r.W_in, r.W_fb, readout))
         states, outputs = (np.empty((len(given), len(self.inputs), size)) for size in (r.n_units, len(readout)))
         entering = [z @ W.T for z, W in zip(given, W_in, strict=False)]
         entering[0] += r.bias
         layers = _layers(r)
         for k in range(len(self.inputs)):
-            self._move(layers, [a[k] + W @ y for a, W, y in zip(entering, W_fb, self.y, strict=False)], units)
+            now = [a[k] for a in entering]
+            if self.is_fed:
+                now = [a + W @ y for a, W, y in zip(now, W_fb, self.y, strict=False)]
+            self._move(layers, now, units)
             self._add_noise(var is not None, rng)
             for p, z in enumerate(given):
                 states[p, k] = self.h[p]

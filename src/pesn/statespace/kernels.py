@@ -135,6 +135,18 @@ def _put(these: Array, first: int, out: Array) -> None:
             new[j] = these[j, m]
 
 
+@jit()
+def enter_members(rows: Rows, x: Array, out: Array) -> None:
+    """Compute out (M, r) = A x of each member x (M, n)."""
+    indptr, indices, data = rows
+    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
+    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
+        _take(x, first, these)
+        for i in range(out.shape[1]):
+            _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
+        _put(into, first, out)
+
+
 @_fused
 def move_members(rows: Rows, bias: Array, leak: Array, start: int, x: Array, out: Array) -> None:
     """Compute out (M, n), members x (M, n) after x[rows] ← (1 − L) x[rows] + L tanh(A x + b), rows from ``start``, L (r,)."""
