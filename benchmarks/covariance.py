@@ -184,7 +184,7 @@ def monte_carlo(seed: int, steps: int = 50, n_samples: int = 10_000) -> list[dic
     found = load_task("cart pole", seed)
     forecaster = found.fit(esn)
     y, u = found.test[0]
-    rows, known = forecaster.scaled(y[: 400 + steps], u[: 400 + steps])
+    rows, known = forecaster.standardize(y[: 400 + steps], u[: 400 + steps])
     result = []
     for where, size in _INITIAL_ERRORS:
         row: dict[str, Any] = {"uncertain": where, "std": size}
@@ -290,7 +290,7 @@ def ensemble_cases(n_units: int, seed: int) -> tuple[list[Case], list[Case]]:
     (y,) = (one.states for one in chaotic.lorenz(runs=1, steps=4000, rng=seed))
     esn = ProbabilisticESN(n_units, washout=100, random_state=seed, process_noise=0.0)
     forecaster = Forecaster(esn, calibrate=False).fit(y[:3000])
-    rows, _ = forecaster.scaled(y[3000:3301], np.zeros((301, 0)))
+    rows, _ = forecaster.standardize(y[3000:3301], np.zeros((301, 0)))
     h = run(forecaster.esn_.reservoir_, rows[:-1])[0][-1]
     plain, whole = ([Case(forecaster.loop(parts), h, rows[-1], std) for std in STARTS] for parts in (("state", "noise"), PARTS))
     return plain, whole

@@ -128,7 +128,7 @@ def _fit_lag_map(forecaster: Forecaster, train: list[tuple[Array, Array]], lags:
     """Fit the baseline: the state by ridge regression on products of up to two entries of the first observations."""
     features, states = [], []
     for y, u in train:
-        rows, known = forecaster.scaled(y, u)
+        rows, known = forecaster.standardize(y, u)
         z = np.hstack([rows, known])
         h = run(forecaster.esn_.reservoir_, z[:-1])[0]
         for k in range(max(100, lags), len(h), max(1, len(h) // 1500)):
@@ -165,7 +165,7 @@ def measure_cold_start(
             part = slice(last - T + 1, last + 1 + horizon)
             y, u = y[part], u[part]
             truth = y[T:]
-            rows, known = forecaster.scaled(y, u)
+            rows, known = forecaster.standardize(y, u)
             N = forecaster.esn_.reservoir_.n_units
             plain = _forecast_plain(forecaster, rows, known, np.zeros(N), 0, horizon)
             used = min(T, lags)
@@ -244,7 +244,7 @@ def measure_coverage(name: str, seed: int, data: Path | None, n_origins: int = 6
         for part, runs in (("train", found.train), ("test", found.test)):  # training residuals give the standard deviation
             rows = []
             for i, last in _draw_origins(runs, context, horizon, n_origins, np.random.default_rng(seed)):
-                y, u = forecaster.scaled(*(values[last - context + 1 : last + 1 + horizon] for values in runs[i]))
+                y, u = forecaster.standardize(*(values[last - context + 1 : last + 1 + horizon] for values in runs[i]))
                 rows.append(_rollout(step, y, u, context) - y[context:])
             residuals[part] = np.array(rows)
         width = np.sqrt(np.mean(np.square(residuals["train"]), axis=0))
@@ -272,7 +272,7 @@ def _arx(found: Task, forecaster: Forecaster, order: int = 5) -> Any:
     """Fit a linear model of the last five observations and the last input."""
     X, Y = [], []
     for y, u in found.train:
-        rows, known = forecaster.scaled(y, u)
+        rows, known = forecaster.standardize(y, u)
         for k in range(order - 1, len(rows) - 1, max(1, sum(len(r[0]) for r in found.train) // 20_000)):
             if not np.isnan(known[k]).any():
                 X.append(np.concatenate([[1.0], rows[k - order + 1 : k + 1].ravel(), known[k]]))
@@ -285,7 +285,7 @@ def _gp(found: Task, forecaster: Forecaster, seed: int, rows: int = 400) -> Any:
     """Fit a Gaussian process from the last observation and input to the change, on a subsample."""
     X, Y = [], []
     for y, u in found.train:
-        scaled, known = forecaster.scaled(y, u)
+        scaled, known = forecaster.standardize(y, u)
         X.append(np.hstack([scaled, known])[:-1])
         Y.append(np.diff(scaled, axis=0))
     inputs, targets = np.vstack(X), np.vstack(Y)
@@ -380,7 +380,7 @@ def check_stability(form: CovarianceChoice, steps: int) -> tuple[float, float]:
     found = load_task("cart pole", 0)
     esn = ProbabilisticESN(30, washout=100, random_state=0, process_noise=1e-4, covariance=form, rank=10)
     forecaster = Forecaster(esn, calibrate=False).fit(*found.train[0])
-    loop, (y, u) = forecaster.loop(), forecaster.scaled(*found.test[0])
+    loop, (y, u) = forecaster.loop(), forecaster.standardize(*found.test[0])
     model, d = loop.model, loop.dynamics.n_columns
     state = loop.init(np.zeros(30), 0.1 * np.eye(30), y[0], u[0], y_root=0.1 * np.eye(d))
     least, widest = 1.0, 0.0
@@ -389,7 +389,7 @@ def check_stability(form: CovarianceChoice, steps: int) -> tuple[float, float]:
         seen = (step % 7 == 0)[:, None] & (np.arange(d) != step[:, None] % d)
         observations = np.where(seen, y[(step + 1) % len(y)], np.nan)
         state = rollout(model, state, u[step % len(y)], observations=observations).state
-        cov = state.covariance_with(slice(0, loop.layout.size))
+        cov = state.cross_covariance(slice(0, loop.layout.size))
         values = np.linalg.eigvalsh(cov)
         if not (np.isfinite(state.mean).all() and np.isfinite(values).all()):
             raise FloatingPointError(f"{form}: not finite after {step[-1] + 1} steps")

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pesn.plotting import COLOURS, save
+from pesn.plotting import COLORS, save
 
 LENGTH = 1.0  # m, of the pole: its centre of mass is at 0.5
 Array = np.ndarray[Any, Any]
@@ -20,9 +20,9 @@ Array = np.ndarray[Any, Any]
 def cart(ax: Axes, state: Array, rail: float) -> None:
     """The cart pole in one state."""
     x, theta = state[:2]
-    ax.plot([-rail, rail], [0.0, 0.0], color=COLOURS[6], linewidth=1.0)
-    ax.plot([x - 0.2, x + 0.2], [0.0, 0.0], color=COLOURS[0], linewidth=7.0, solid_capstyle="butt")
-    ax.plot([x, x + LENGTH * np.sin(theta)], [0.0, LENGTH * np.cos(theta)], color=COLOURS[1], linewidth=2.5)
+    ax.plot([-rail, rail], [0.0, 0.0], color=COLORS[6], linewidth=1.0)
+    ax.plot([x - 0.2, x + 0.2], [0.0, 0.0], color=COLORS[0], linewidth=7.0, solid_capstyle="butt")
+    ax.plot([x, x + LENGTH * np.sin(theta)], [0.0, LENGTH * np.cos(theta)], color=COLORS[1], linewidth=2.5)
     ax.set(xlim=(-rail - 0.1, rail + 0.1), ylim=(-1.2, 1.2), aspect="equal")
     ax.axis("off")
 

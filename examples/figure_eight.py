@@ -116,24 +116,24 @@ def draw(model: pesn.Forecaster, flight: Any, plans: list[Any], out: Path) -> li
     from matplotlib.figure import Figure
     from matplotlib.patches import Ellipse
 
-    from pesn.plotting import COLOURS, save
+    from pesn.plotting import COLORS, save
 
     t = flight.dt * np.arange(len(flight.states))
     wanted = path(t)
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
     ax = figure.subplots()
-    ax.plot(wanted["x"], wanted["y"], color=COLOURS[6], linewidth=1.0, label="wanted")
+    ax.plot(wanted["x"], wanted["y"], color=COLORS[6], linewidth=1.0, label="wanted")
     ax.plot(flight.states[:, 0], flight.states[:, 1], color="black", linewidth=1.2, label="flown")
     for start, plan in plans[:: max(len(plans) // 10, 1)]:
         rollout = model.rollout(plan, start)
-        ax.plot(*rollout.mean[0, :, :2].T, color=COLOURS[0], linewidth=1.0)
+        ax.plot(*rollout.mean[0, :, :2].T, color=COLORS[0], linewidth=1.0)
         assert rollout.cov is not None
         for mean, cov in zip(rollout.mean[0, 2::4, :2], rollout.cov[0, 2::4, :2, :2], strict=True):
             values, vectors = np.linalg.eigh(cov)
             width, height = 4.0 * np.sqrt(np.maximum(values, 0.0))  # two deviations to each side
             angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
-            ax.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=COLOURS[5], alpha=0.4, edgecolor="none"))
-    ax.plot([], [], color=COLOURS[0], label="plans, and 2σ")
+            ax.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=COLORS[5], alpha=0.4, edgecolor="none"))
+    ax.plot([], [], color=COLORS[0], label="plans, and 2σ")
     ax.set(xlabel="x (m)", ylabel="y (m)", aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside upper center", ncols=3)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pandas as pd
 
-from pesn.series.arguments import rows_of
+from pesn.series.arguments import align_rows
 from truth_tables import Result
 
 __all__ = ["REFUSED", "check_index", "make_indexes"]
@@ -91,7 +91,7 @@ def check_index(name: str, index: pd.Index) -> Result:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            rows, _, time = rows_of(pd.Series(values, index=index, name="x"), None, None)
+            rows, _, time = align_rows(pd.Series(values, index=index, name="x"), None, None)
         except (ValueError, TypeError) as error:
             text = str(error)
             plain = text.startswith("y must") and "\n" not in text

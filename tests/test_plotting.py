@@ -28,7 +28,7 @@ def test_a_panel_for_each_column(states, inputs):
         (line,) = ax.lines
         np.testing.assert_array_equal(line.get_xdata(), 0.5 * np.arange(50))
         np.testing.assert_array_equal(line.get_ydata(), values[i])
-        assert line.get_color() == plotting.COLOURS[0 if i < states else 1]
+        assert line.get_color() == plotting.COLORS[0 if i < states else 1]
         assert line.get_drawstyle() == ("default" if i < states else "steps-post")
         assert ax.get_ylabel() == f"c{i} (m)"
     # No panel lies on another, and each column of them ends in the name of the time axis.

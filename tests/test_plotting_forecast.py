@@ -7,7 +7,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from pesn.forecasting.forecast import Forecast
-from pesn.plotting import COLOURS, plot_forecast
+from pesn.plotting import COLORS, plot_forecast
 
 
 def draw(h=6, d=2, rows=4, **options):
@@ -48,7 +48,7 @@ def test_each_column_has_a_panel_with_its_numbers(d):
         # Mean and bands set out from the last observed row.
         np.testing.assert_array_equal(lines["median"].get_xdata(), [0, *ahead])
         np.testing.assert_array_equal(lines["median"].get_ydata(), [f.history[-1, i], *f.mean[:, i]])
-        assert lines["median"].get_color() == COLOURS[0]
+        assert lines["median"].get_color() == COLORS[0]
         wide, narrow = ax.collections
         for band, level in ((wide, 0.95), (narrow, 0.5)):
             expected = [[f.history[-1, i], *edge[:, i]] for edge in f.interval(level)]

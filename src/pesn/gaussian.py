@@ -27,13 +27,13 @@ from pesn.linalg import (
     blocks,
     condition_root,
     covariance_rounding,
+    factor_covariance,
     half_log_determinant,
+    multiply,
     outer,
     pad,
-    root_of,
     solve,
     symmetric,
-    times,
     transpose,
 )
 
@@ -260,7 +260,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         return self
 
     @classmethod
-    def _of(
+    def _from_parts(
         cls, mean: FloatArray, diagonal: FloatArray | None = None, cov: FloatArray | None = None, factor: FloatArray | None = None
     ) -> Gaussian:
         """Return a Gaussian without the checks of the constructor, for results of this module."""
@@ -370,13 +370,13 @@ class Gaussian(NormalMarginals[FloatArray]):
         rng, dtype = np.random.default_rng(rng), self._mean.dtype
         draw: FloatArray = rng.standard_normal((count, *self._mean.shape), dtype=dtype.type)
         if self._cov is not None:
-            draw = times(root_of(self._cov), draw)
+            draw = multiply(factor_covariance(self._cov), draw)
             return self._mean + draw
         assert self._diagonal is not None
         result = self._mean + np.sqrt(self._diagonal) * draw
         if self._factor is not None:
             inner = rng.standard_normal((count, *self.batch_shape, self._factor.shape[-1]), dtype=dtype.type)
-            result = result + times(self._factor, inner)
+            result = result + multiply(self._factor, inner)
         return result
 
     def logpdf(self, x: npt.ArrayLike) -> FloatArray:
@@ -408,8 +408,8 @@ class Gaussian(NormalMarginals[FloatArray]):
                 # Woodbury with B = F/s: the square is min_z |r − Bz|² + |z|², a sum without cancellation.
                 B = self._factor / s[..., None]
                 small = np.eye(B.shape[-1], dtype=B.dtype) + outer(transpose(B))
-                inner = solve(small, times(transpose(B), r))
-                square = np.sum(np.square(r - times(B, inner)), axis=-1) + np.sum(np.square(inner), axis=-1)
+                inner = solve(small, multiply(transpose(B), r))
+                square = np.sum(np.square(r - multiply(B, inner)), axis=-1) + np.sum(np.square(inner), axis=-1)
                 half_log_det = half_log_det + half_log_determinant(np.linalg.cholesky(small))
         else:
             try:
@@ -444,13 +444,15 @@ class Gaussian(NormalMarginals[FloatArray]):
         offset = as_real("b", np.zeros((), matrix.dtype) if b is None else b)
         if matrix.ndim == 0:
             scales = (self._diagonal, matrix * matrix), (self._cov, matrix * matrix), (self._factor, matrix)
-            return self._of(_plus(self._mean * matrix, offset), *(None if part is None else part * by for part, by in scales))
+            return self._from_parts(
+                _plus(self._mean * matrix, offset), *(None if part is None else part * by for part, by in scales)
+            )
         x = self._vector()
         if matrix.ndim != 2 or matrix.shape[1] != x.dim:
             raise ValueError(f"A must have shape (p, {x.dim}) or be a number, got shape {matrix.shape}")
         mean = _plus(x._mean @ matrix.T, offset)
         if x._cov is not None:
-            return self._of(mean, cov=symmetric(matrix @ x._cov @ matrix.T))
+            return self._from_parts(mean, cov=symmetric(matrix @ x._cov @ matrix.T))
         # F Fᵀ + diag(s²) = [F, diag(s)] [F, diag(s)]ᵀ; the columns of s are omitted if all of them are 0.
         assert x._diagonal is not None
         own = matrix * np.sqrt(x._diagonal)[..., None, :]
@@ -458,8 +460,8 @@ class Gaussian(NormalMarginals[FloatArray]):
         if x._factor is not None:
             root = np.concatenate([matrix @ x._factor, root], axis=-1)
         if root.shape[-1] < root.shape[-2]:
-            return self._of(mean, np.zeros_like(mean), factor=root)
-        return self._of(mean, cov=outer(root))
+            return self._from_parts(mean, np.zeros_like(mean), factor=root)
+        return self._from_parts(mean, cov=outer(root))
 
     def join(self, other: Gaussian, cross: npt.ArrayLike | None = None) -> Gaussian:
         """Return the joint distribution of this Gaussian and ``other``.
@@ -491,19 +493,21 @@ class Gaussian(NormalMarginals[FloatArray]):
         if cross is None and x._diagonal is not None and y._diagonal is not None:  # neither stores a full covariance
             diagonal = stack(x._diagonal, y._diagonal)
             if x._factor is None and y._factor is None:
-                return self._of(mean, diagonal)
+                return self._from_parts(mean, diagonal)
             none: FloatArray = np.empty((1, 0), mean.dtype)
             first, second = (none if g._factor is None else g._factor for g in (x, y))
-            return self._of(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
+            return self._from_parts(mean, diagonal, factor=blocks(batch, x.dim, y.dim, first, second))
         dense = blocks(batch, x.dim, y.dim, x.cov, y.cov)
         if cross is None:
-            return self._of(mean, cov=dense)
+            return self._from_parts(mean, cov=dense)
         between = as_real("cross", cross)
         if between.shape[-2:] != (x.dim, y.dim):
             raise ValueError(f"cross must have shape {(x.dim, y.dim)}, got {between.shape}")
         dense = dense.astype(np.result_type(mean, between))
         dense[..., : x.dim, x.dim :], dense[..., x.dim :, : x.dim] = between, transpose(between)
-        return self._of(mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:]))
+        return self._from_parts(
+            mean.astype(dense.dtype), cov=as_covariance("cross, with both covariances,", dense, mean.shape[-1:])
+        )
 
     def marginal(self, indices: npt.ArrayLike | slice) -> Gaussian:
         """Return the marginal distribution of some variables.
@@ -522,7 +526,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         i = x._positions(indices)
         diagonal = None if x._diagonal is None else x._diagonal[..., i]
         cov = None if x._cov is None else x._cov[..., i[:, None], i]
-        return self._of(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
+        return self._from_parts(x._mean[..., i], diagonal, cov, None if x._factor is None else x._factor[..., i, :])
 
     def condition(self, indices: npt.ArrayLike | slice, values: npt.ArrayLike) -> Gaussian:
         """Return the distribution of the other variables, given the values of some.
@@ -546,7 +550,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         rest = np.setdiff1d(np.arange(x.dim), i)
         innovation = _innovation("values", values, x._mean[..., i])
         if x._cov is not None:
-            root, diagonal, zero = root_of(x._cov), None, 0
+            root, diagonal, zero = factor_covariance(x._cov), None, 0
             seen, other = root[..., i, :], root[..., rest, :]
             rounding = covariance_rounding(root.dtype, x.dim)
         else:
@@ -556,10 +560,10 @@ class Gaussian(NormalMarginals[FloatArray]):
             other = np.zeros((*x.batch_shape, len(rest), 0), seen.dtype) if x._factor is None else x._factor[..., rest, :]
             zero, rounding = seen.shape[-1] - other.shape[-1], None
         gain, left = condition_root(seen, pad(other, zero), rounding)
-        mean = x._mean[..., rest] + times(gain, innovation)
+        mean = x._mean[..., rest] + multiply(gain, innovation)
         if diagonal is None:
-            return self._of(mean, cov=outer(left))
-        return self._of(mean, np.broadcast_to(diagonal, mean.shape), factor=None if x._factor is None else left)
+            return self._from_parts(mean, cov=outer(left))
+        return self._from_parts(mean, np.broadcast_to(diagonal, mean.shape), factor=None if x._factor is None else left)
 
     def observe(self, H: npt.ArrayLike, y: npt.ArrayLike, R: npt.ArrayLike | None = None) -> Gaussian:
         """Return the posterior of x given y = H x + noise: the update of a Kalman filter.
@@ -583,20 +587,20 @@ class Gaussian(NormalMarginals[FloatArray]):
             raise ValueError(f"H must have shape (p, {x.dim}), got {matrix.shape}")
         p = matrix.shape[0]
         noise = _noise_root(np.zeros((), matrix.dtype) if R is None else R, p)
-        root = x._columns() if x._cov is None else root_of(x._cov)
+        root = x._columns() if x._cov is None else factor_covariance(x._cov)
         seen = np.concatenate([matrix @ root, np.broadcast_to(noise, (*x.batch_shape, p, p))], axis=-1)
         exact = x._cov is not None and not noise.any()  # as in condition
         gain, left = condition_root(seen, pad(root, p), covariance_rounding(root.dtype, x.dim) if exact else None)
-        mean = x._mean + times(gain, _innovation("y", y, x._mean @ matrix.T))
+        mean = x._mean + multiply(gain, _innovation("y", y, x._mean @ matrix.T))
         if left.shape[-1] < x.dim and x._cov is None:
-            return self._of(mean, np.zeros_like(mean), factor=left)
-        return self._of(mean, cov=outer(left))
+            return self._from_parts(mean, np.zeros_like(mean), factor=left)
+        return self._from_parts(mean, cov=outer(left))
 
     # ---------------------------------------------------------------- inside
 
     def _vector(self) -> Gaussian:
         """Return self, a scalar as a vector of length 1."""
-        return self if self._mean.ndim else self._of(self._mean[None], self._diagonal[None])  # type: ignore[index]
+        return self if self._mean.ndim else self._from_parts(self._mean[None], self._diagonal[None])  # type: ignore[index]
 
     def _columns(self) -> FloatArray:
         """Return G with G Gᵀ = F Fᵀ + diag(diagonal), with as few columns as possible."""
@@ -619,9 +623,9 @@ class Gaussian(NormalMarginals[FloatArray]):
 # ---------------------------------------------------------------- for what computes with them
 
 
-def unchecked(mean: FloatArray, cov: FloatArray) -> Gaussian:
+def make_gaussian(mean: FloatArray, cov: FloatArray) -> Gaussian:
     """Return a Gaussian of computed moments, without the checks of the constructor."""
-    return Gaussian._of(mean, cov=cov)
+    return Gaussian._from_parts(mean, cov=cov)
 
 
 def as_vector(x: Gaussian) -> Gaussian:
@@ -665,7 +669,7 @@ def _as_factor(factor: npt.ArrayLike, mean: FloatArray) -> FloatArray:
 def _noise_root(R: npt.ArrayLike, p: int) -> FloatArray:
     """Return a root (p, p) of a covariance (p, p) or of variances."""
     if np.ndim(R) == 2:
-        return root_of(as_covariance("R", R, (p,)))
+        return factor_covariance(as_covariance("R", R, (p,)))
     variances = as_real("R", R)
     check_not_negative("R", variances)
     if variances.shape not in ((), (1,), (p,)):

@@ -47,16 +47,16 @@ def transpose(a: Real[_F]) -> Real[_F]:
     return np.swapaxes(a, -1, -2)
 
 
-def times(a: Real[_F], x: Real[_F]) -> Real[_F]:
+def multiply(a: Real[_F], x: Real[_F]) -> Real[_F]:
     """Compute a @ x for vectors in the last axis of x, as one product if there is one matrix."""
     return x @ a.T if a.ndim == 2 else (a @ x[..., None])[..., 0]
 
 
-def mapped(K: Array, X: Array) -> Array:
+def multiply_rows(K: Array, X: Array) -> Array:
     """Compute K @ X for K (…, p, n) most of whose rows have one entry, as in a shift register: those rows are copied and scaled.
 
     >>> K = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    >>> mapped(K, np.arange(6.0).reshape(3, 2)).tolist()
+    >>> multiply_rows(K, np.arange(6.0).reshape(3, 2)).tolist()
     [[4.0, 6.0], [4.0, 5.0], [6.0, 9.0]]
     """
     if K.ndim > 2:
@@ -106,7 +106,7 @@ def half_log_determinant(root: Real[_F]) -> Real[_F]:
     return np.sum(np.log(np.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
 
 
-def root_of(cov: Real[_F]) -> Real[_F]:
+def factor_covariance(cov: Real[_F]) -> Real[_F]:
     """Return L with L Lᵀ = cov: a Cholesky factor, or one by eigenvalues of the correlations if cov is singular.
 
     The rounding of each entry is relative to its own two standard deviations, whatever the units.

@@ -382,25 +382,25 @@ def _name(kind: Any) -> str:
 def check_model(model: Any) -> None:
     """Raise a ValueError where an attribute is missing, foreign, of another type, or does not fit the others.
 
-    A class says by its annotations which attributes it has, and by its ``check_stored`` what must be true of them.
+    A class says by its annotations which attributes it has, and by its ``check_attributes`` what must be true of them.
     """
     kind, found = type(model), vars(model)
     parameters = set(inspect.signature(kind).parameters)
     annotated = annotation_types(kind)
-    learned = set(annotated) - parameters - set(kind.stored_at_times)
+    learned = set(annotated) - parameters - set(kind.optional_attributes)
     fitted = learned if learned & set(found) else set()
     missing = (parameters | fitted) - set(found)
-    extra = set(found) - parameters - fitted - set(kind.stored_at_times)
+    extra = set(found) - parameters - fitted - set(kind.optional_attributes)
     if extra or missing:
         raise ValueError(f"its attributes are not those of a {kind.__name__}: {', '.join(sorted(missing or extra))}")
-    for name, types in {**annotated, **{name: (one,) for name, one in kind.stored_at_times.items()}}.items():
+    for name, types in {**annotated, **{name: (one,) for name, one in kind.optional_attributes.items()}}.items():
         # numbers among the parameters are checked with their ranges by check_stored
         if name in found and (name not in parameters or set(types) & set(_MODELS)):
             check_annotation(name, found[name], types)
     for inside in _find_models(found):
         check_model(inside)
     if fitted:
-        model.check_stored()
+        model.check_attributes()
 
 
 def _find_models(value: Any) -> Iterator[Any]:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pesn.forecasting.design import Design
     from pesn.systems.trajectories import Trajectories
 
-__all__ = ["COLOURS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
+__all__ = ["COLORS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
 _DOTS = 60  # rows: more are drawn as a line
 _STEPS = "steps ahead"
@@ -75,7 +75,7 @@ def plot_run(
     t = np.arange(columns.shape[1]) * chosen.dt
     dot = "o" if len(t) == 1 else ""  # a single point has no line
     for i, (ax, name, unit) in enumerate(zip(axes, chosen.names, chosen.units, strict=True)):
-        color, style = (COLOURS[0], "default") if i < n_states else (COLOURS[1], "steps-post")
+        color, style = (COLORS[0], "default") if i < n_states else (COLORS[1], "steps-post")
         ax.plot(t, columns[i], color=color, drawstyle=style, linewidth=1.0, marker=dot)
         label = f"{name} ({unit})" if unit else name
         _label(ax, label if len(label) <= _LONG else label.replace(" (", "\n("))
@@ -262,13 +262,13 @@ def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequ
     lone = len(x) == 1
     middle = np.append(known, mean)
     entries: list[Artist] = [
-        *ax.plot(x, middle, color=COLOURS[0], linewidth=1.4, marker="o" if lone else "", label="median", zorder=2.5)
+        *ax.plot(x, middle, color=COLORS[0], linewidth=1.4, marker="o" if lone else "", label="median", zorder=2.5)
     ]
     spread = np.append(x - 0.2, x + 0.2) if lone else x
     shaded: list[Artist] = []
     for rank, (value, *edges) in enumerate(bands):
         low, high = (np.append(known, edge).repeat(2 if lone else 1) for edge in edges)
-        shade = _tint(COLOURS[0], 0.2 + 0.35 * rank / max(len(bands) - 1, 1))
+        shade = _tint(COLORS[0], 0.2 + 0.35 * rank / max(len(bands) - 1, 1))
         shaded.append(ax.fill_between(spread, low, high, color=shade, linewidth=0.0, label=f"{100.0 * value:g} %"))
     if lone:
         ax.update_datalim([(x[0] - 1.0, middle[0]), (x[0] + 1.0, middle[0])])
@@ -463,11 +463,11 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
     ax = new_axes(7.0, 0.22 * len(order) + 1.0) if ax is None else ax
     place = {row: k for k, row in enumerate(order)}
-    for rung, label, color in ((1, "few units", COLOURS[5]), (2, "more units", COLOURS[0]), (3, "more origins", COLOURS[2])):
+    for rung, label, color in ((1, "few units", COLORS[5]), (2, "more units", COLORS[0]), (3, "more origins", COLORS[2])):
         part = frame[frame["rung"] == rung]
         ax.scatter(part["score"], rows[part.index].map(place), color=color, s=16, label=label)
     chosen = frame.iloc[0]
-    ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLOURS[1], label="selected")
+    ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLORS[1], label="selected")
     ax.set_yticks(range(len(order)), order)
     ax.set_xlabel("mean log error of validation forecasts, in standard deviations")
     ax.legend(loc="lower left")

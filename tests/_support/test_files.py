@@ -11,7 +11,7 @@ import pytest
 
 import pesn
 from pesn._support import files
-from pesn._support.files import LOCK, beside, check_writable, claim_folder, filling, put_folder, replacing
+from pesn._support.files import LOCK, check_writable, claim_folder, filling, put_folder, replacing, temporary_folder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and permissions as POSIX has them")
 
@@ -204,7 +204,7 @@ def test_other_files_in_a_folder_stay(tmp_path, monkeypatch):
 
 def test_a_folder_replaces_an_older_one(tmp_path):
     for version in ("old", "new"):
-        made = beside(tmp_path / "put")
+        made = temporary_folder(tmp_path / "put")
         made.mkdir()
         (made / "a").write_text(version)
         put_folder(made, tmp_path / "put")

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN
 from pesn._support import progress
-from pesn._support.progress import shown
+from pesn._support.progress import show_progress
 
 SERIES = np.sin(0.2 * np.arange(301.0))[:, None]
 
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def test_nothing_is_logged_by_default(capfd):
-    with shown(False) as steps, steps.step("work", 3) as advance:
+    with show_progress(False) as steps, steps.step("work", 3) as advance:
         advance(3)
     ProbabilisticESN(10, random_state=0).fit(SERIES[:-1], SERIES[1:])
     Forecaster(ProbabilisticESN(10, random_state=0), calibrate=False).fit(SERIES)
@@ -84,7 +84,7 @@ def test_long_steps_log_the_remaining_time(monkeypatch):
     now = iter(np.arange(0.0, 100.0, 6.0))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
     page = io.StringIO()
-    with shown(True, page) as steps, steps.step("driving", 4000, "rows") as advance:
+    with show_progress(True, page) as steps, steps.step("driving", 4000, "rows") as advance:
         for _ in range(4):
             advance(1000)  # six seconds each; a line after ten
     assert page.getvalue().splitlines() == ["driving: 2,000 of 4,000 rows, 12 s left", "driving: 4,000 rows, 30.0 s"]
@@ -93,7 +93,7 @@ def test_long_steps_log_the_remaining_time(monkeypatch):
 def test_bars_are_removed_at_the_end(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     page = Terminal()
-    with shown(True, page) as steps:
+    with show_progress(True, page) as steps:
         with steps.step("driving [it]", 10, "rows") as advance:
             advance(10)
         with steps.step("least squares"):
@@ -104,7 +104,7 @@ def test_bars_are_removed_at_the_end(monkeypatch):
     assert page.getvalue().rstrip().endswith(("\x1b[2K", "\x1b[?25h"))  # the line cleared, the cursor shown again
     monkeypatch.setenv("TERM", "dumb")
     page = Terminal()
-    with shown(True, page) as steps, steps.step("work"):
+    with show_progress(True, page) as steps, steps.step("work"):
         pass
     assert re.fullmatch(r"work: \d+\.\d s\n", page.getvalue())
 
@@ -113,9 +113,9 @@ def test_bars_coexist_with_those_of_the_caller(monkeypatch):
     """No error, whether rich can show both or not."""
     monkeypatch.setenv("TERM", "xterm-256color")
     page = Terminal()
-    with Progress(console=Console(file=page)), shown(True, page) as steps, steps.step("work", 3) as advance:
+    with Progress(console=Console(file=page)), show_progress(True, page) as steps, steps.step("work", 3) as advance:
         advance(3)
-    with shown(True, page) as steps, steps.step("more work", 3, "rows") as advance:
+    with show_progress(True, page) as steps, steps.step("more work", 3, "rows") as advance:
         advance(3)
     assert "more work: 3 rows" in page.getvalue()
 
@@ -124,12 +124,12 @@ def test_bars_coexist_with_those_of_the_caller(monkeypatch):
 def test_errors_are_raised_and_no_success_is_logged(stream, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     page = stream()
-    with pytest.raises(KeyboardInterrupt), shown(True, page) as steps, steps.step("driving", 10):
+    with pytest.raises(KeyboardInterrupt), show_progress(True, page) as steps, steps.step("driving", 10):
         raise KeyboardInterrupt
     assert "driving: " not in page.getvalue()
 
 
 def test_without_standard_error(monkeypatch):
     monkeypatch.setattr(progress.sys, "stderr", None)
-    with shown(True) as steps, steps.step("work") as advance:
+    with show_progress(True) as steps, steps.step("work") as advance:
         advance(1)

@@ -5,7 +5,7 @@ import pytest
 
 from pesn import Features, Gaussian, ReservoirClassifier
 from pesn.esn.classifier import _loop
-from pesn.reservoir.pooling import pooled_outputs, pooled_readout
+from pesn.reservoir.pooling import pool_outputs, split_readout
 from pesn.systems.digits import spoken_digits
 
 
@@ -115,8 +115,8 @@ def test_covariance_of_a_time_mean_includes_correlations():
     spread = {}
     for form in ("full", "diagonal"):
         classifier.set_params(covariance=form)
-        loop = _loop(classifier, pooled_readout(classifier.readout_.weights[:, 1:], "mean"))
-        _, cov = pooled_outputs(loop, "mean", [(z, np.full(z.shape, 0.01))])
+        loop = _loop(classifier, split_readout(classifier.readout_.weights[:, 1:], "mean"))
+        _, cov = pool_outputs(loop, "mean", [(z, np.full(z.shape, 0.01))])
         spread[form] = np.sqrt(np.diagonal(cov[0]))
     np.testing.assert_allclose(spread["full"], logits.std(axis=0), rtol=0.06)
     assert (spread["diagonal"] > 2.0 * spread["full"]).all()  # units that a readout sets against each other err together

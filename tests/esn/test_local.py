@@ -155,7 +155,7 @@ def test_initial_state_is_learned_from_all_patches():
     assert isinstance(esn.start_, LocalStart)
     later = a_field(seed=1)
     states, places = esn.transform(later), np.arange(30, 300, 10)
-    mean, root = esn.start_.given(later[places[:, None] + np.arange(-2, 1)])
+    mean, root = esn.start_.predict(later[places[:, None] + np.arange(-2, 1)])
     away, std = states[places] - mean, np.sqrt(np.sum(np.square(root), axis=-2))
     assert np.square(away).mean() < 0.6 * np.square(states[places] - esn.start_.stationary()[0]).mean()
     assert 0.9 < np.mean(np.abs(away) < 2.0 * std) < 0.99
@@ -167,18 +167,18 @@ def test_initial_state_of_an_uncertain_row_matches_samples():
     esn = a_network(pesn.ProbabilisticESN).fit(Y[:-1], Y[1:])
     start, rng = esn.start_, np.random.default_rng(0)
     root = 0.1 * rng.standard_normal((P, 3))
-    mean, both = start.given_gaussian(Y[5], root)
+    mean, both = start.predict_gaussian(Y[5], root)
     z = Y[5] + rng.standard_normal((20_000, 3)) @ root.T
-    states = start.given(z[:, None])[0]
+    states = start.predict(z[:, None])[0]
     np.testing.assert_allclose(mean, states.mean(axis=0), atol=0.01)
     cov = np.cov(np.hstack([z, states]).T)
-    _, left = start.given(Y[5][None])
+    _, left = start.predict(Y[5][None])
     cov[P:, P:] += left.T @ left
     np.testing.assert_allclose(both @ both.T, cov, atol=0.03 * np.abs(cov).max())
     slopes, step = start.slope(Y[5]), 1e-6
     for k in (0, 3):
-        other = start.given((Y[5] + step * np.eye(P)[k])[None])[0]
-        np.testing.assert_allclose(slopes[:, k], (other - start.given(Y[5][None])[0]) / step, atol=1e-4)
+        other = start.predict((Y[5] + step * np.eye(P)[k])[None])[0]
+        np.testing.assert_allclose(slopes[:, k], (other - start.predict(Y[5][None])[0]) / step, atol=1e-4)
 
 
 def test_joint_distribution_of_row_and_units_matches_the_long_run():

@@ -8,7 +8,7 @@ import pytest
 
 from pesn.activations import get
 from pesn.evaluation import calibration as module
-from pesn.evaluation.calibration import LEADS, form_of, process_noise, search_open_loop
+from pesn.evaluation.calibration import LEADS, covariance_form, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
 from pesn.readout.ridge import Gram, solve
@@ -31,9 +31,9 @@ def a_loop(form="full"):
 
 
 def test_covariance_form_and_process_noise():
-    assert [form_of("auto", n, 40) for n in (10, 200, 201)] == ["full", "full", "low-rank"]
-    assert [form_of("low-rank", n, 40) for n in (40, 41)] == ["full", "low-rank"]
-    assert form_of("diagonal", 10, 40) == "diagonal"
+    assert [covariance_form("auto", n, 40) for n in (10, 200, 201)] == ["full", "full", "low-rank"]
+    assert [covariance_form("low-rank", n, 40) for n in (40, 41)] == ["full", "low-rank"]
+    assert covariance_form("diagonal", 10, 40) == "diagonal"
     z = np.random.default_rng(4).standard_normal((500, 2))
     start = learn([(z, run(RESERVOIR, z)[0], 50)])
     root = start.stationary()[1]

@@ -119,7 +119,7 @@ def test_runs_are_aligned_separately():
     np.testing.assert_array_equal(inputs, -rows)
     reversed_runs = series(twice, -np.arange(17.0)).iloc[[*range(8, -1, -1), *range(16, 8, -1)]]
     np.testing.assert_array_equal(placed(series(twice), reversed_runs, [9, 8])[1], inputs)
-    assert layout.time.ahead(1)[0] == DAYS[9]
+    assert layout.time.next_labels(1)[0] == DAYS[9]
     with pytest.raises(ValueError, match="X must have each label once, got 2024-01-01 2 times"):
         placed(series(DAYS[:9]), series(twice))
     with pytest.raises(
@@ -192,7 +192,7 @@ def test_context_needs_no_input_for_its_last_row():
         rows, inputs, layout = placed(y, X, known_rule=rule, is_context=True)
         np.testing.assert_array_equal(rows, [0, 1, np.nan, np.nan, 2])
         np.testing.assert_array_equal(inputs, [0, 1, 2, 3])
-        assert layout.time.ahead(1)[0] == DAYS[25]
+        assert layout.time.next_labels(1)[0] == DAYS[25]
     np.testing.assert_array_equal(placed(y, series(DAYS[20:22]), known_rule=rule, is_context=True)[1], [0, 1, np.nan, np.nan])
     np.testing.assert_array_equal(placed(y, np.arange(2.0), known_rule=rule, is_context=True)[1], [0, 1, np.nan, np.nan])
     with pytest.raises(ValueError, match="got none at 2024-01-22, which is row 1 of context"):
@@ -204,7 +204,7 @@ def test_update_continues_from_the_last_label():
     rows, inputs, layout = placed(series(DAYS[[22, 24]]), series(DAYS[20:26]), after=last)
     np.testing.assert_array_equal(rows, [np.nan, np.nan, 0, np.nan, 1])
     np.testing.assert_array_equal(inputs, np.arange(5.0))
-    assert layout.time.ahead(1)[0] == DAYS[25]
+    assert layout.time.next_labels(1)[0] == DAYS[25]
     for index, row in ((DAYS[19:22], "row 0 is at 2024-01-20"), (DAYS[5:7], "row 0 is at 2024-01-06")):
         with pytest.raises(ValueError, match=f"y must go on from the last row seen, at 2024-01-20, .*: {row}"):
             placed(series(index), None, after=last)
@@ -212,8 +212,8 @@ def test_update_continues_from_the_last_label():
         placed(series(pd.DatetimeIndex(["2044-01-01"])), None, after=last)
     with pytest.raises(ValueError, match="must go on from the last row seen"):
         placed(series(DAYS[20:22].tz_localize("UTC")), None, after=last)
-    assert placed(series(pd.RangeIndex(5)), None, after=last)[2].time.ahead(1)[0] == DAYS[25]
-    assert placed(series(pd.RangeIndex(7, 12)), None, after=last)[2].time.ahead(1)[0] == DAYS[25]
+    assert placed(series(pd.RangeIndex(5)), None, after=last)[2].time.next_labels(1)[0] == DAYS[25]
+    assert placed(series(pd.RangeIndex(7, 12)), None, after=last)[2].time.next_labels(1)[0] == DAYS[25]
 
 
 def test_default_numbering_continues_by_count():

@@ -153,7 +153,7 @@ def test_observed_rows_are_not_bounded():
     y = noisy(lorenz, steps=500)
     forecaster = fitted(y[:400])
     loop, nothing = forecaster.loop(), np.zeros((30, 0))
-    rows, _ = forecaster.scaled(y[400:430] + 30.0 * y.std(axis=0), nothing)
+    rows, _ = forecaster.standardize(y[400:430] + 30.0 * y.std(axis=0), nothing)
     bound, free = (
         forecaster.model_.context_filter().filter_rows(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None))
     )
@@ -193,7 +193,7 @@ def test_kinematics_do_not_accumulate_bounded_velocities(form):
     assert left.tolist() == [True, False, True]
     assert np.abs(held.mean[0]) <= 4.5
     assert np.abs(held.mean[1]) <= 5.5  # it goes on beyond the range, as kinematics do
-    assert np.sqrt(held.covariance_of(slice(0, 3)).diagonal()).max() <= 3.0
+    assert np.sqrt(held.block_covariance(slice(0, 3)).diagonal()).max() <= 3.0
 
 
 def test_ensemble_of_kinematic_columns_stays_bounded():
@@ -210,7 +210,7 @@ def test_compiled_loop_bounds_positions_like_single_steps():
     run = cart_pole.simulate(runs=1, steps=500, rng=0)[0]
     forecaster = fitted(run.states[:400], run.inputs[:400], n=20, learn=[2, 3], kinematics=KINEMATICS, features=Features(1, 2))
     loop = grown(forecaster, 1e5).loop().certain
-    rows, known = forecaster.scaled(run.states[400:440], run.inputs[400:440])
+    rows, known = forecaster.standardize(run.states[400:440], run.inputs[400:440])
     context = forecaster.model_.context_filter()
     state = loop.as_certain(context.advance(forecaster.loop(), rows, known))
     state = Certain(state.mean, state.carried, np.zeros((*state.mean.shape, 0)))

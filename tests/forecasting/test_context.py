@@ -101,7 +101,7 @@ def test_same_after_an_update_that_keeps_the_readout(rows, feedback, last):
 def test_early_rows_drive_the_units_like_filtered_rows(rows, change):
     """Also with feedback: if all rows are known, so are the outputs fed back."""
     model = fitted(rows[:400], washout=60, feedback_scaling=0.3, target="change" if change else "level", leak_rate=0.9)
-    loop, context, y = model.loop(), model.model_.context_filter(), model.scaled(rows[:300], np.zeros((300, 0)))[0]
+    loop, context, y = model.loop(), model.model_.context_filter(), model.standardize(rows[:300], np.zeros((300, 0)))[0]
     short = context._replace(washout=1000)  # nothing is long enough ago
     one, other = (way.advance(loop, y, np.zeros((300, 0))) for way in (context, short))
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)

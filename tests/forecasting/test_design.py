@@ -104,7 +104,7 @@ def test_design_of_a_linear_system_with_inputs_runs_and_levels():
 def _problem(forecaster, runs):
     """Return the search problem of runs with the columns of a forecaster."""
     dynamics, bounds = forecaster.loop().dynamics, forecaster.loop().guard
-    scaled = [forecaster.scaled(y, np.zeros((len(y), 0)))[0] for y in runs]
+    scaled = [forecaster.standardize(y, np.zeros((len(y), 0)))[0] for y in runs]
     return Problem([Segment(z[:-1], dynamics.targets(z), z) for z in scaled], dynamics, bounds)
 
 
@@ -158,7 +158,7 @@ def test_design_is_no_worse_than_an_autoregression_on_short_noisy_series():
 
 def test_input_noise_adds_its_covariance_to_the_normal_equations(lorenz, forecaster):
     dynamics, features = forecaster.loop().dynamics, pesn.Features(lags=2, states=False)
-    z = forecaster.scaled(lorenz, np.zeros((len(lorenz), 0)))[0]
+    z = forecaster.standardize(lorenz, np.zeros((len(lorenz), 0)))[0]
     inputs, targets, scale = z[:-1], dynamics.targets(z), 0.01
     b, b_away, targets_away = with_noise(features, inputs, dynamics, scale, np.random.default_rng(0))
     np.testing.assert_allclose(b, features(inputs), atol=1e-12)  # of features that are linear the mean is that of the rows

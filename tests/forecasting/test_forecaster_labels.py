@@ -131,7 +131,7 @@ def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
     table = read(tmp_path / "table.csv", time=index.name)
     layout = align(frame, None, [slice(0, len(kept))])
     np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
-    found, expected = index_rule(table.frame.index, table.freq).ahead(3), layout.time.ahead(3)
+    found, expected = index_rule(table.frame.index, table.freq).next_labels(3), layout.time.next_labels(3)
     if index.dtype.kind == "M":
         assert [str(label) for label in found] == [str(label) for label in expected]
     else:

@@ -180,7 +180,7 @@ def test_every_type_of_index_is_read_as_times(kind):
     times = index if times is None else times
     found = read_labels(index, "y")
     time = time_index(found[KEPT])
-    check_labels(time.ahead(4), times[N : N + 4], index)
+    check_labels(time.next_labels(4), times[N : N + 4], index)
     np.testing.assert_array_equal(time.places(found[KEPT]), KEPT)
     np.testing.assert_array_equal(time.positions(found[N - 1 :][::-1], AHEAD), np.arange(AHEAD, -1, -1))
 

@@ -21,7 +21,7 @@ def case(request):
     y = chaotic.lorenz(runs=1, steps=600, rng=0)[0].states
     y = y + 0.01 * y.std(axis=0) * np.random.default_rng(0).standard_normal(y.shape)
     forecaster = Forecaster(design=Design(DESIGNS[request.param]), calibrate=False, measurement_noise=0.0).fit(y[:300])
-    loop, rows = forecaster.loop(), forecaster.scaled(y[300:340], np.zeros((40, 0)))[0]
+    loop, rows = forecaster.loop(), forecaster.standardize(y[300:340], np.zeros((40, 0)))[0]
     return loop, forecaster.model_.context_filter().advance(loop, rows, np.zeros((40, 0))), forecaster, y
 
 
@@ -35,13 +35,13 @@ def test_directions_have_the_leverage_of_each_step(case):
     rng, t = np.random.default_rng(0), np.arange(40.0)[:, None]
     S = errors.root
     b = np.sin(0.1 * t * rng.uniform(size=len(S)) + rng.uniform(0.0, 6.0, (2, 1, len(S))))  # (2, 40, p)
-    along, v = errors.along(b), b @ S
+    along, v = errors.project(b), b @ S
     np.testing.assert_allclose(np.sum(along**2, axis=-1), np.sum(v**2, axis=-1), rtol=1e-9)
     size = np.linalg.norm(v, axis=-1)
     between = (along @ along.mT - v @ v.mT) / (size[:, :, None] * size[:, None, :])
     assert np.abs(between).max() < 0.2
-    np.testing.assert_array_equal(errors.along(b[:, :10]), along[:, :10])
-    assert not errors.along(np.zeros((3, len(errors.root)))).any()
+    np.testing.assert_array_equal(errors.project(b[:, :10]), along[:, :10])
+    assert not errors.project(np.zeros((3, len(errors.root)))).any()
 
 
 def test_persistent_weight_errors_agree_with_an_ensemble(case):
@@ -49,10 +49,10 @@ def test_persistent_weight_errors_agree_with_an_ensemble(case):
     loop, state, _, _ = case
     inputs = np.zeros((12, 0))
     _, along = follow_mean(loop, state, inputs)
-    closed = rollout(loop.ahead, state, inputs, moved=True, along=along, joint=True)
+    closed = rollout(loop.forecast_model, state, inputs, moved=True, along=along, joint=True)
     away = state.sample(2000, np.random.default_rng(1)) - state.mean
     start = Ensemble(state.mean + np.concatenate([away, -away]), state.carried, MirroredDraws(1, sobol=True))
-    members = rollout(loop.ahead, start, inputs, moved=True, along=along, joint=True)
+    members = rollout(loop.forecast_model, start, inputs, moved=True, along=along, joint=True)
     np.testing.assert_allclose(std_of(closed), std_of(members), rtol=0.1)
     assert np.all(np.abs(closed.mean - members.mean) < 0.1 * std_of(members))
     size = np.outer(std_of(members).ravel(), std_of(members).ravel())

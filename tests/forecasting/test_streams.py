@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn._support.progress import shown
+from pesn._support.progress import show_progress
 from pesn.evaluation.error_model import ErrorSums, fit_error_model
 from pesn.forecasting import runs as segments_module
 from pesn.forecasting.dataset import compute_statistics
@@ -262,7 +262,7 @@ def test_sample_is_bounded_and_spread_evenly(sizes):
 
 def test_progress_reports_rows():
     page = io.StringIO()
-    with shown(True, page) as steps:
+    with show_progress(True, page) as steps:
         forecaster = pesn.Forecaster(esn())
         forecaster._fit(iter(RUNS), None, None, steps)
     assert "reading the runs: 800 rows" in page.getvalue()

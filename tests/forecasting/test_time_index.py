@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pesn.forecasting.time_index import CalendarStep, TimeIndex, shown, time_index
+from pesn.forecasting.time_index import CalendarStep, TimeIndex, format_label, time_index
 
 FREQUENCIES = [
     "D", "2D", "B", "W-WED", "2W-FRI", "MS", "ME", "2MS", "BME", "QS-JAN", "QE-NOV", "YE-DEC", "YS-MAR", "h", "3h", "15min",
@@ -53,12 +53,12 @@ def test_labels_continue_a_truncated_index(whole, cut, gaps, known):
     index = whole[:cut] if known and len(kept) == cut else pd.DatetimeIndex(whole[kept], freq=None)
     kept = np.arange(cut) if len(index) == cut else kept
     time = time_index(index)
-    pd.testing.assert_index_equal(time.ahead(60 - cut), whole[cut:])
+    pd.testing.assert_index_equal(time.next_labels(60 - cut), whole[cut:])
     np.testing.assert_array_equal(time.places(index), kept)
     np.testing.assert_array_equal(time.positions(whole[cut - 1 :][::-1], 100), np.arange(60 - cut, -1, -1))
     one = time_index(whole[cut : cut + 1], time.step)  # a single row tells nothing by itself
-    pd.testing.assert_index_equal(one.ahead(5), whole[cut + 1 : cut + 6])
-    assert time.on(7).label() == whole[cut + 6]
+    pd.testing.assert_index_equal(one.next_labels(5), whole[cut + 1 : cut + 6])
+    assert time.shift(7).label() == whole[cut + 6]
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
@@ -68,7 +68,7 @@ def test_labels_continue_across_clock_changes(zone, freq):
         whole = pd.date_range(start, periods=2000 if freq in ("h", "30min") else 60, freq=freq, tz=zone)
         half = len(whole) // 2
         time = time_index(whole[:half] if freq == "24h" else pd.DatetimeIndex(whole[:half], freq=None))  # 24 h look like days
-        pd.testing.assert_index_equal(time.ahead(len(whole) - half), whole[half:])
+        pd.testing.assert_index_equal(time.next_labels(len(whole) - half), whole[half:])
         elsewhere = whole[half - 1 :].tz_convert("Asia/Tokyo")  # the same instants
         np.testing.assert_array_equal(time.positions(elsewhere, 5000), np.arange(len(whole) - half + 1))
         assert (time.positions(whole.tz_localize(None), 5000) == -1).all()  # before or after cannot be said
@@ -76,7 +76,7 @@ def test_labels_continue_across_clock_changes(zone, freq):
 
 def test_skipped_hour_becomes_the_next_one():
     index = pd.DatetimeIndex(["2024-03-27 02:30", "2024-03-28 02:30", "2024-03-29 02:30"], tz="Europe/Berlin")
-    assert [str(label) for label in time_index(index).ahead(3)] == [
+    assert [str(label) for label in time_index(index).next_labels(3)] == [
         "2024-03-30 02:30:00+01:00", "2024-03-31 03:00:00+02:00", "2024-04-01 02:30:00+02:00",
     ]  # fmt: skip
 
@@ -85,13 +85,13 @@ def test_skipped_hour_becomes_the_next_one():
 def test_periods_and_numbers_continue(whole):
     loosely = {"exact": "equiv" if whole.dtype == np.int64 else False, "check_exact": whole.dtype != np.float64, "rtol": 1e-12}
     time = time_index(whole[:12])
-    pd.testing.assert_index_equal(time.ahead(8), whole[12:], **loosely)
-    pd.testing.assert_index_equal(time.on(3).ahead(5), whole[15:], **loosely)
-    pd.testing.assert_index_equal(time_index(whole[15:16], time.step).ahead(4), whole[16:], **loosely)
+    pd.testing.assert_index_equal(time.next_labels(8), whole[12:], **loosely)
+    pd.testing.assert_index_equal(time.shift(3).next_labels(5), whole[15:], **loosely)
+    pd.testing.assert_index_equal(time_index(whole[15:16], time.step).next_labels(4), whole[16:], **loosely)
     kept = np.array([0, 1, 2, 5, 6, 11])
     gappy = time_index(whole[kept])
     np.testing.assert_array_equal(gappy.places(whole[kept]), kept)
-    pd.testing.assert_index_equal(gappy.ahead(8), whole[12:], **loosely)
+    pd.testing.assert_index_equal(gappy.next_labels(8), whole[12:], **loosely)
     np.testing.assert_array_equal(time.positions(whole[::-1], 5), [-1, -1, -1, 5, 4, 3, 2, 1, 0, *[-1] * 11])
 
 
@@ -120,7 +120,7 @@ def test_irregular_labels_have_no_rule(index):
 def test_known_step_is_used_if_labels_follow_it():
     learned = time_index(pd.date_range("2024-01-01", periods=30, freq="B")).step
     four = pd.date_range("2024-02-05", periods=4, freq="D")  # Monday to Thursday: they could be any days
-    assert [shown(day) for day in time_index(four, learned).ahead(2)] == ["2024-02-09", "2024-02-12"]
+    assert [format_label(day) for day in time_index(four, learned).next_labels(2)] == ["2024-02-09", "2024-02-12"]
     assert time_index(pd.date_range("2024-02-05", periods=4, freq="h"), learned).step == "h"
     assert time_index(pd.DatetimeIndex(["2024-02-10"]), learned) is None  # a Saturday
 
@@ -133,7 +133,7 @@ def test_dates_that_represent_months():
     index = pd.DatetimeIndex(["2020-01-15", "2020-02-14", "2020-03-16", "2020-05-15"])
     time = time_index(index)
     assert (time.step, time.places(index).tolist()) == ("M", [0, 1, 2, 4])
-    assert [shown(day) for day in time.ahead(2)] == ["2020-06-01", "2020-07-01"]
+    assert [format_label(day) for day in time.next_labels(2)] == ["2020-06-01", "2020-07-01"]
     np.testing.assert_array_equal(time.positions(pd.DatetimeIndex(["2020-06-17", "2020-05-02", "2020-04-30"]), 9), [1, 0, -1])
 
 
@@ -141,7 +141,7 @@ def test_labels_beyond_the_range_of_pandas_are_none():
     time = TimeIndex("dates", "2262-04-10T00:00:00", "D", unit="ns")
     assert len(time.labels(1)) == 1
     assert time.labels(5) is None
-    assert time.on(5) is None
+    assert time.shift(5) is None
     years = pd.date_range("1700-01-01", periods=500, freq="YS", unit="ns")
     assert time_index(pd.DatetimeIndex(years, freq=None)).step == "YS-JAN"  # three times as many would be beyond it
 

@@ -52,7 +52,7 @@ def drawn(model, start, controls, n, rng):
     """Simulate y (n, horizon, d) from sampled initial rows, controls and units, without linearization."""
     loop, given, scale = replace(model.loop(("state",)), form="diagonal"), model.esn_.start_, model.scale_
     y, u = scale.apply(start.sample(n, rng), controls.sample(n, rng))
-    means, roots = zip(*(given.given(np.append(row, now)[None]) for row, now in zip(y, u[:, 0], strict=True)), strict=True)
+    means, roots = zip(*(given.predict(np.append(row, now)[None]) for row, now in zip(y, u[:, 0], strict=True)), strict=True)
     units = means + rng.standard_normal((n, len(roots[0]))) @ roots[0]
     path = rollout(loop.model, loop.init(units, np.zeros((n, 0, 24)), y, u[:, 0]), u, moved=True)
     assert not path.cov.any()  # each of them is certain
@@ -170,7 +170,7 @@ def test_state_part_is_the_readout_of_the_state_covariance(runs):
     start, controls = Gaussian(runs.states[150], var=0.01), Gaussian(runs.inputs[150:151], var=[[0.04]])
     y, u = model.scale_.apply(start.mean, controls.mean[0])
     root = np.sqrt(np.concatenate([0.01 / np.square(model.scale_.y_std), 0.04 / np.square(model.scale_.x_std)]))
-    _, both = model.esn_.start_.given_gaussian(np.concatenate([y, u]), np.diag(root))
+    _, both = model.esn_.start_.predict_gaussian(np.concatenate([y, u]), np.diag(root))
     W = model.esn_.readout_.weights[:, 1:] * (model.output_std_ * model.scale_.y_std)[:, None]
     forecast = model.forecast(1, start, controls, parts=("state",))
     np.testing.assert_allclose(forecast.cov[0], W @ both @ both.T @ W.T, rtol=1e-6, atol=1e-12)

@@ -21,7 +21,7 @@ from pesn.moments.covariance import (
     _linear_and_rest,
     choose,
     covariance,
-    linear_and_rest,
+    split_covariance,
 )
 
 TANH = get("tanh")
@@ -367,7 +367,7 @@ def test_saturated_unit_with_a_denormal_variance(m, rho):
     """It does not change the covariances of steep and nearly collinear units, and gives no NaN."""
     mean, std = np.array([2.7, 2.0, -m]), np.array([3.0, 3.1, 0.17])
     cov = np.array([[1.0, rho, 0.3], [rho, 1.0, 0.3], [0.3, 0.3, 1.0]]) * std * std[:, None]
-    out, (gain, rest) = covariance("tanh", mean, cov), linear_and_rest(TANH, mean, cov)
+    out, (gain, rest) = covariance("tanh", mean, cov), split_covariance(TANH, mean, cov)
     assert np.isfinite(out).all()
     assert np.isfinite(gain).all()
     assert np.isfinite(rest).all()
@@ -410,7 +410,7 @@ def test_linear_part_and_rest_sum_to_the_covariance(spread):
     root = spread * rng.normal(size=(6, 6))
     m, C = rng.normal(size=6), root @ root.T
     C = 0.5 * (C + C.T)
-    g, rest = linear_and_rest("tanh", m, C)
+    g, rest = split_covariance("tanh", m, C)
     # E[f′] to rounding, by quadrature
     np.testing.assert_allclose(g, exact.gain(TANH, m, np.diag(C)), rtol=1e-11)
     whole = covariance("tanh", m, C)
@@ -422,7 +422,7 @@ def test_linear_part_and_rest_sum_to_the_covariance(spread):
 def test_rest_of_a_small_variance_is_of_second_order():
     """Cov f(z) − g C g → ½ f″ C² f″."""
     m, C = np.array([0.4, -0.9, 1.3]), 1e-4 * np.array([[1.0, 0.6, -0.2], [0.6, 2.0, 0.3], [-0.2, 0.3, 0.5]])
-    _, rest = linear_and_rest("tanh", m, C)
+    _, rest = split_covariance("tanh", m, C)
     curvature = -2.0 * np.tanh(m) / np.cosh(m) ** 2
     expected = 0.5 * curvature[:, None] * C**2 * curvature
     np.testing.assert_allclose(rest, expected, rtol=2e-3)
@@ -434,14 +434,14 @@ def test_rest_is_semi_definite_if_computed_pair_by_pair():
     m, C = rng.normal(size=8), root @ root.T
     C = 0.5 * (C + C.T)
     assert choose("tanh", m, C)[0] == "plackett"
-    g, rest = linear_and_rest("tanh", m, C)
+    g, rest = split_covariance("tanh", m, C)
     whole = covariance("tanh", m, C)
     np.testing.assert_allclose(g[:, None] * C * g + rest, whole, rtol=0, atol=1e-7)
     assert np.linalg.eigvalsh(rest)[0] >= -1e-14
 
 
 def test_unit_without_variance_has_a_gain_and_no_rest():
-    g, rest = linear_and_rest("tanh", np.array([0.5, 0.1]), np.diag([0.0, 0.4]))
+    g, rest = split_covariance("tanh", np.array([0.5, 0.1]), np.diag([0.0, 0.4]))
     assert g[0] == pytest.approx(1.0 - np.tanh(0.5) ** 2, rel=1e-11)
     np.testing.assert_array_equal(rest[0], 0.0)
     assert rest[1, 1] > 0.0
@@ -469,9 +469,9 @@ def _batch(kind, size=6, count=5):
 @pytest.mark.parametrize("kind", ["usual", "small", "zero", "large", "steep", "saturated", "mixed"])
 def test_batch_of_tanh_equals_single_matrices(kind):
     mean, cov = _batch(kind)
-    g, rest = linear_and_rest("tanh", mean, cov)
+    g, rest = split_covariance("tanh", mean, cov)
     for k in range(len(mean)):
         in_steps = (part[0] for part in _linear_and_rest(TANH, mean[k : k + 1], cov[k : k + 1]))
-        for own_g, own_rest in (in_steps, linear_and_rest("tanh", mean[k], cov[k])):
+        for own_g, own_rest in (in_steps, split_covariance("tanh", mean[k], cov[k])):
             np.testing.assert_allclose(g[k], own_g, rtol=1e-9, atol=1e-200)
             np.testing.assert_allclose(rest[k], own_rest, rtol=1e-6, atol=1e-6 * np.abs(own_rest).max())

@@ -59,7 +59,7 @@ def test_features_match_their_definition(features):
     before, parts = None, []
     for block in (slice(0, 1), slice(1, 4), slice(4, 11)):
         parts.append(features(rows[block], states[block], before))
-        before = features.after(rows[block], before)
+        before = features.newest_rows(rows[block], before)
     np.testing.assert_array_equal(np.vstack(parts), b)
     batch = features(np.stack([rows, 2.0 * rows]), np.stack([states, states]))
     np.testing.assert_array_equal(batch[0], b)
@@ -258,7 +258,7 @@ def test_small_ridge_keeps_accurate_variances(rows):
     """A tiny ridge gives large weights, and W Σ Wᵀ loses ε |W|² Σ: both forms still match samples."""
     esn = pesn.ProbabilisticESN(40, features=Features(1, 2), ridge=1e-12, washout=20, process_noise=0.0, random_state=0)
     model = pesn.Forecaster(esn, calibrate=False).fit(rows[:900])
-    context, y = model.model_.context_filter(), model.scaled(rows[900:930], np.zeros((30, 0)))[0]
+    context, y = model.model_.context_filter(), model.standardize(rows[900:930], np.zeros((30, 0)))[0]
     found = []
     for form in ("full", "low-rank", "ensemble"):
         loop = replace(model.loop(("state",)), form="full" if form == "ensemble" else form, rank=30)

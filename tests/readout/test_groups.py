@@ -5,7 +5,7 @@ import pytest
 
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
-from pesn.readout.ridge import choose_ridge, least_squares, parameters_used, solve, weights_cov
+from pesn.readout.ridge import choose_ridge, effective_parameters, least_squares, solve, weights_cov
 from pesn.readout.rls import start_empty, start_from_batch, update
 
 P, N = 6, 9  # columns of the field, units
@@ -64,7 +64,7 @@ def test_groups_have_the_penalties_of_the_features():
     local = Features().penalty((1e-2, 1e-5), 4, 3)
     alone = solve(least_squares(8, 2, local).add(*groups.rows(b, y)[0]), local)
     np.testing.assert_allclose(readout.own[0].weights, alone.weights, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(parameters_used(readout, penalty), parameters_used(alone, local), rtol=1e-9)
+    np.testing.assert_allclose(effective_parameters(readout, penalty), effective_parameters(alone, local), rtol=1e-9)
 
 
 def test_outputs_have_the_leverage_of_their_group():

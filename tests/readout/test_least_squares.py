@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pesn.readout import Factor, Gram, solve
-from pesn.readout.ridge import GRID, choose_ridge, least_squares, leave_out, penalties_of, ridge_path
+from pesn.readout.ridge import GRID, choose_ridge, exclude_folds, feature_penalties, least_squares, ridge_path
 from pesn.readout.rls import start_from_batch, update
 
 
@@ -30,7 +30,7 @@ def _by_blocks(b, y, size=97):
 
 
 def _path(factor, *ridges):
-    return ridge_path(factor, np.stack([factor.n_samples * penalties_of(ridge, factor.n_features) for ridge in ridges]))
+    return ridge_path(factor, np.stack([factor.n_samples * feature_penalties(ridge, factor.n_features) for ridge in ridges]))
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1e-9, 1e-14, 1e-17])
@@ -81,7 +81,7 @@ def test_held_out_folds_leave_the_other_rows(rows, held):
     b, y = rows
     folds = [_by_blocks(b[k : k + 120], y[k : k + 120]) for k in range(0, 600, 120)]
     folds[2] = Factor(13, 2)  # which no row fell into
-    others = leave_out(folds, held)
+    others = exclude_folds(folds, held)
     assert sorted(others) == sorted(held)
     for fold, factor in others.items():
         there = np.concatenate([np.arange(120 * k, 120 * k + 120) for k in range(5) if k not in (fold, 2)])

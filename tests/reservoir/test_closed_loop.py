@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.linalg import root_of
+from pesn.linalg import factor_covariance
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import learn as learn_start
@@ -145,10 +145,10 @@ def test_emit_is_the_affine_map_that_is_written_down(kind):
     cov[size + d :, size + d :] = np.diag(u_var)
     np.testing.assert_allclose(after.mean, slow_emit(loop, state.mean, np.zeros(d), u), rtol=0, atol=1e-12)
     carry = slice(0, state.carried)
-    np.testing.assert_allclose(after.covariance_of(carry), (M @ cov @ M.T)[carry, carry], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(after.covariance_with(slice(0, d)), (M @ cov @ M.T)[:, :d], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(after.block_covariance(carry), (M @ cov @ M.T)[carry, carry], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(after.cross_covariance(slice(0, d)), (M @ cov @ M.T)[:, :d], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(info.mean, after.mean[:d])
-    np.testing.assert_array_equal(info.cov, after.covariance_of(slice(0, d)))
+    np.testing.assert_array_equal(info.cov, after.block_covariance(slice(0, d)))
     # the three parts: each is what the map makes of its own covariance, in y
     J = M[:d, size : size + d]
     new, noise = np.diag(J @ R @ J.T), np.diag(J @ loop.errors.innovation @ J.T)
@@ -194,8 +194,8 @@ def test_ten_steps_are_those_of_the_stochastic_system(kind):
     samples, steps, (d, n), at = 20_000, 10, sizes(loop), loop.layout["inputs"]
     state = begun(loop)
     u, u_var = 0.3 * np.sin(np.arange(steps)[:, None] + np.arange(n)), np.full((steps, n), 0.01)
-    x = state.mean + rng.normal(size=(samples, len(state.mean))) @ root_of(covariance(state)).T
-    R, Q = root_of(loop.errors.innovation), root_of(loop.process_noise.cov)
+    x = state.mean + rng.normal(size=(samples, len(state.mean))) @ factor_covariance(covariance(state)).T
+    R, Q = factor_covariance(loop.errors.innovation), factor_covariance(loop.process_noise.cov)
     paths = np.empty((steps, samples, d))
     for k in range(steps):
         x[:, at] = u[k] + 0.1 * rng.normal(size=(samples, n))
@@ -234,7 +234,7 @@ def test_a_first_row_with_gaps_is_conditioned_on_what_is_there(form, rank, missi
     keep = [0, 1, *range(3, 17)]  # y and h
     places = [0, 1, *range(state.carried, state.carried + 14)]
     np.testing.assert_allclose(state.mean[places], mean[keep], atol=1e-9)
-    np.testing.assert_allclose(state.covariance_with(slice(0, 2))[places], cov[np.ix_(keep, [0, 1])], atol=1e-9)
+    np.testing.assert_allclose(state.cross_covariance(slice(0, 2))[places], cov[np.ix_(keep, [0, 1])], atol=1e-9)
     np.testing.assert_allclose(state.variances()[places], np.diag(cov)[keep], atol=1e-9)
     np.testing.assert_allclose(state.variances()[loop.layout["inputs"]], u_var)
 

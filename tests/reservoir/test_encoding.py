@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pesn.activations import get
-from pesn.linalg import root_of
+from pesn.linalg import factor_covariance
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
@@ -59,7 +59,7 @@ def test_rows_are_kept_columns_then_sines_then_cosines():
 def test_an_uncertain_row_against_samples(spread):
     rng = np.random.default_rng(0)
     mean, root = rng.normal(size=D), spread * rng.normal(size=(D, D))
-    found, cov = ENCODING.with_encoded(mean, root @ root.T)
+    found, cov = ENCODING.encode_gaussian(mean, root @ root.T)
     y = mean + np.random.default_rng(1).standard_normal((200_000, D)) @ root.T
     theta = ENCODING.mean + ENCODING.std * y[:, [2, 0]]
     x = np.concatenate([y, np.sin(theta), np.cos(theta)], axis=1)
@@ -86,7 +86,7 @@ def test_without_variance_the_moves_are_the_numbers(form, features):
         row = dyn.network_rows(np.concatenate([y, u[k]]))
         h = (1.0 - r.leak_rate) * h + r.leak_rate * np.tanh(r.W_in @ row + r.W @ h + r.bias)
         b = features(row[None], h[None], before)[0]
-        before = features.after(row[None], before)
+        before = features.newest_rows(row[None], before)
         after = y[:2] + dyn.scale * (loop.readout.weights @ b)
         y = np.concatenate([after, A @ y + B @ after])
         np.testing.assert_allclose(path.mean[k], y, rtol=1e-10)
@@ -102,11 +102,11 @@ def test_a_low_rank_factor_keeps_sines_and_cosines_as_the_full_covariance_does()
     full, low = (replace(a_loop(form, features, 6), dynamics=a_loop().dynamics) for form in ("full", "low-rank"))
     states = [loop.model.move(started(loop, 1.0)) for loop in (full, low)]
     rows = full.layout["encoded"]
-    found, expected = (state.covariance_with(rows)[: rows.stop] for state in (states[1], states[0]))
+    found, expected = (state.cross_covariance(rows)[: rows.stop] for state in (states[1], states[0]))
     np.testing.assert_allclose(found, expected, atol=1e-9)
     first, second = (loop.model.emit(state)[0] for loop, state in zip((full, low), states, strict=True))
     carried = slice(0, full.carried)
-    np.testing.assert_allclose(second.covariance_of(carried), first.covariance_of(carried), atol=0.02)
+    np.testing.assert_allclose(second.block_covariance(carried), first.block_covariance(carried), atol=0.02)
 
 
 def test_a_start_of_missing_entries_knows_angles_that_are_there():
@@ -130,4 +130,4 @@ def test_a_state_as_certain_has_the_sines_of_its_mean():
     row = loop.dynamics.network_rows(np.concatenate([state.mean[:D], state.mean[loop.layout["inputs"]]]))
     np.testing.assert_allclose(state.mean[loop.moves.row], row, rtol=1e-12)
     np.testing.assert_allclose(loop.moves.means(state.mean), loop.features(row[None], state.mean[None, loop.layout["units"]])[0])
-    assert not root_of(state.covariance_of(slice(0, loop.layout.size))).any()
+    assert not factor_covariance(state.block_covariance(slice(0, loop.layout.size))).any()

@@ -65,7 +65,7 @@ def covariance(root):
 
 
 def is_finite(start):
-    answers = [*start.stationary(), *start.joint(), *start.given(np.zeros((5, start.n_inputs)))]
+    answers = [*start.stationary(), *start.joint(), *start.predict(np.zeros((5, start.n_inputs)))]
     return all(np.isfinite(a).all() for a in answers)
 
 
@@ -82,9 +82,9 @@ def test_is_plain_ridge_regression_for_every_number_of_rows(d, used):
     predict, residual, penalty, freedom = slow(z, h, 2, used)
     for t in (10, 77, 140):
         rows = z[t + 1 - used : t + 1]
-        mean, root = start.given(rows)
+        mean, root = start.predict(rows)
         np.testing.assert_allclose(mean, predict(rows), rtol=1e-9, atol=1e-11)
-    mean, root = start._replace(persistence=np.zeros(0)).given(rows)  # of the training rows on average
+    mean, root = start._replace(persistence=np.zeros(0)).predict(rows)  # of the training rows on average
     np.testing.assert_allclose(covariance(root), (residual + penalty) / freedom, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(covariance(root), residual / freedom, rtol=1e-4, atol=1e-6)  # the ridge is not noticed
     excess = covariance(root) - residual / freedom
@@ -97,7 +97,7 @@ def test_fewer_rows_are_answered_as_if_no_more_had_been_learned():
     three = learn([(z, h, 2)], max_lags=3)
     for lags in (0, 1, 2):
         few = learn([(z, h, 2)], max_lags=lags)
-        (mean, root), (twin, twin_root) = three.given(z[40 - lags : 40]), few.given(z[37:40])
+        (mean, root), (twin, twin_root) = three.predict(z[40 - lags : 40]), few.predict(z[37:40])
         np.testing.assert_allclose(mean, twin, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(covariance(root), covariance(twin_root), rtol=1e-9, atol=1e-12)
 
@@ -105,7 +105,7 @@ def test_fewer_rows_are_answered_as_if_no_more_had_been_learned():
 def test_only_the_last_rows_count():
     z, h = series(252, 2, 3)
     start = learn([(z, h, 0)], max_lags=3)
-    for one, other in zip(start.given(z[:40]), start.given(z[37:40]), strict=True):
+    for one, other in zip(start.predict(z[:40]), start.predict(z[37:40]), strict=True):
         assert (one == other).all()
 
 
@@ -116,8 +116,8 @@ def test_pieces_are_the_whole():
     pieces = learn([(z[:101], h[:101], 0), (z[99:102], h[99:102], 2), (z[100:], h[100:], 2)], max_lags=3)
     assert whole.n_samples == pieces.n_samples == 240
     # The pieces' inputs are counted twice where they overlap, so features are scaled a little differently: not to the bit.
-    np.testing.assert_allclose(pieces.given(z[:3])[0], whole.given(z[:3])[0], rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(covariance(pieces.given(z[:3])[1]), covariance(whole.given(z[:3])[1]), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(pieces.predict(z[:3])[0], whole.predict(z[:3])[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(covariance(pieces.predict(z[:3])[1]), covariance(whole.predict(z[:3])[1]), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(covariance(pieces.stationary()[1]), covariance(whole.stationary()[1]), rtol=1e-9, atol=1e-12)
 
 
@@ -125,12 +125,12 @@ def test_rows_that_are_skipped_serve_as_lags_alone():
     z, h = series(252, 2, 3)
     spoilt = h.copy()
     spoilt[:20] = 1e3
-    (mean, root), (twin, twin_root) = (learn([(z, states, 20)]).given(z[19:22]) for states in (h, spoilt))
+    (mean, root), (twin, twin_root) = (learn([(z, states, 20)]).predict(z[19:22]) for states in (h, spoilt))
     assert (mean == twin).all()
     assert (root == twin_root).all()
     moved = z.copy()
     moved[18:20] = moved[19:17:-1]  # the two rows before the first that is learned from: no longer the same features
-    assert (learn([(moved, h, 20)]).given(z[19:22])[0] != mean).any()
+    assert (learn([(moved, h, 20)]).predict(z[19:22])[0] != mean).any()
 
 
 # ---------------------------------------------------------------- moments of the samples
@@ -181,8 +181,8 @@ def test_errors_on_rows_unseen_are_as_large_as_said_and_more_rows_explain_more(c
     start = learn([(z[:4500], h[:4500], 200)], max_lags=3)
     sizes = []
     for lags in range(4):
-        std = np.sqrt(np.sum(start.given(z[:lags])[1] ** 2, axis=0))
-        errors = np.array([h[k] - start.given(z[k + 1 - lags : k + 1])[0] for k in range(4700, 6000, 10)])
+        std = np.sqrt(np.sum(start.predict(z[:lags])[1] ** 2, axis=0))
+        errors = np.array([h[k] - start.predict(z[k + 1 - lags : k + 1])[0] for k in range(4700, 6000, 10)])
         assert 0.5 < np.mean((errors / std) ** 2) < 2.0
         sizes.append((std.mean(), np.sqrt(np.mean(errors**2))))
     assert (np.diff(sizes, axis=0) < 0.0).all()
@@ -209,10 +209,10 @@ def test_the_mean_stays_near_the_training_range():
     width = h[100:].max(axis=0) - h[100:].min(axis=0)
     low, high = z.min(), z.max()
     for rows in ([[1e3]], [[-1e300], [1e300], [0.0]], [[low], [high], [low]]):
-        mean, _ = start.given(rows)
+        mean, _ = start.predict(rows)
         assert (mean <= h[100:].max(axis=0) + width).all()
         assert (mean >= h[100:].min(axis=0) - width).all()
-    assert (start.given([[1e3]])[0] == start.given([[1e6]])[0]).all()  # held, both of them
+    assert (start.predict([[1e3]])[0] == start.predict([[1e6]])[0]).all()  # held, both of them
 
 
 @pytest.mark.usefixtures("every_row")
@@ -222,7 +222,7 @@ def test_features_are_held_one_width_beyond_their_own_range():
     B = np.polynomial.polynomial.polyfit(z[:, 0], h[:, 0], 2)
     start = learn([(z, h, 0)], max_lags=1)
     for far, features in ((2.5, [1.0, 2.5, 2.0]), (3.0, [1.0, 3.0, 2.0]), (50.0, [1.0, 3.0, 2.0]), (-50.0, [1.0, -3.0, 2.0])):
-        np.testing.assert_allclose(start.given([[far]])[0], features @ B, atol=1e-4)  # z in [-1, 1], z² in [0, 1]
+        np.testing.assert_allclose(start.predict([[far]])[0], features @ B, atol=1e-4)  # z in [-1, 1], z² in [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_one_row_is_its_own_mean_without_variance():
     mean, root = start.joint()
     np.testing.assert_allclose(mean, [2.0, 3.0, 0.1, 0.2, 0.3], rtol=1e-12)
     assert np.abs(covariance(root)).max() < 1e-30
-    np.testing.assert_allclose(start.given([[7.0, 7.0]])[0], [0.1, 0.2, 0.3], rtol=1e-12)
+    np.testing.assert_allclose(start.predict([[7.0, 7.0]])[0], [0.1, 0.2, 0.3], rtol=1e-12)
 
 
 def test_inputs_and_states_that_never_change():
@@ -265,8 +265,8 @@ def test_inputs_and_states_that_never_change():
     np.testing.assert_allclose(mean[[2, 6]], [0.1, 0.7], rtol=1e-12)
     assert np.abs(covariance(root)[[2, 6]]).max() < 1e-14
     moved = np.hstack([z[:3], [[5.0]] * 3])  # nothing is known of it: it counts for nothing
-    np.testing.assert_array_equal(start.given(moved)[0], start.given(np.hstack([z[:3], still[:3]]))[0])
-    assert start.given(moved)[0][3] == pytest.approx(0.7, rel=1e-12)
+    np.testing.assert_array_equal(start.predict(moved)[0], start.predict(np.hstack([z[:3], still[:3]]))[0])
+    assert start.predict(moved)[0][3] == pytest.approx(0.7, rel=1e-12)
 
 
 def test_states_that_outnumber_the_rows():
@@ -281,7 +281,7 @@ def test_states_that_outnumber_the_rows():
 def test_no_inputs_at_all():
     h = np.random.default_rng(0).normal(size=(30, 2))
     start = learn([(np.empty((30, 0)), h, 0)], max_lags=1)
-    mean, root = start.given(np.empty((3, 0)))
+    mean, root = start.predict(np.empty((3, 0)))
     np.testing.assert_allclose(mean, h.mean(axis=0), rtol=1e-12)
     assert 1.0 <= np.diagonal(covariance(root) / np.cov(h.T)).max() < 1.2  # it is the mean of 30 rows
 
@@ -289,7 +289,7 @@ def test_no_inputs_at_all():
 def test_single_precision_is_taken_and_answered_in_double():
     z, h = (a.astype(np.float32) for a in series(252, 2, 3))
     single, double = learn([(z, h, 0)]), learn([(z.astype(float), h.astype(float), 0)])
-    for a, b in zip(single.given(z[:3]), double.given(z[:3].astype(float)), strict=True):
+    for a, b in zip(single.predict(z[:3]), double.predict(z[:3].astype(float)), strict=True):
         assert a.dtype == np.float64
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
@@ -314,7 +314,7 @@ def test_what_cannot_be_learned_from_is_named(rows, message):
 @pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 1))])
 def test_rows_of_another_width_are_refused(z):
     with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
-        learn([(Z, H, 0)]).given(z)
+        learn([(Z, H, 0)]).predict(z)
 
 
 def test_many_contexts_at_once_are_each_alone():
@@ -323,10 +323,10 @@ def test_many_contexts_at_once_are_each_alone():
     start = learn([(z, np.tanh(z @ rng.normal(size=(2, 3))) + 0.1 * z[:, :1] ** 2, 0)], max_lags=2)
     for count in (1, 2, 50):  # fewer and more than there are states
         rows = rng.normal(size=(count, 2, 2))
-        many, root = start.given(rows)
+        many, root = start.predict(rows)
         for one, mean, own in zip(rows, many, root, strict=True):
-            np.testing.assert_allclose(start.given(one)[0], mean, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(covariance(start.given(one)[1]), covariance(own), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(start.predict(one)[0], mean, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(covariance(start.predict(one)[1]), covariance(own), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
@@ -345,12 +345,12 @@ def test_a_start_that_few_rows_are_like_is_as_uncertain_as_the_regression_is(rho
     start = learn([(z, h, 5)], max_lags=1)
     assert start.persistence == pytest.approx([0.9 * rho], abs=0.2)
     far = 2.0 * z.std(axis=0)
-    wide, narrow = (np.sum(np.square(start.given(row[None])[1])) for row in (far, z.mean(axis=0)))
-    own = np.sum(np.square(start._replace(persistence=np.zeros(0)).given(far[None])[1]))
+    wide, narrow = (np.sum(np.square(start.predict(row[None])[1])) for row in (far, z.mean(axis=0)))
+    own = np.sum(np.square(start._replace(persistence=np.zeros(0)).predict(far[None])[1]))
     phi = np.array([slow_features((rows - start.center) / start.spread, 1) for rows in z[5:, None]])
     at = np.array(slow_features((far[None] - start.center) / start.spread, 1))
     leverage = at @ np.linalg.solve(phi.T @ phi, at) * (1.0 + start.persistence[0]) / (1.0 - start.persistence[0])
     assert wide / own == pytest.approx(1.0 + leverage, rel=1e-3)
     assert narrow < wide
-    errors = start.given(far[None])[0] - far[0]  # of 300 states that differ by chance alone
+    errors = start.predict(far[None])[0] - far[0]  # of 300 states that differ by chance alone
     assert 0.3 < np.mean(np.square(errors)) / (own / 300) / (wide / own - 1.0) < 3.0

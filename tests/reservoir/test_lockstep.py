@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ortho_group
 
 import pesn
-from pesn.reservoir.drive import State, in_lockstep, run, run_gaussian, run_stacked
+from pesn.reservoir.drive import State, in_lockstep, run, run_gaussian, run_many
 from pesn.reservoir.weights import draw
 
 LENGTHS = [7, 1, 12, 5, 9, 9, 3, 12, 11, 2, 8, 6, 10, 4, 12, 7, 9, 1, 12, 10]
@@ -53,7 +53,7 @@ def reservoir_of(kind):
 @pytest.mark.parametrize("readout", [None, READOUT], ids=["alone", "read out"])
 def test_stacked_sequences_are_each_run_alone(kind, readout):
     r = reservoir_of(kind)
-    states, outputs, ends = run_stacked(r, INPUTS, SEQUENCES, STARTS, readout=readout)
+    states, outputs, ends = run_many(r, INPUTS, SEQUENCES, STARTS, readout=readout)
     same = np.testing.assert_array_equal if readout is None and kind != "rotation" else close
     for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
         alone, out, last = run(r, INPUTS[rows], start, readout=readout)
@@ -63,14 +63,14 @@ def test_stacked_sequences_are_each_run_alone(kind, readout):
         if readout is not None:
             close(outputs[rows], out)
         close(end.output, last.output)
-    assert run_stacked(r, INPUTS, SEQUENCES, STARTS, readout=readout, into=(np.empty((0, 0)), None))[0].size == 0
+    assert run_many(r, INPUTS, SEQUENCES, STARTS, readout=readout, into=(np.empty((0, 0)), None))[0].size == 0
 
 
 @pytest.mark.parametrize("kind", ["plain", "layers"])
 @pytest.mark.parametrize("scale", [0.0, 0.01, 3.0])
 def test_stacked_gaussian_sequences_are_each_run_alone(kind, scale):
     r, var = reservoir_of(kind), scale * RNG.random(INPUTS.shape)
-    states, outputs, ends = run_stacked(r, np.stack([INPUTS, var]), SEQUENCES, STARTS, readout=READOUT, noise=0.05)
+    states, outputs, ends = run_many(r, np.stack([INPUTS, var]), SEQUENCES, STARTS, readout=READOUT, noise=0.05)
     for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
         mean, variance, out, last = run_gaussian(r, INPUTS[rows], var[rows], start, readout=READOUT, noise=0.05)
         # which rule serves a unit's variance goes by its neighbors, and these are other sequences here

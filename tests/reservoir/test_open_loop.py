@@ -15,7 +15,7 @@ from pesn.evaluation.calibration import process_noise
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State, run
-from pesn.reservoir.initial_state import learn, state_of, state_shapes
+from pesn.reservoir.initial_state import learn, make_state, state_shapes
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Noise
@@ -188,15 +188,15 @@ def test_a_start_in_every_form_of_state():
     dense = np.zeros((14, 14))
     dense[2:, 2:] = cov
     states = [
-        state_of(Gaussian(np.zeros(12), factor=factor, var=own), 2),
-        state_of(Gaussian(np.zeros(12), cov=cov), 2),
+        make_state(Gaussian(np.zeros(12), factor=factor, var=own), 2),
+        make_state(Gaussian(np.zeros(12), cov=cov), 2),
         State(np.zeros(12), np.diagonal(cov), np.zeros(2), np.zeros(2), dense),
     ]
     for form, tolerance in (("full", 1e-12), ("low-rank", 0.02)):
         found = [predict_rows(a_loop(form, rank=13), z, None, state)[0].cov for state in states]
         for other in found[1:]:
             np.testing.assert_allclose(other, found[0], atol=tolerance * found[0].max())
-    alone = state_of(Gaussian(np.zeros(12), var=own), 2)
+    alone = make_state(Gaussian(np.zeros(12), var=own), 2)
     assert alone.cov is None
     for state in (*states, alone):
         assert uncertain(state)

@@ -246,7 +246,7 @@ def test_spans_are_saved(table, tmp_path):
     assert again.summary() == fitted.summary()
     assert "'late' starts at 2012-07, 30 months after the table" in fitted.summary()
     np.testing.assert_array_equal(again.backtest(origins=2).median, fitted.backtest(origins=2).median)
-    later = fitted.fitted_.with_rows(table.to_numpy()[40:], time=fitted.fitted_.time.on(40), first=40)
+    later = fitted.fitted_.with_rows(table.to_numpy()[40:], time=fitted.fitted_.time.shift(40), first=40)
     assert [model.start for model in later.models] == [0, 0, 0]
     assert abs(later.forecast(12).median / fitted.forecast(12).median - 1.0).max() < 0.02  # the season's phase is kept
 

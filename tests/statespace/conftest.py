@@ -52,7 +52,7 @@ def cov_of(state):
     if isinstance(state, Diagonal):
         return state.var[..., None] * np.eye(n)
     if isinstance(state, Ensemble):
-        return state.covariance_with(slice(0, n))
+        return state.cross_covariance(slice(0, n))
     own = np.concatenate([np.zeros((*state.own.shape[:-1], state.carried)), state.own], axis=-1)
     return state.factor @ np.swapaxes(state.factor, -1, -2) + own[..., None] * np.eye(n)
 
@@ -133,7 +133,7 @@ class LinearUnits:
     def slopes(self, mean, var):
         return np.ones_like(mean), np.zeros_like(mean)
 
-    def linear_and_rest(self, mean, cov):
+    def split_covariance(self, mean, cov):
         return np.ones_like(mean), np.zeros_like(cov)
 
 

@@ -173,7 +173,7 @@ def test_a_layer_on_another_in_a_cut_factor(kit, leak):
     mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "none")
     kit.close(after.mean, mean, 1e-12)
     kit.close(after.variances(), np.diag(cov), 1e-9)
-    kit.close(after.covariance_with(slice(0, 2)), cov[:, :2], 1e-9)
+    kit.close(after.cross_covariance(slice(0, 2)), cov[:, :2], 1e-9)
     y = np.concatenate([np.zeros(2), readout[1]])
     kit.close(after.factor @ (after.factor.T @ y), cov @ y, 1e-9)
 
@@ -189,6 +189,19 @@ def gaussian(n=4, seed=0, spread=0.7):
     return rng.normal(size=n), root @ root.T
 
 
+def test_squares_have_the_covariances_of_isserlis(kit):
+    """E[a_i² a_j²] − E[a_i²] E[a_j²], from the moments of four Gaussian factors."""
+    mean, cov = gaussian()
+    units = SquareMoments()
+    unit, var = units.moments(mean, np.diag(cov))
+    g, rest = units.split_covariance(mean, cov)
+    expected = 4.0 * np.outer(mean, mean) * cov + 2.0 * np.square(cov)
+    kit.close(unit, np.square(mean) + np.diag(cov), 1e-13)
+    kit.close(g[:, None] * cov * g + rest, expected, 1e-13)
+    kit.close(var, np.diag(expected), 1e-13)
+    kit.close(rest, 0.5 * np.square(units.slopes(mean, np.diag(cov))[1][:, None] * cov), 1e-13)
+
+
 @pytest.mark.parametrize("name", ["square", "angles", "tanh", "relu", "gelu", "sine", "elu"])
 def test_all_moments_against_samples(kit, name):
     mean, cov = gaussian()
@@ -197,7 +210,7 @@ def test_all_moments_against_samples(kit, name):
     x = mean + np.random.default_rng(1).standard_normal((400_000, 4)) @ np.linalg.cholesky(cov).T
     f = units.activation(x)
     unit, var = units.moments(mean, np.diag(cov))
-    g, rest = units.linear_and_rest(mean, cov)
+    g, rest = units.split_covariance(mean, cov)
     out = g[:, None] * cov * g + rest
     kit.close(np.diag(out), var, 1e-6)
     kit.agrees_with_samples(unit, out, f)
@@ -216,7 +229,7 @@ def test_sines_are_mehlers_series(variance):
     terms = np.power(cov[..., None], orders) / np.array([np.prod(np.arange(1.0, n + 1.0)) for n in orders])
     terms = terms * slopes[:, None] * slopes
     units = SineMoments()
-    g, rest = units.linear_and_rest(mean, cov)
+    g, rest = units.split_covariance(mean, cov)
     np.testing.assert_allclose(rest, terms[..., 1:].sum(axis=-1), rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(g, slopes[:, 0], rtol=1e-12)
     unit, var = units.moments(mean, np.diag(cov))
@@ -230,7 +243,7 @@ def test_a_wide_angle_is_anywhere(variance):
     """Sine and cosine have variance ½, and nothing to do with each other."""
     mean, units = np.array([0.3, 0.3 + 0.5 * np.pi]), SineMoments()
     unit, var = units.moments(mean, np.full(2, variance))
-    g, rest = units.linear_and_rest(mean, np.full((2, 2), variance))
+    g, rest = units.split_covariance(mean, np.full((2, 2), variance))
     np.testing.assert_allclose(unit, 0.0, atol=1e-8)
     np.testing.assert_allclose(g, 0.0, atol=1e-8)
     np.testing.assert_allclose(var, 0.5, rtol=1e-8)
@@ -326,7 +339,7 @@ def test_low_rank_in_a_cut_factor_keeps_variances_and_what_is_read_out(kit, worl
     mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "none")
     kit.close(after.mean, mean, 1e-12)
     kit.close(after.variances(), np.diag(cov), 1e-9)
-    kit.close(after.covariance_with(world.carry), cov[:, : world.p], 1e-9)
+    kit.close(after.cross_covariance(world.carry), cov[:, : world.p], 1e-9)
     y = np.hstack([np.zeros((len(world.readout), world.p)), world.readout])
     kit.close(after.factor @ (after.factor.T @ y.T), cov @ y.T, 1e-9)
 
@@ -342,10 +355,10 @@ def test_diagonal_is_the_formula(kit, world):
 
 def test_first_order_is_the_formula_to_first_order(kit, world):
     dense = kit.some(world, spread=1e-4)
-    state = FirstOrder.of(dense, world.compression)
+    state = FirstOrder.from_state(dense, world.compression)
     after, other = state.move(world.cell), dense.move(world.cell)
     kit.close(after.mean, other.mean, 1e-9)
-    kit.close(after.covariance_with(slice(0, N + world.p)), other.cov, 1e-6)
+    kit.close(after.cross_covariance(slice(0, N + world.p)), other.cov, 1e-6)
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
@@ -429,9 +442,9 @@ def test_noise_of_all_units_joins_after_the_last_cell(kit, form):
     state = init(form, 2, 0.3 * rng.normal(size=N), 0.1 * rng.normal(size=(4, N)), compression, members=50_000)
     quiet, noisy = state.move(cells[0]).move(cells[1]), model.move(state)
     units = slice(2, 12)
-    expected = quiet.covariance_of(units) + (np.diag(noise.variances) if form == "diagonal" else noise.cov)
+    expected = quiet.block_covariance(units) + (np.diag(noise.variances) if form == "diagonal" else noise.cov)
     np.testing.assert_allclose(noisy.mean, quiet.mean, atol=0.005 if form == "ensemble" else 1e-13)
-    found = noisy.covariance_of(units)
+    found = noisy.block_covariance(units)
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max() if form == "ensemble" else 1e-12)
 
 

@@ -16,7 +16,7 @@ def near(ensemble, closed, tolerance=0.03):
     std = np.sqrt(np.maximum(closed.variances(), 1e-12))
     assert np.all(np.abs(ensemble.mean - closed.mean) < tolerance * std)
     everything = slice(0, len(std))
-    far = ensemble.covariance_with(everything) - closed.covariance_with(everything)
+    far = ensemble.cross_covariance(everything) - closed.cross_covariance(everything)
     assert np.all(np.abs(far) < 2.0 * tolerance * np.outer(std, std))
 
 
@@ -55,8 +55,8 @@ def test_moments_of_given_members_are_exact(kit):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))
     state = Ensemble(x, 2, Draws(1)).remember(slice(0, 2))
-    np.testing.assert_allclose(state.covariance_with(slice(0, 4)), np.cov(x.T), rtol=1e-12)
-    np.testing.assert_allclose(state.covariance_of(slice(1, 3)), np.cov(x.T)[1:3, 1:3], rtol=1e-12)
+    np.testing.assert_allclose(state.cross_covariance(slice(0, 4)), np.cov(x.T), rtol=1e-12)
+    np.testing.assert_allclose(state.block_covariance(slice(1, 3)), np.cov(x.T)[1:3, 1:3], rtol=1e-12)
     np.testing.assert_allclose(state.variances(), x.var(axis=0, ddof=1), rtol=1e-12)
     kit.close(state.cross, np.cov(x.T)[:, :2], 1e-12)
     after = state.condition(slice(0, 2), np.array([0.3, np.nan]))
@@ -122,7 +122,7 @@ def test_a_batch_of_ensembles_draws_for_each(kit):
     assert (batch.members[0] != batch.members[1]).any()
     alone = states[0].move(world.cell, Noise(0.3 * np.ones((1, 6)), 0.1 * np.ones(6)))
     for i in range(3):
-        np.testing.assert_allclose(batch.covariance_with(slice(0, 8))[i], alone.covariance_with(slice(0, 8)), atol=0.03)
+        np.testing.assert_allclose(batch.cross_covariance(slice(0, 8))[i], alone.cross_covariance(slice(0, 8)), atol=0.03)
 
 
 def test_an_ensemble_from_a_file_is_looked_at():

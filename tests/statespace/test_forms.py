@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 import pytest
 
-from pesn.linalg import QuadraticForm, root_of
+from pesn.linalg import QuadraticForm, factor_covariance
 from pesn.statespace.cell import Noise
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import LowRank
@@ -82,12 +82,12 @@ def test_a_cut_factor_keeps_variances_outputs_and_all_that_is_carried(kit, rank)
     cut, complete = (kit.some(w, "low-rank") for w in (world, whole))
     for _ in range(2):  # before a step the cut one counts as given; so the first step tells of the start, the next of a step
         kit.close(cut.variances(), complete.variances(), 1e-12)
-        kit.close(cut.covariance_with(world.carry), complete.covariance_with(world.carry), 1e-12)
+        kit.close(cut.cross_covariance(world.carry), complete.cross_covariance(world.carry), 1e-12)
         seen, all_seen = (state.factor[world.units].T @ world.readout.T for state in (cut, complete))
         kit.close(cut.factor @ seen, complete.factor @ all_seen, 1e-12)
         mean, cov = kit.twin(cut.mean, kit.cov_of(cut), world.cell, "none")
         cut = cut.move(world.cell)
-        complete = LowRank(mean, p, cut.cross, root_of(0.5 * (cov + cov.T)), np.zeros(n))
+        complete = LowRank(mean, p, cut.cross, factor_covariance(0.5 * (cov + cov.T)), np.zeros(n))
 
 
 @pytest.mark.parametrize("form", COVARIANT)
@@ -362,8 +362,8 @@ def test_a_batch_is_its_states_one_by_one(kit, form, shape):
                 lambda s: s.cross,
                 kit.cov_of,
                 lambda s: s.variances(),
-                lambda s: s.covariance_with(slice(1, 4)),
-                lambda s: s.covariance_of(slice(1, 4)),
+                lambda s: s.cross_covariance(slice(1, 4)),
+                lambda s: s.block_covariance(slice(1, 4)),
                 lambda s: s.project_covariance(K),
                 lambda s: s.trace(QuadraticForm(A)),
             ):

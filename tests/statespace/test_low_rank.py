@@ -111,11 +111,11 @@ SMALL, LARGE = 1e-3, 0.5
 
 def first_order(kit, world, spread, seed=1):
     """The Gaussian of a dense state, as columns."""
-    return FirstOrder.of(kit.some(world, spread=spread, seed=seed), world.compression)
+    return FirstOrder.from_state(kit.some(world, spread=spread, seed=seed), world.compression)
 
 
 def cov_of(state):
-    return state.covariance_with(slice(0, state.mean.shape[-1]))
+    return state.cross_covariance(slice(0, state.mean.shape[-1]))
 
 
 @pytest.mark.parametrize("spread", [SMALL, LARGE])
@@ -137,7 +137,7 @@ def test_a_move_is_the_formula(kit, spread, activation):
 def test_affine_maps_assignments_and_observations_are_those_of_the_dense_form(kit, spread):
     world = kit.world()
     dense = kit.some(world, spread=spread)
-    columns = FirstOrder.of(dense, world.compression)
+    columns = FirstOrder.from_state(dense, world.compression)
     rng = np.random.default_rng(3)
     K, k, root = rng.normal(size=(2, world.n + 2)), rng.normal(size=2), rng.normal(size=(2, 2))
     noise = np.diag([0.0, 0.3])
@@ -170,7 +170,7 @@ def test_a_low_rank_state_keeps_all_of_its_variance(kit):
     assert isinstance(state, LowRank)
     assert state.own.any()
     roomy = Compression(60, world.compression.basis)
-    kit.close(cov_of(FirstOrder.of(state, roomy)), kit.cov_of(state), 1e-12)
+    kit.close(cov_of(FirstOrder.from_state(state, roomy)), kit.cov_of(state), 1e-12)
 
 
 @pytest.mark.parametrize("k", [10, 60, 200])

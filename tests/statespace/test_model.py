@@ -83,7 +83,7 @@ def test_a_rollout_is_the_kalman_filter(kit, form, leak, observed):
     kit.close(path.mean, mean, 1e-10)
     kit.close(path.cov, cov, 1e-10)
     kit.close(path.state.mean[LAYOUT["units"]], h, 1e-10)
-    kit.close(path.state.covariance_of(LAYOUT["units"]), P, 1e-9)
+    kit.close(path.state.block_covariance(LAYOUT["units"]), P, 1e-9)
     kit.close(path.parts["noise"], np.broadcast_to(0.8 * np.diag(s["R"]), (30, 2)), 1e-12)
     kit.close(path.parts["weights"], np.broadcast_to(0.2 * np.diag(s["R"]), (30, 2)), 1e-12)
     kit.close(sum(path.parts.values()), np.diagonal(cov, axis1=1, axis2=2), 1e-10)
@@ -127,7 +127,7 @@ def test_a_guard_bounds_what_is_reported(kit, form):
         expected, factor, left = guard(before, state.mean[:2])
         state, info = bound.predict(state, np.zeros(1))
         kit.close(info.mean, expected.mean[:2], 1e-12)
-        kit.close(info.cov, expected.covariance_of(LAYOUT["y"]), 1e-12)
+        kit.close(info.cov, expected.block_covariance(LAYOUT["y"]), 1e-12)
         np.testing.assert_array_equal(info.left, left)
         kit.close(sum(info.parts.values()), np.diag(info.cov), 1e-12)
         assert all(np.all(part >= 0.0) for part in info.parts.values())
@@ -190,7 +190,7 @@ def test_bounds_limit_means_and_standard_deviations(kit, form, case):
     np.testing.assert_array_equal(left, has_left)
     assert case != "within" or bound is state
     if form != "diagonal" and not left.any():  # a linear map of y, with all that is correlated with it
-        kit.close(bound.covariance_with(slice(0, 2))[2:], factor * state.covariance_with(slice(0, 2))[2:], 1e-12)
+        kit.close(bound.cross_covariance(slice(0, 2))[2:], factor * state.cross_covariance(slice(0, 2))[2:], 1e-12)
     np.testing.assert_array_equal(bound.mean[2:], state.mean[2:])
 
 

@@ -57,7 +57,7 @@ def contents(path: str | os.PathLike[str], most: int, links: bool = True) -> byt
         return file.read(os.fstat(file.fileno()).st_size)
 
 
-def json_of(path: str | os.PathLike[str]) -> Any:
+def read_json(path: str | os.PathLike[str]) -> Any:
     """Read a JSON file; links and more than 64 MiB are refused, invalid JSON is a ValueError."""
     try:
         return json.loads(contents(path, LARGEST_JSON, links=False))
@@ -288,14 +288,14 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 def put_folder(temporary: Path, place: Path) -> None:
     """Rename a folder to its final name; an older one is removed."""
-    old = beside(place)
+    old = temporary_folder(place)
     with contextlib.suppress(FileNotFoundError):
         os.rename(place, old)
     os.rename(temporary, place)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def beside(place: Path) -> Path:
+def temporary_folder(place: Path) -> Path:
     """Return an unused name for a folder that is renamed to ``place`` when it is complete; it is hidden and ends in .part."""
     return place.with_name(f".{place.name[:100]}-{secrets.token_hex(4)}.part")
 

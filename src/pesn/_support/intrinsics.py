@@ -405,6 +405,6 @@ def whole(table: Array, place: int) -> Array:
 
 
 @jit(**INLINE)
-def unsigned(table: Array, place: int) -> Array:
+def uint32_vector(table: Array, place: int) -> Array:
     """Return the uint32 array of one axis in a row of the table."""
     return carray(pointer(table[place, 0]), table[place, 1], np.uint32)

@@ -2,7 +2,7 @@
 
 >>> import io
 >>> page = io.StringIO()
->>> with shown(True, page) as steps:
+>>> with show_progress(True, page) as steps:
 ...     with steps.step("driving the reservoir", 8192, "rows") as advance:
 ...         advance(4096)
 ...         advance(4096)
@@ -23,7 +23,7 @@ Advance = Callable[[int], None]
 _SECONDS = 10.0  # between two lines about one step
 
 
-def nothing(done: int) -> None:
+def ignore_progress(done: int) -> None:
     """Progress callback that does nothing."""
 
 
@@ -33,11 +33,11 @@ class Steps:
     @contextmanager
     def step(self, what: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
         """Run one step: ``advance(n)`` reports that n more of ``total`` are done; without a total only the time is shown."""
-        yield nothing
+        yield ignore_progress
 
 
 @contextmanager
-def shown(verbose: bool, stream: TextIO | None = None) -> Iterator[Steps]:
+def show_progress(verbose: bool, stream: TextIO | None = None) -> Iterator[Steps]:
     """Show steps while the block runs: bars where ``stream`` (standard error) is a terminal, lines elsewhere."""
     stream = sys.stderr if stream is None else stream
     if not verbose or stream is None:  # a program without a console has no standard error

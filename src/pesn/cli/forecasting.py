@@ -138,7 +138,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     if save is not None and request.model is not None:
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
     from pesn._support.files import check_writable
-    from pesn._support.progress import shown
+    from pesn._support.progress import show_progress
     from pesn.series import job, summary, writing
 
     with naming(out):
@@ -147,7 +147,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
         with naming(save):
             check_writable(save)
     console = terminal.console()
-    with shown(sys.stderr.isatty()) as steps:
+    with show_progress(sys.stderr.isatty()) as steps:
         outcome = job.run(request, steps, lambda line: console.print(f"pesn: {line}", markup=False, highlight=False))
         with steps.step("writing"), naming(out):
             writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite)
@@ -179,7 +179,7 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
     from pesn._support.cluster import worker_cluster
     from pesn.series.forecaster import SeriesForecaster
     from pesn.series.panel.parquet import forecast_parquet
-    from pesn.series.table.numerals import counted
+    from pesn.series.table.numerals import format_count
 
     if request.inputs or request.backtest or request.checkpoint:
         raise ValueError(
@@ -195,8 +195,8 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
         done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
     terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
     if done.merged:
-        terminal.say(f"merged    {counted(done.merged, 'row')} with the time of another row of their series")
-    terminal.say(f"written   {out}, {counted(done.files, 'Parquet file')}")
+        terminal.say(f"merged    {format_count(done.merged, 'row')} with the time of another row of their series")
+    terminal.say(f"written   {out}, {format_count(done.files, 'Parquet file')}")
 
 
 def _command() -> str:

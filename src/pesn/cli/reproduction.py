@@ -65,11 +65,11 @@ def reproduce(
 
 def _summarize(records: Sequence[dict[str, Any]]) -> str:
     """Count the items, and the claims by verdict."""
-    from pesn.series.table.numerals import counted
+    from pesn.series.table.numerals import format_count
 
     counts = Counter(claim_labels(claim for record in records for claim in record["claims"]).values())
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LABELS if counts[verdict])
-    return counted(len(records), "item") + (f", claims: {said}" if said else "")
+    return format_count(len(records), "item") + (f", claims: {said}" if said else "")
 
 
 def list_items(

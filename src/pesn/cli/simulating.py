@@ -52,7 +52,7 @@ def simulate(
         names = trajectories.names
         shown = names if len(names) <= _PANELS else (*names[:2], "…", names[-1])
         columns, files = " ".join(("run", "t", *shown)), f"{out}" if plot is None else f"{out} and {plot}"
-        from pesn.series.table.numerals import counted
+        from pesn.series.table.numerals import format_count
 
-        counts = f"{counted(len(trajectories.states), 'row')}, {counted(len(trajectories), 'run')}"
+        counts = f"{format_count(len(trajectories.states), 'row')}, {format_count(len(trajectories), 'run')}"
         terminal.say(f"{counts}, columns {columns}: {files}")

@@ -15,7 +15,7 @@ from scipy import special
 from pesn._support.arguments import as_real, flag, generator, whole_number
 from pesn._support.types import Array, Rng
 from pesn.diagnostics.driven import Network, compute_states, get_reservoir, noise, prepare_axes, read_inputs
-from pesn.plotting import COLOURS
+from pesn.plotting import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,9 +53,9 @@ class EffectiveRank:
         """
         ax = prepare_axes(ax, "direction", "singular value / largest")
         kept = self.singular_values[: self.rank]
-        ax.semilogy(np.arange(1, len(kept) + 1), kept / kept[0], color=COLOURS[0], marker=".", linewidth=1.0)
+        ax.semilogy(np.arange(1, len(kept) + 1), kept / kept[0], color=COLORS[0], marker=".", linewidth=1.0)
         label = f"effective rank {self.effective_rank:.1f}"
-        ax.axvline(self.effective_rank, color=COLOURS[1], linewidth=1.0, linestyle="--", label=label)
+        ax.axvline(self.effective_rank, color=COLORS[1], linewidth=1.0, linestyle="--", label=label)
         ax.legend(frameon=False)
         return ax
 
@@ -192,9 +192,9 @@ class MemoryCapacity:
         positive = np.flatnonzero(self.by_delay)
         shown = self.by_delay[: int(1.2 * (positive[-1] if len(positive) else 0)) + 3]  # delays without capacity are cut
         delays = np.arange(len(shown))
-        ax.fill_between(delays, shown, color=COLOURS[0], alpha=0.2, linewidth=0.0)
+        ax.fill_between(delays, shown, color=COLORS[0], alpha=0.2, linewidth=0.0)
         label = f"memory capacity {self.total:.1f} of at most {self.rank}"
-        ax.plot(delays, shown, color=COLOURS[0], marker=".", linewidth=1.0, label=label)
+        ax.plot(delays, shown, color=COLORS[0], marker=".", linewidth=1.0, label=label)
         ax.set_ylim(bottom=0.0)
         ax.legend(frameon=False)
         return ax
@@ -317,10 +317,10 @@ class ProcessingCapacity:
         """
         ax = prepare_axes(ax, "degree of the polynomial", "capacity")
         degrees = np.arange(1, len(self.by_degree) + 1)
-        bars = ax.bar(degrees, self.by_degree, color=COLOURS[0], width=0.6)
+        bars = ax.bar(degrees, self.by_degree, color=COLORS[0], width=0.6)
         ax.bar_label(bars, fmt="%.1f")
         label = f"rank {self.rank}: total is {self.total:.1f}"
-        ax.axhline(self.rank, color=COLOURS[1], linewidth=1.0, linestyle="--", label=label)
+        ax.axhline(self.rank, color=COLORS[1], linewidth=1.0, linestyle="--", label=label)
         ax.set_xticks(degrees)
         ax.set_ylim(0.0, 1.15 * max(self.rank, 1))
         ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.85))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.diagnostics.driven import Network, compute_states, get_reservoir, noise, prepare_axes, read_inputs
-from pesn.plotting import COLOURS
+from pesn.plotting import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ class EchoStateIndex:
         ax = prepare_axes(ax, "steps from the start", "largest distance\nbetween states")
         shown = np.maximum(self.distances, np.finfo(float).eps)  # where states coincide
         label = f"echo state index {self.index}"
-        ax.semilogy(np.arange(1, len(shown) + 1), shown, color=COLOURS[0], linewidth=1.2, label=label)
+        ax.semilogy(np.arange(1, len(shown) + 1), shown, color=COLORS[0], linewidth=1.2, label=label)
         ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.1 * shown.max()))  # a constant distance is drawn as a level
         ax.legend(frameon=False)
         return ax

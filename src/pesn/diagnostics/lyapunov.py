@@ -16,12 +16,12 @@ from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.activations import get
 from pesn.diagnostics.driven import Network, get_network, get_reservoir, prepare_axes, read_inputs
-from pesn.esn.base import ReservoirEstimator, feeds_back, free_loop, loop_state, own_inputs
-from pesn.esn.validation import check_fitted
+from pesn.esn.base import ReservoirEstimator, free_loop, has_feedback, loop_state, own_inputs
+from pesn.esn.validation import require_fit
 from pesn.forecasting.forecaster import Forecaster
-from pesn.forecasting.predict import in_form
-from pesn.plotting import COLOURS
-from pesn.reservoir.closed_loop import ClosedLoop, with_units
+from pesn.forecasting.predict import convert_start
+from pesn.plotting import COLORS
+from pesn.reservoir.closed_loop import ClosedLoop, make_cells
 from pesn.reservoir.drive import State
 from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import Reservoir
@@ -97,7 +97,7 @@ class LyapunovExponents:
         shown = slice(min(20, len(steps) // 10), None)  # the first means are of few steps
         for k, value in enumerate(self.exponents):
             label = f"{value:.3g}" if len(self.exponents) <= 6 else None
-            ax.plot(steps[shown] * self.dt, running[shown, k], color=COLOURS[k % len(COLOURS)], linewidth=1.0, label=label)
+            ax.plot(steps[shown] * self.dt, running[shown, k], color=COLORS[k % len(COLORS)], linewidth=1.0, label=label)
         ax.axhline(0.0, color="0.5", linewidth=0.8, linestyle=":")
         if len(self.exponents) <= 6:
             ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -254,14 +254,14 @@ def build_loop(network: Network, X: npt.ArrayLike | None, n_steps: int) -> Loop:
         return _read_forecaster(network, X, n_steps)
     if X is not None:
         reservoir, inputs = read_inputs(network, X)
-        if isinstance(network, ReservoirEstimator) and network.__sklearn_is_fitted__() and feeds_back(network):
+        if isinstance(network, ReservoirEstimator) and network.__sklearn_is_fitted__() and has_feedback(network):
             return _read_feedback_network(network, inputs, None, conditional=True)
         return _read_reservoir(reservoir, inputs)
     if not isinstance(network, ReservoirEstimator):
         get_reservoir(network)  # raises if it is no network
         raise ValueError("X must hold the inputs (rows, d) that drive a reservoir, got None; a fitted network can run free")
-    check_fitted(network)
-    if feeds_back(network):
+    require_fit(network)
+    if has_feedback(network):
         return _read_feedback_network(network, own_inputs(network, n_steps, None), network.state_, conditional=False)
     loop = free_loop(network)
     others = network.n_features_in_ - network.n_outputs_
@@ -275,7 +275,7 @@ def _read_reservoir(reservoir: Reservoir, inputs: Array) -> Loop:
     """Return the loop of a driven reservoir without readout."""
     d, n = reservoir.n_inputs, reservoir.n_units
     units = slice(d, d + n)
-    cells = with_units((), reservoir, reservoir.W_in, units, ActivationMoments(get(reservoir.activation)), None)
+    cells = make_cells((), reservoir, reservoir.W_in, units, ActivationMoments(get(reservoir.activation)), None)
     nowhere = np.repeat([[-np.inf], [np.inf]], d + n, axis=1)
     return Loop(cells, None, np.zeros(0), slice(0, d), inputs, np.zeros(d + n), np.arange(d, d + n), 0, True, nowhere)
 
@@ -304,13 +304,13 @@ def _read_forecaster(forecaster: Forecaster, X: npt.ArrayLike | None, n_steps: i
         )
     own, begun = forecaster.loop(), forecaster.start().begun
     loop = own.certain
-    state = in_form(begun, own, loop).state
+    state = convert_start(begun, own, loop).state
     if state is None:
         raise ValueError("network must have been fitted to more rows than its start looks back on")
     known = (u - forecaster.scale_.x_mean) / forecaster.scale_.x_std
     edges = _wide_edges(loop.layout)
     if loop.guard is not None:
-        edges[:, loop.layout["y"]] = loop.guard.edges_of_means()[:2]
+        edges[:, loop.layout["y"]] = loop.guard.mean_limits()[:2]
     return _read_closed_loop(loop, state.mean, known, edges)
 
 

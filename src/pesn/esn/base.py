@@ -19,7 +19,7 @@ from sklearn.base import (
 from sklearn.metrics import r2_score
 
 from pesn._support.arguments import as_real, check_real, flag, whole_number
-from pesn._support.progress import Steps, shown
+from pesn._support.progress import Steps, show_progress
 from pesn._support.records import rollback_on_error
 from pesn._support.types import (
     Array,
@@ -52,10 +52,10 @@ from pesn.esn.validation import (
     UncertainRows,
     as_rows,
     check_certain,
-    check_fitted,
     check_network_state,
     check_online_start,
     check_prediction,
+    require_fit,
     shape_outputs,
     starting_states,
     training_rows,
@@ -168,7 +168,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
     local: Patches | None = None
 
     takes_gaussians: ClassVar[bool] = False
-    stored_at_times: ClassVar[dict[str, type]] = {  # all others are attributes of every fitted network
+    optional_attributes: ClassVar[dict[str, type]] = {  # all others are attributes of every fitted network
         "feature_names_in_": np.ndarray,
         "online_predictions_": np.ndarray,
         "_sklearn_output_config": dict,
@@ -196,7 +196,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
             The fitted network. After an error it is what it was before the call.
         """
         flag("verbose", self.verbose)
-        with shown(self.verbose) as steps:
+        with show_progress(self.verbose) as steps:
             return self.fit_in_steps(X, y, lengths, steps)
 
     def fit_in_steps(self, X: UncertainRows, y: TableLike, lengths: Lengths, steps: Steps) -> Self:
@@ -371,7 +371,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
 
     def resume_online(self) -> Online:
         """Return the recursion after the batch solution, or after the rows that followed it."""
-        check_fitted(self)
+        require_fit(self)
         start = (self.readout_, self.rls_) if self.rls_ else start_from_batch(self.readout_, self.rls_delta)
         return Online(*start, self.state_, self._to_wash)
 
@@ -426,10 +426,10 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         True
         """
         flag("return_state", return_state)
-        check_fitted(self)
+        require_fit(self)
         whole_number("n", n, 1)
         [(_, start)] = starting_states(self, None, state, int(n), lambda: self.state_)
-        outputs, end = (_run_with_feedback if feeds_back(self) else _run_closed_loop)(self, int(n), start, X)
+        outputs, end = (_run_with_feedback if has_feedback(self) else _run_closed_loop)(self, int(n), start, X)
         result = outputs[:, 0] if self._y_is_flat else outputs
         return (result, end) if return_state else result
 
@@ -474,7 +474,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         check_real("y", y)
         return float(r2_score(y, self.predict(X, lengths=lengths), sample_weight=sample_weight))
 
-    def check_stored(self) -> None:
+    def check_attributes(self) -> None:
         """Raise a ValueError if attributes that come from a file are damaged or do not fit together."""
         check_network_state(self, self._y_is_flat)
         self.check_parameters()
@@ -493,7 +493,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
 # ---------------------------------------------------------------- a network that runs on its own
 
 
-def feeds_back(esn: ReservoirEstimator) -> bool:
+def has_feedback(esn: ReservoirEstimator) -> bool:
     """Return whether outputs return through W_fb, so that all inputs are given."""
     return bool(np.any(esn.reservoir_.W_fb))
 

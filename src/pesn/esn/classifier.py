@@ -36,16 +36,16 @@ from pesn.esn.validation import (
 )
 from pesn.moments import UnitMethod
 from pesn.readout.classification import LogitReadout, column_moments, fit_logits, softmax_expectation
-from pesn.reservoir.drive import State, chunks, in_lockstep, run_stacked
+from pesn.reservoir.drive import State, chunks, in_lockstep, run_many
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.pooling import Pooling, n_pooled, pool, pooled_outputs, pooled_readout
+from pesn.reservoir.pooling import Pooling, pool, pool_outputs, pooling_size, split_readout
 from pesn.reservoir.sequences import (
     BLOCK,
     Rows,
     check_kind,
     check_longer_than_washout,
     check_no_gaps,
-    mean_of,
+    get_mean,
     split,
     stack_sequences,
 )
@@ -78,7 +78,7 @@ def validate_labels(classifier: ReservoirClassifier, X: UncertainRows, y: TableL
     if y is None:
         raise ValueError(f"This {name} requires y to be passed, but the target y is None.")
     X, lengths = stack_sequences(X, lengths)
-    mean = mean_of(X)
+    mean = get_mean(X)
     check_kind("X", mean)
     check_kind("y", y)
     mean = validate_data(classifier, mean, dtype=FLOATS, ensure_all_finite=False)
@@ -91,7 +91,7 @@ def validate_labels(classifier: ReservoirClassifier, X: UncertainRows, y: TableL
         more = "; several sequences in X need lengths" if lengths is None else ""
         raise ValueError(f"y must have one label for each of what it labels: {each}, got {len(labels)}{more}")
     if by_row:
-        check_same_order(mean_of(X), y)
+        check_same_order(get_mean(X), y)
     assert_all_finite(labels, input_name="y", estimator_name=name)
     return LabeledRows(with_variance(mean, X), sequences, *_classes(labels), by_row)
 
@@ -192,7 +192,7 @@ def _drive_together(classifier: ReservoirClassifier, rows: Rows, starts: Starts,
     for which, block in chunks(sequences, BLOCK):
         own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
         z, _ = rows.take(block)
-        units, _, _ = run_stacked(classifier.reservoir_, z, own, [state for _, state in starts[which]])
+        units, _, _ = run_many(classifier.reservoir_, z, own, [state for _, state in starts[which]])
         seen = classifier.features.rows(z)
         for sequence, one in zip(sequences[which], own, strict=True):
             use(sequence, np.hstack([seen[one], units[one]]))
@@ -220,9 +220,9 @@ def sequence_logits(classifier: ReservoirClassifier, rows: Rows, sequences: list
     if certain := [sequence for sequence, is_uncertain in zip(sequences, uncertain, strict=True) if not is_uncertain]:
         mean[~uncertain] = readout.logits(pool_features(classifier, Rows(rows.mean), certain))
     if uncertain.any():
-        loop = _loop(classifier, pooled_readout(readout.weights[:, 1:], classifier.states_))
+        loop = _loop(classifier, split_readout(readout.weights[:, 1:], classifier.states_))
         given = [rows.take(sequence) for sequence, is_uncertain in zip(sequences, uncertain, strict=True) if is_uncertain]
-        mean[uncertain], cov[uncertain] = pooled_outputs(loop, classifier.states_, given, classifier.washout_)  # type: ignore[arg-type]  # with variances
+        mean[uncertain], cov[uncertain] = pool_outputs(loop, classifier.states_, given, classifier.washout_)  # type: ignore[arg-type]  # with variances
         mean[uncertain] += readout.weights[:, 0]
     return mean, cov
 
@@ -331,7 +331,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
     noise: ClassVar[float] = 0.0
     n_members: ClassVar[int] = 2
     takes_gaussians: ClassVar[bool] = True
-    stored_at_times: ClassVar[dict[str, type]] = {"feature_names_in_": np.ndarray, "_sklearn_output_config": dict}
+    optional_attributes: ClassVar[dict[str, type]] = {"feature_names_in_": np.ndarray, "_sklearn_output_config": dict}
 
     def fit(self, X: UncertainRows, y: TableLike, lengths: Lengths = None) -> Self:
         """Draw a reservoir, drive it with each sequence of X, and fit the readout of the classes in y.
@@ -480,7 +480,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         """
         return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
 
-    def check_stored(self) -> None:
+    def check_attributes(self) -> None:
         """Raise a ValueError if attributes that come from a file are damaged or do not fit together."""
         check_classifier(self)
         check_classifier_state(self)
@@ -517,7 +517,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
     @property
     def n_seen(self) -> int:
         """Number of features of a sequence, or of a row, that the readout has."""
-        return self.n_row_features if self.labels_ == "row" else n_pooled(self.n_row_features, self.states_)
+        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
 
     @property
     def n_row_features(self) -> int:

@@ -20,8 +20,8 @@ from pesn._support.arguments import flag
 from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.esn.base import ReservoirEstimator
 from pesn.esn.training import Drive, Starts, certain_drive, drive_sequences
-from pesn.esn.validation import States, as_rows, check_fitted, check_network, shape_outputs, starting_states
-from pesn.reservoir.drive import State, chunks, in_lockstep, read, run_stacked, widened
+from pesn.esn.validation import States, as_rows, check_network, require_fit, shape_outputs, starting_states
+from pesn.reservoir.drive import State, chunks, in_lockstep, read, run_many, widen_inputs
 from pesn.reservoir.sequences import BLOCK, Array, Rows
 
 
@@ -152,7 +152,7 @@ class EchoStateNetwork(ReservoirEstimator):
             With ``return_state``; a list with ``lengths``.
         """
         flag("return_state", return_state)
-        check_fitted(self)
+        require_fit(self)
         rows = as_rows(self, X)
         outputs = np.empty((len(rows.mean), self.n_outputs_))
         starts = starting_states(self, lengths, state, len(outputs), self.initial)
@@ -204,12 +204,12 @@ def _read_together(esn: EchoStateNetwork, rows: Rows, starts: Starts, into: Arra
     """Compute the same for sequences side by side."""
     sequences, initial = [sequence for sequence, _ in starts], [state for _, state in starts]
     ends: list[State] = []
-    wide, in_place = widened(esn.features, esn.reservoir_), units and into.dtype == np.float64
+    wide, in_place = widen_inputs(esn.features, esn.reservoir_), units and into.dtype == np.float64
     for which, block in chunks(sequences, BLOCK if units else 8 * BLOCK):
         own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
         kept = into[block] if in_place else None if units else np.empty((0, 0))
         seen, readout = esn.features.rows(rows.take(block)[0]), esn.readout_.weights
-        states, outputs, after = run_stacked(wide, seen, own, initial[which], readout=readout, into=(kept, None))
+        states, outputs, after = run_many(wide, seen, own, initial[which], readout=readout, into=(kept, None))
         if not in_place:
             into[block] = states if units else outputs
         ends += after

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import as_real, whole_number
-from pesn._support.progress import Advance, nothing
+from pesn._support.progress import Advance, ignore_progress
 from pesn._support.types import Array
 from pesn.esn.training import Drive, certain_drive
 from pesn.esn.validation import TrainingRows
@@ -212,7 +212,7 @@ def learn_rows(
     esn: ReservoirEstimator,
     given: TrainingRows,
     at: Online,
-    advance: Advance = nothing,
+    advance: Advance = ignore_progress,
     watch: Callable[[Array, int], None] | None = None,
 ) -> tuple[Array, Online]:
     """Learn certain rows online from certain states, in one compiled loop.

@@ -31,18 +31,18 @@ from pesn.esn.validation import (
     TrainingRows,
     UncertainRows,
     as_rows,
-    check_fitted,
     check_probabilistic,
+    require_fit,
     shape_outputs,
     starting_states,
 )
-from pesn.evaluation.calibration import form_of, process_noise
+from pesn.evaluation.calibration import covariance_form, process_noise
 from pesn.gaussian import Gaussian
-from pesn.moments import UnitMethod, named_method
+from pesn.moments import UnitMethod, parse_method
 from pesn.readout.ridge import PARTS, check_parts, weights_cov
 from pesn.reservoir.drive import State, chunks
-from pesn.reservoir.initial_state import LocalStart, Start, learn_start, state_of
-from pesn.reservoir.open_loop import OpenLoop, can_stack, predict_rows, predict_stacked
+from pesn.reservoir.initial_state import LocalStart, Start, learn_start, make_state
+from pesn.reservoir.open_loop import OpenLoop, can_predict_many, predict_many, predict_rows
 from pesn.reservoir.sequences import BLOCK, Array, Rows
 from pesn.statespace.cell import ActivationMoments, UnitMoments
 from pesn.statespace.ensemble import Draws
@@ -74,13 +74,13 @@ def open_loop(esn: ProbabilisticESN | ReservoirClassifier, rng: Rng = None, **op
     """
     if rng is None and (esn.moments == "monte-carlo" or esn.covariance == "ensemble"):
         rng = generator(esn.random_state)  # only if draws are needed: this advances a RandomState
-    method, mesh = named_method("moments", esn.moments)
+    method, mesh = parse_method("moments", esn.moments)
     reservoir = esn.reservoir_
     fields: dict[str, Any] = {
         "reservoir": reservoir,
         "weights": np.zeros((reservoir.n_outputs, esn.features.size(reservoir.n_inputs, reservoir.n_units))),
         "units": ActivationMoments(get(reservoir.activation), method, mesh, rng),
-        "form": form_of(esn.covariance, reservoir.n_units, esn.rank),
+        "form": covariance_form(esn.covariance, reservoir.n_units, esn.rank),
         "process_noise": process_noise(None, 0.0, esn.noise, reservoir.n_units),
     }
     same: Any = {name: getattr(esn, name) for name in ("rank", "moments", "features", "n_members")}
@@ -107,9 +107,9 @@ def run_sequences(
     """
     sequences, states = [sequence for sequence, _ in starts], [state for _, state in starts]
     ends: list[State] = []
-    if can_stack(loop, rows.var is None, sequences, states, start):
+    if can_predict_many(loop, rows.var is None, sequences, states, start):
         for which, block in chunks(sequences, 4 * size):
-            stack = predict_stacked(loop, *rows.take(block), sequences[which], states[which], start)
+            stack = predict_many(loop, *rows.take(block), sequences[which], states[which], start)
             keep(block, stack.mean, stack._asdict())
             ends += stack.ends
         return ends
@@ -220,7 +220,7 @@ class ProbabilisticESN(ReservoirEstimator):
 
     takes_gaussians: ClassVar[bool] = True
 
-    def fit_streamed(self, given: StreamedRows, steps: Steps) -> Self:
+    def fit_stream(self, given: StreamedRows, steps: Steps) -> Self:
         """Fit to sequences that are read anew in each pass, one at a time in memory; the numbers are those of ``fit``.
 
         Parameters
@@ -264,7 +264,7 @@ class ProbabilisticESN(ReservoirEstimator):
             return State(np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(m))
         if given.mean.shape != (n,):
             raise ValueError(f"initial_state must be a Gaussian over the {n} units, got one of shape {given.mean.shape}")
-        return state_of(given, m)
+        return make_state(given, m)
 
     def _fit_start(self, kept: StartRows | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         with steps.step("learning the start"):
@@ -350,7 +350,7 @@ class ProbabilisticESN(ReservoirEstimator):
             flag(name, value)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov exclude each other; the square root of cov's diagonal is std")
-        check_fitted(self)
+        require_fit(self)
         rows = as_rows(self, X)
         starts = starting_states(self, lengths, state, len(rows.mean), self._predict_start, gaussian=True)
         mean, cov, ends = self._predict(rows, starts, parts if return_std or return_cov else None)
@@ -410,11 +410,11 @@ class ProbabilisticESN(ReservoirEstimator):
         size = min(BLOCK, max(_AT_ONCE // readout.weights.shape[1], 256)) if loop.form == "diagonal" else BLOCK
         return mean, cov, run_sequences(loop, rows, starts, self.start_, keep, size, parallel=False)
 
-    def check_stored(self) -> None:  # noqa: D102
+    def check_attributes(self) -> None:  # noqa: D102
         if self.start_ is not None:
             d, n = self.n_features_in_, self.reservoir_.n_units
             self.start_.check("start_", d, self.features.n_earlier(d) + n)
-        super().check_stored()
+        super().check_attributes()
 
     def member_draws(self) -> Draws:
         """Return the draws of an ensemble in closed loop, seeded by ``random_state``."""
@@ -439,7 +439,7 @@ class ProbabilisticESN(ReservoirEstimator):
         if self.initial_state == "stationary":
             mean, root = self.start_.stationary()
             both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
-            return state_of(both, self.n_outputs_, self.features.n_earlier(d))
+            return make_state(both, self.n_outputs_, self.features.n_earlier(d))
         return zero._replace(rows=np.empty((0, d)))  # to be filled by the first rows
 
     def __getstate__(self) -> dict[str, object]:

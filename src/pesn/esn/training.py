@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from pesn._support.progress import Advance, Steps, nothing
+from pesn._support.progress import Advance, Steps, ignore_progress
 from pesn._support.types import RandomState, Ridge, RidgeValue, Rng
 from pesn.activations import get
 from pesn.esn.validation import SequenceRows, Sequences, TrainingRows
@@ -71,7 +71,7 @@ class StreamedRows(Sequences):
     def __iter__(self) -> Iterator[SequenceRows]:
         return self.reading()
 
-    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:  # noqa: D102
         return self.mapping(work, advance)
 
 
@@ -314,7 +314,7 @@ class StartRows:
             if self.seen * _GOLDEN % 1.0 < self.share:
                 first = max(piece.start - MOST_LAGS + 1, 0)  # with earlier rows for lags
                 part = b[first : piece.stop]
-                z, h = part[:, 1 : 1 + d], self.features.remembered(part, d)
+                z, h = part[:, 1 : 1 + d], self.features.memory_features(part, d)
                 self.pieces.append((z.copy(), h.copy(), piece.start - first))
             self.seen += 1
 

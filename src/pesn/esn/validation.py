@@ -20,17 +20,17 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from pesn._support.arguments import flag, number, pandas_index, whole_number
-from pesn._support.progress import Advance, nothing
+from pesn._support.progress import Advance, ignore_progress
 from pesn._support.records import check_names
 from pesn._support.types import FloatArray, Lengths, Ridge, TableLike
 from pesn.gaussian import Gaussian
-from pesn.moments import named_method
+from pesn.moments import parse_method
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import state_shapes
 from pesn.reservoir.pooling import POOLINGS
-from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, mean_of, split
+from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, get_mean, split
 
 if TYPE_CHECKING:
     from pesn.esn.base import ReservoirEstimator
@@ -56,7 +56,7 @@ class Sequences:
     def __iter__(self) -> Iterator[SequenceRows]:
         raise NotImplementedError
 
-    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+    def map(self, work: Callable[[int, Iterable[SequenceRows], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:
         """Yield ``work(first, sequences, advance)`` of each part, in order; ``first`` is the index of its first sequence."""
         yield work(0, self, advance)
 
@@ -101,7 +101,7 @@ class TrainingRows(Sequences):
             yield Rows(self.inputs.mean[rows], None if self.inputs.var is None else self.inputs.var[rows]), self.targets[rows]
 
 
-def check_fitted(esn: ReservoirEstimator) -> None:
+def require_fit(esn: ReservoirEstimator) -> None:
     """Raise a NotFittedError before ``fit`` or ``partial_fit``, a ValueError if the features have changed since."""
     if not esn.__sklearn_is_fitted__():
         check_is_fitted(esn)  # raises the error; as a test it takes longer than a row
@@ -118,7 +118,7 @@ def check_certain(rows: Rows) -> None:
 
 def as_rows(esn: ReservoirEstimator | ReservoirClassifier, X: UncertainRows) -> Rows:
     """Return X (n, d) in the form that a fitted network takes, with variances if it has any."""
-    mean = mean_of(X) if esn.takes_gaussians else X
+    mean = get_mean(X) if esn.takes_gaussians else X
     if not _is_plain(esn, mean):
         check_kind("X", mean)
         mean = validate_data(esn, mean, reset=False, dtype=FLOATS, ensure_all_finite=False)
@@ -150,7 +150,7 @@ def training_rows(
     -------
     TrainingRows
     """
-    mean = mean_of(X) if esn.takes_gaussians else X
+    mean = get_mean(X) if esn.takes_gaussians else X
     if first or not _is_plain(esn, mean, y):
         check_kind("X", mean)
         check_kind("y", y)
@@ -316,7 +316,7 @@ def check_probabilistic(esn: ProbabilisticESN) -> None:
     check_network(esn)
     whole_number("rank", esn.rank, 1)
     whole_number("n_members", esn.n_members, 2)
-    named_method("moments", esn.moments)
+    parse_method("moments", esn.moments)
     _check_choice("covariance", esn.covariance, _COVARIANCES)
     if not isinstance(esn.initial_state, Gaussian):
         _check_choice("initial_state", esn.initial_state, _STARTS, " or a pesn.Gaussian over the units")
@@ -334,7 +334,7 @@ def check_classifier(classifier: ReservoirClassifier) -> None:
     flag("scale", classifier.scale)
     whole_number("washout", classifier.washout, 0)
     whole_number("rank", classifier.rank, 1)
-    named_method("moments", classifier.moments)
+    parse_method("moments", classifier.moments)
     _check_choice("covariance", classifier.covariance, _COVARIANCES[:-1])
 
 

@@ -80,7 +80,7 @@ def check_origins(origins: int | Sequence[int] | Places, n: int, horizon: int, f
     return places.astype(np.intp)
 
 
-def observed_after(y: AnyArray, origins: npt.ArrayLike, horizon: int) -> AnyArray:
+def future_windows(y: AnyArray, origins: npt.ArrayLike, horizon: int) -> AnyArray:
     """Return rows origin … origin + horizon − 1 of y (n, …) for each origin: (origins, horizon, …)."""
     return np.asarray(y[np.asarray(origins, int)[:, None] + np.arange(horizon)])
 
@@ -141,8 +141,8 @@ def evaluate(
     -------
     Backtest
     """
-    observed = np.stack([y(one)[:horizon] for one in origins]) if callable(y) else observed_after(y, [*origins], horizon)
-    after = None if labels is None else observed_after(np.asarray(labels), [*origins], horizon)
+    observed = np.stack([y(one)[:horizon] for one in origins]) if callable(y) else future_windows(y, [*origins], horizon)
+    after = None if labels is None else future_windows(np.asarray(labels), [*origins], horizon)
     return Backtest(origins, forecast_from(origins), observed, names, after)
 
 
@@ -278,10 +278,10 @@ class Backtest:
 
 def mean_score(values: Array, axis: tuple[int, ...]) -> Array:
     """Compute the mean over axes without NaN; NaN if all are, since 0 would be the best score."""
-    return np.where(np.isnan(values).all(axis=axis), np.nan, mean_of_observed(values, axis))
+    return np.where(np.isnan(values).all(axis=axis), np.nan, nanmean_or_zero(values, axis))
 
 
-def mean_of_observed(values: Array, axis: tuple[int, ...]) -> Array:
+def nanmean_or_zero(values: Array, axis: tuple[int, ...]) -> Array:
     """Compute the mean over axes without NaN, 0 if all are."""
     seen = ~np.isnan(values)
     total: Array = np.where(seen, values, 0.0).sum(axis=axis) / np.maximum(seen.sum(axis=axis), 1)

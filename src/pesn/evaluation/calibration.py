@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from pesn._support.types import Array
-from pesn.evaluation.backtest import Normal, Places, evaluate, observed_after, rolling_origins
+from pesn.evaluation.backtest import Normal, Places, evaluate, future_windows, rolling_origins
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Penalty, least_squares, solve
@@ -125,7 +125,7 @@ LARGEST_FULL = 200  # units up to which the full covariance is as fast as the lo
 _MOST_ORIGINS = 24  # open-loop runs in the validation set
 
 
-def form_of(covariance: str, n_units: int, rank: int) -> str:
+def covariance_form(covariance: str, n_units: int, rank: int) -> str:
     """Return the form of a ``covariance``: "auto" by size; a low rank of all units is "full"."""
     if covariance == "auto":
         covariance = "full" if n_units <= LARGEST_FULL else "low-rank"
@@ -161,11 +161,11 @@ def search_open_loop(
         states, _, state = run(loop.reservoir, z[block], state, feedback=targets[block])
         seen = slice(max(washout - block.start, 0), max(first - block.start, 0))
         gram.add(loop.features(z[block], states, before)[seen], targets[block][seen])
-        before = loop.features.after(z[block], before)
+        before = loop.features.newest_rows(z[block], before)
         units += [states[k - block.start].copy() for k in origins[(origins >= block.start) & (origins < block.stop)]]
     readout = solve(gram, ridge)
     residual_var = np.diagonal(readout.residual_cov)
-    ahead = observed_after(z, origins + 1, LEADS)
+    ahead = future_windows(z, origins + 1, LEADS)
     earlier = z[origins[:, None] - lags].reshape(len(origins), -1)
     known = np.hstack([earlier, np.array(units)])
 
@@ -205,7 +205,7 @@ def find_washout(
     root = (states[half:] - mean) / np.sqrt(max(len(z) - half - 1, 1))
     if len(root) > root.shape[1]:
         root = np.linalg.qr(root, mode="r")
-    form, held = form_of("auto", reservoir.n_units, OpenLoop.rank), np.tile(z[0], features.lags)
+    form, held = covariance_form("auto", reservoir.n_units, OpenLoop.rank), np.tile(z[0], features.lags)
     loop = OpenLoop(reservoir, weights, units, form, settled=1.0, features=features)
     start = loop.init(np.concatenate([held, mean]), np.pad(root, ((0, 0), (len(held), 0))))
     path = rollout(loop.model, start, z[:half], clamp=targets[:half])

@@ -28,7 +28,16 @@ import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
 from pesn._support.types import AnyArray, Array, TableLike
-from pesn.forecasting.time_index import MOST_AWAY, MOST_MISSING, TimeIndex, kind_of, most_steps, shown, step_name, time_index
+from pesn.forecasting.time_index import (
+    MOST_AWAY,
+    MOST_MISSING,
+    TimeIndex,
+    format_label,
+    index_kind,
+    most_steps,
+    step_name,
+    time_index,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +78,7 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
     if index.hasnans:
         k = int(np.argmax(index.isna()))
         raise ValueError(f"{argument} must have a label for each row, got {index[k]} in row {k}")
-    if kind_of(index) is None:
+    if index_kind(index) is None:
         index = _convert_values(index, argument)
     if isinstance(index, pd.DatetimeIndex):
         _check_zone(index, argument)
@@ -77,7 +86,7 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
         try:
             index.as_unit("ns")
         except ValueError:
-            raise ValueError(f"{argument} must have durations within 292 years, got {shown(index.max())}") from None
+            raise ValueError(f"{argument} must have durations within 292 years, got {format_label(index.max())}") from None
     return index
 
 
@@ -161,7 +170,7 @@ def _convert_values(index: pd.Index, argument: str) -> pd.Index:
     """Return an index of the type of its values: dates, periods, durations or numbers."""
     pd: Any = import_module("pandas")
     values = index.astype(object).infer_objects()
-    found = kind_of(values)
+    found = index_kind(values)
     if found is not None:
         return values
     kind = pd.api.types.infer_dtype(values)
@@ -329,7 +338,7 @@ def align(
         known.append(given[: size - shorter])
     time = found[-1].time
     if time is None and after is not None:
-        time = after.on(sizes[-1])
+        time = after.shift(sizes[-1])
     ends = np.cumsum(sizes).tolist()
     return Layout(
         np.concatenate(rows),
@@ -375,7 +384,7 @@ def match_future_inputs(X: TableLike | None, time: TimeIndex | None, horizon: in
     ValueError
         If one of the rows is missing.
     """
-    labels = index_of(X, "X")
+    labels = read_index(X, "X")
     if labels is None or is_default(labels) or time is None or time.kind == "counted":
         return None
     positions = time.positions(labels, horizon - 1)
@@ -384,15 +393,15 @@ def match_future_inputs(X: TableLike | None, time: TimeIndex | None, horizon: in
     if (rows < 0).any() or (positions >= 0).sum() > horizon:
         expected = time.labels(horizon)
         wanted = None if expected is None else [time.label(), *expected][int(np.argmax(rows < 0))]
-        what = f"got no row at {shown(wanted)}" if (rows < 0).any() else "got two rows at one of them"
+        what = f"got no row at {format_label(wanted)}" if (rows < 0).any() else "got two rows at one of them"
         raise ValueError(
-            f"X must have the labels of the rows it acts on, {horizon} from {shown(time.label())} on, the last row of y; "
-            f"{what}, but rows from {shown(labels[0])} to {shown(labels[-1])}; {_OR_ELSE}"
+            f"X must have the labels of the rows it acts on, {horizon} from {format_label(time.label())} on, the last row of y; "
+            f"{what}, but rows from {format_label(labels[0])} to {format_label(labels[-1])}; {_OR_ELSE}"
         )
     return rows
 
 
-def index_of(values: object, argument: str) -> pd.Index | None:
+def read_index(values: object, argument: str) -> pd.Index | None:
     """Return the index of a pandas object as times; None if there is no index. An index that is not of times is refused."""
     index = pandas_index(values)
     return None if index is None else read_labels(index, argument)
@@ -409,7 +418,7 @@ def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
 
 def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Run:
     """Align labels of a run, which must keep ``rule`` if there is one."""
-    kind = kind_of(labels)
+    kind = index_kind(labels)
     if _is_position(labels, rule, name, start):
         return _Run(np.arange(len(labels)))
     _check_order(labels, name, start)
@@ -420,15 +429,15 @@ def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Ru
     if time is not None and own is not None and time.step != own.step:
         k = int(np.argmax(time._replace(step=own.step).places(labels) < 0))
         raise ValueError(
-            f"{name} must keep the step of the other rows, a {step_name(own.step)}: row {start + k}, at {shown(labels[k])}, does "
-            f"not follow by it from row {start + max(k - 1, 0)}; {_OR_ELSE}"
+            f"{name} must keep the step of the other rows, a {step_name(own.step)}: row {start + k}, "
+            f"at {format_label(labels[k])}, does not follow by it from row {start + max(k - 1, 0)}; {_OR_ELSE}"
         )
     if time is None:
         if len(labels) == 1:
             return _Run(np.arange(1))
         raise _no_step(labels, own, name, start)
     places = time.places(labels)
-    return _Run(places, time.at(labels[0]), time)
+    return _Run(places, time.with_last(labels[0]), time)
 
 
 def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
@@ -437,7 +446,7 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
         own = _run(labels, None, name, 0)
         if labels.dtype.kind not in "iu":
             return own
-        return own._replace(time=after.at(labels[-1]) if labels[0] > after.last else None)
+        return own._replace(time=after.with_last(labels[-1]) if labels[0] > after.last else None)
     if _is_position(labels, after, name, 0):
         return _Run(np.arange(len(labels)))
     _check_order(labels, name, 0)
@@ -445,22 +454,22 @@ def _following(labels: pd.Index, after: TimeIndex, name: str) -> _Run:
     if (positions < 1).any():
         k = int(np.argmax(positions < 1))
         raise ValueError(
-            f"{name} must go on from the last row seen, at {shown(after.label())}, by steps of a {step_name(after.step)}, with "
-            f"at most {MOST_AWAY} missing: row {k} is at {shown(labels[k])}; {_OR_ELSE}"
+            f"{name} must go on from the last row seen, at {format_label(after.label())}, by steps of a {step_name(after.step)}, "
+            f"with at most {MOST_AWAY} missing: row {k} is at {format_label(labels[k])}; {_OR_ELSE}"
         )
-    first = after.on(1)
-    return _Run(positions - 1, first, after.at(labels[-1]))
+    first = after.shift(1)
+    return _Run(positions - 1, first, after.with_last(labels[-1]))
 
 
 def _is_position(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> bool:
     """Return whether labels are no times: a slice of a default index, after dates. Refuse times of another kind."""
-    if rule is None or rule.kind in ("counted", kind_of(labels)):
+    if rule is None or rule.kind in ("counted", index_kind(labels)):
         return False
     if is_count(labels):
         return True
     raise ValueError(
-        f"{name} must have {rule.kind} as labels, as the other rows have, such as {shown(rule.label())}, got {kind_of(labels)}, "
-        f"{shown(labels[0])} in row {start}; {_OR_ELSE}"
+        f"{name} must have {rule.kind} as labels, as the other rows have, such as {format_label(rule.label())}, "
+        f"got {index_kind(labels)}, {format_label(labels[0])} in row {start}; {_OR_ELSE}"
     )
 
 
@@ -474,14 +483,14 @@ def _check_order(labels: pd.Index, name: str, start: int) -> None:
     k = int(np.argmax(labels[1:] <= labels[:-1])) + 1
     remedy = "keep one row for each label" if labels[k] == labels[k - 1] else f"{name}.sort_index() brings them into order"
     raise ValueError(
-        f"{name} must have labels that increase, within each run of lengths, got {shown(labels[k])} in row {start + k} after "
-        f"{shown(labels[k - 1])}; {remedy}; {_OR_ELSE}"
+        f"{name} must have labels that increase, within each run of lengths, got {format_label(labels[k])} in row {start + k} "
+        f"after {format_label(labels[k - 1])}; {remedy}; {_OR_ELSE}"
     )
 
 
 def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> ValueError:
     """Return the error of labels without a common step."""
-    numbers = kind_of(labels) == "numbers"
+    numbers = index_kind(labels) == "numbers"
     places = labels.to_numpy(np.float64) if numbers else labels.asi8.astype(np.float64)
     with np.errstate(all="ignore"):  # of infinite labels
         gaps = np.diff(places)
@@ -489,8 +498,8 @@ def _no_step(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) ->
     remedy = "np.interp" if numbers else "pandas' resample"
     return ValueError(
         f"{name} must have labels of one step{'' if rule is None else ', a ' + step_name(rule.step)}, with at most "
-        f"{MOST_MISSING - 1:g} missing for each row, got {shown(labels[k])} in row {start + k} and then {shown(labels[k + 1])}; "
-        f"bring them to one step, with {remedy} for example; {_OR_ELSE}"
+        f"{MOST_MISSING - 1:g} missing for each row, got {format_label(labels[k])} in row {start + k} and then "
+        f"{format_label(labels[k + 1])}; bring them to one step, with {remedy} for example; {_OR_ELSE}"
     )
 
 
@@ -509,7 +518,7 @@ def _match_labels(y: pd.Index, X: pd.Index, runs: list[slice], shorter: int, nam
     if len(X) == len(y) and len(runs) > 1:
         return {run.start: (X[run], run.start) for run in runs}
     twice = X[X.duplicated()][0]
-    raise ValueError(f"{name} must have each label once, got {shown(twice)} {int((twice == X).sum())} times")
+    raise ValueError(f"{name} must have each label once, got {format_label(twice)} {int((twice == X).sum())} times")
 
 
 def _match_groups(
@@ -530,7 +539,7 @@ def _match_groups(
         labels = X[groups[run]]
         if not labels.is_unique:
             twice = labels[labels.duplicated()][0]
-            raise ValueError(f"{names[1]} must have each label once in a run, got {shown(twice)} twice in run {run!r}")
+            raise ValueError(f"{names[1]} must have each label once in a run, got {format_label(twice)} twice in run {run!r}")
         found[rows.start] = labels, groups[run].start
     return found
 
@@ -548,8 +557,8 @@ def _match_inputs(y: pd.Index, X: tuple[pd.Index, int], run: _Run, shorter: int,
     if (needed < 0).any():
         k = int(np.argmax(needed < 0))
         raise ValueError(
-            f"{names[1]} must have a row for each label of {names[0]}, got none at {shown(y[k])}, which is row {start + k} of "
-            f"{names[0]}, but rows from {shown(labels[0])} to {shown(labels[-1])}; {_OR_ELSE}"
+            f"{names[1]} must have a row for each label of {names[0]}, got none at {format_label(y[k])}, which is row "
+            f"{start + k} of {names[0]}, but rows from {format_label(labels[0])} to {format_label(labels[-1])}; {_OR_ELSE}"
         )
     return np.where(rows >= 0, rows + offset, -1)
 
@@ -561,7 +570,7 @@ def _labels(values: object, argument: str, named: bool) -> tuple[Any, dict[Hasha
     """Return the labels of the rows, and the rows of each run if a MultiIndex names them."""
     groups = run_slices(values, argument) if named else None
     if groups is None:
-        return index_of(values, argument), None
+        return read_index(values, argument), None
     index: Any = pandas_index(values)
     return read_labels(index.get_level_values(-1), argument), groups
 

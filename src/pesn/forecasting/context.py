@@ -18,11 +18,11 @@ import numpy.typing as npt
 from pesn._support.arguments import flag, whole_number
 from pesn._support.records import check_array, check_arrays, check_field_types, check_names
 from pesn._support.types import Array, TableLike
-from pesn.forecasting.alignment import align, index_of, match_future_inputs
-from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, names_of, unwrap_angles
+from pesn.forecasting.alignment import align, match_future_inputs, read_index
+from pesn.forecasting.dataset import Scale, as_gaussian_rows, as_matrix, check_within_reach, read_column_names, unwrap_angles
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
-from pesn.linalg import condition_root, root_of
+from pesn.linalg import condition_root, factor_covariance
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
@@ -170,8 +170,8 @@ class Columns(NamedTuple):
     def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
         """Read rows with X (T, u) and their labels (T,), which must keep the rule of training; None if there are none."""
         rows = self.read_new_rows(y, X, None, known_rule=time)
-        labels = index_of(y, "y")
-        return rows, None if rows.time is None or labels is None else rows.time.at(labels[0]).onwards(len(rows.y))
+        labels = read_index(y, "y")
+        return rows, None if rows.time is None or labels is None else rows.time.with_last(labels[0]).onwards(len(rows.y))
 
     def read_new_rows(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, known_rule: TimeIndex | None = None,
@@ -285,7 +285,7 @@ class Columns(NamedTuple):
 
     def check_names(self, argument: str, values: TableLike, of: str = "y") -> None:
         """Raise a ValueError if ``values`` have other column names than y, or X, in training."""
-        found, expected = names_of(values), self.names if of == "y" else self.known_names
+        found, expected = read_column_names(values), self.names if of == "y" else self.known_names
         if found is not None and expected is not None and found != expected:
             raise ValueError(f"{argument} must have the columns {expected}, as {of} had in fit, got {found}")
 
@@ -365,7 +365,7 @@ class Uncertainty(NamedTuple):
         return self.y_cov if measurement_cov is None else np.where(given, self.y_cov, measurement_cov)
 
 
-class Begun(NamedTuple):
+class StartingPoint(NamedTuple):
     """A filtered context before the input that acts on its last row is known.
 
     Parameters
@@ -419,7 +419,7 @@ class ContextFilter(NamedTuple):
         """Filter rows y (…, T, d) with u (…, T, m), and move the units by the last of them."""
         return self.with_input(loop, self.begin(loop, y, u[..., :-1, :], Uncertainty.none(y, u)), u[..., -1, :])
 
-    def begin(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
+    def begin(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> StartingPoint:
         """Filter rows y (…, T, d) with u (…, T − 1, m), before the input that acts on the last of them is known.
 
         While rows are few, two initial states compete: from the first row, corrected by all others, and from the regression on
@@ -439,7 +439,7 @@ class ContextFilter(NamedTuple):
         """
         rows = y.shape[-2]
         if not self.few(rows):
-            return Begun(self.filter_rows(loop, y, u, uncertainty))
+            return StartingPoint(self.filter_rows(loop, y, u, uncertainty))
         complete = not (np.isnan(y).any() or np.isnan(u).any() or uncertainty.exists)
         at_once = min(rows, self.given.lags) if complete else 1
         starts = [self._start_candidate(n, loop, y, u, uncertainty) for n in sorted({1, max(at_once, 1)})]
@@ -448,17 +448,17 @@ class ContextFilter(NamedTuple):
         usual = np.broadcast_to(self.prior.x_mean, (*y.shape[:-2], len(self.prior.x_mean)))
         return min(starts, key=lambda start: _state_variance(loop, self.with_input(loop, start, usual)))
 
-    def _start_candidate(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> Begun:
+    def _start_candidate(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> StartingPoint:
         """Return the state after regression on the first ``n`` rows, corrected by the others."""
         if n == y.shape[-2]:
-            return Begun(None, y, u, uncertainty)
+            return StartingPoint(None, y, u, uncertainty)
         first = self._first(loop, y[..., :n, :], u[..., :n, :], uncertainty.rows(slice(0, n)))
         mean, var = self.impute_inputs(u[..., n - 1 :, :], uncertainty.u_var[n - 1 : y.shape[-2] - 1])
         noise = uncertainty.rows(slice(n, None)).noise(loop.measurement_cov)
         path = rollout(loop.model, first, mean, var, observations=y[..., n:, :], observation_cov=noise, moved=True)
-        return Begun(path.state)
+        return StartingPoint(path.state)
 
-    def with_input(self, loop: ClosedLoop, begun: Begun, u: Array, u_var: Array | float = 0.0) -> GaussianState:
+    def with_input(self, loop: ClosedLoop, begun: StartingPoint, u: Array, u_var: Array | float = 0.0) -> GaussianState:
         """Move the units by the last row together with u (…, m) of variances ``u_var``.
 
         Inputs (B, m) of one context make a batch of states.
@@ -473,7 +473,7 @@ class ContextFilter(NamedTuple):
         y, before = np.broadcast_to(y, (*batch, *y.shape[-2:])), np.broadcast_to(before, (*batch, *before.shape[-2:]))
         if own:
             each = zip(y, before, u, strict=True)
-            return stack([self.with_input(loop, Begun(None, rows, inputs, uncertain), one) for rows, inputs, one in each])
+            return stack([self.with_input(loop, StartingPoint(None, rows, inputs, uncertain), one) for rows, inputs, one in each])
         return self._first(loop, y, np.concatenate([before, u[..., None, :]], axis=-2), uncertain._replace(u_var=last))
 
     def filter_rows(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty | None = None) -> GaussianState:
@@ -532,19 +532,19 @@ class ContextFilter(NamedTuple):
         if self.regresses:
             if uncertainty.exists:
                 row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
-                units, both = self.given.given_gaussian(row[seen], root[seen])
+                units, both = self.given.predict_gaussian(row[seen], root[seen])
                 all_of = np.pad(root, ((0, 0), (0, both.shape[1] - root.shape[1])))
                 state = loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
             elif np.isnan(rows).any():
                 state = loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
             else:
-                mean, root = loop.features.with_known(*self.given.given(rows), rows)
+                mean, root = loop.features.set_known_rows(*self.given.predict(rows), rows)
                 state = loop.init(mean, root, y_now, u_now, moved=True)
             # units without memory are a function of the row
             return loop.model.move(state) if loop.reservoir.is_static else state
-        return loop.model.move(self.unmoved(loop, y, u, uncertainty))
+        return loop.model.move(self.initial_units(loop, y, u, uncertainty))
 
-    def unmoved(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
+    def initial_units(self, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> GaussianState:
         """Return the state before the units move by the last of the first rows, by the kind of ``initial_state``."""
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
@@ -554,15 +554,15 @@ class ContextFilter(NamedTuple):
         if kind != "stationary" or not isinstance(kind, str):  # only earlier rows
             E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
             if isinstance(kind, Gaussian):
-                known, own = np.asarray(kind.mean, float), root_of(np.asarray(kind.cov, float)).T
+                known, own = np.asarray(kind.mean, float), factor_covariance(np.asarray(kind.cov, float)).T
             earlier = np.asarray(np.linalg.qr(root[:, :E], mode="r"))
             mean = np.concatenate([mean[:E], known])
             root = np.vstack([np.pad(earlier, ((0, 0), (0, n))), np.pad(own, ((0, 0), (E, 0)))])
-        mean, root = loop.features.with_known(np.broadcast_to(mean, (*batch, len(mean))), root, rows)
+        mean, root = loop.features.set_known_rows(np.broadcast_to(mean, (*batch, len(mean))), root, rows)
         missing = np.isnan(y_now)
         y_root = np.diag(np.where(missing, self.prior.y_std, 0.0)) if missing.any() else None
         if y_cov.any():
-            y_root = root_of(y_cov) if y_root is None else root_of(y_cov + np.square(y_root))
+            y_root = factor_covariance(y_cov) if y_root is None else factor_covariance(y_cov + np.square(y_root))
         known = np.where(missing, self.prior.y_mean, y_now)
         return loop.init(mean, root, known, u_now, y_root=y_root, u_var=u_var if u_var.any() else None)
 
@@ -577,7 +577,7 @@ class ContextFilter(NamedTuple):
         No regression on the network's inputs predicts them.
         """
         encoding, missing = loop.dynamics.encoding, np.isnan(y[..., -1, :])
-        missing = missing & ~np.isin(np.arange(missing.shape[-1]), encoding.kept(missing.shape[-1]))
+        missing = missing & ~np.isin(np.arange(missing.shape[-1]), encoding.plain_columns(missing.shape[-1]))
         if not missing.any():
             return y, uncertainty
         filled, y_cov = y.copy(), np.array(uncertainty.y_cov)
@@ -594,22 +594,22 @@ class ContextFilter(NamedTuple):
         Missing entries are regressed on the others.
         """
         encoding, d, n = loop.dynamics.encoding, len(y), loop.reservoir.n_inputs
-        row, row_cov = encoding.with_encoded(y, y_cov)
+        row, row_cov = encoding.encode_gaussian(y, y_cov)
         a = len(row)
         row, cov = np.concatenate([row, u]), np.zeros((a + len(u), a + len(u)))
         cov[:a, :a], cov[a:, a:] = row_cov, np.diag(u_var)
-        seen = np.concatenate([encoding.kept(d), np.arange(d, len(row))])
+        seen = np.concatenate([encoding.plain_columns(d), np.arange(d, len(row))])
         missing = np.isnan(row)
         if not missing.any():
-            return row, root_of(cov), seen
+            return row, factor_covariance(cov), seen
         mean, prior_root = (part[..., :n] for part in self.given.joint())
         here = ~missing[seen]
         gain, left = condition_root(prior_root.T[here], prior_root.T[~here])
-        own = root_of(cov[np.ix_(~missing, ~missing)])
+        own = factor_covariance(cov[np.ix_(~missing, ~missing)])
         root = np.zeros(cov.shape)
         root[~missing, : len(own)] = own
         root[missing, : len(own)] = gain @ root[seen[here], : len(own)]
-        root[missing, len(own) :] = root_of(left @ left.T)
+        root[missing, len(own) :] = factor_covariance(left @ left.T)
         row[missing] = mean[~here] + gain @ (row[seen] - mean)[here]
         return row, root, seen
 
@@ -627,7 +627,7 @@ class ContextFilter(NamedTuple):
         """Drive the reservoir by rows; return the last units."""
         z, targets = loop.dynamics.network_rows(np.hstack([y, u])), loop.dynamics.targets(y)
         n = loop.reservoir.n_units
-        state = State(self.given.given(z[:1])[0][self.given.n_states - n :], None, targets[0])
+        state = State(self.given.predict(z[:1])[0][self.given.n_states - n :], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # the target that led to each row
         for block in blocks(slice(0, len(targets))):
             _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
@@ -648,7 +648,7 @@ def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
     *batch, lags, _ = earlier.shape
     if loop.measurement_cov is None or not lags:
         return np.zeros((0, size))
-    own, (d, encoding) = root_of(loop.measurement_cov).T, (loop.dynamics.n_columns, loop.dynamics.encoding)
+    own, (d, encoding) = factor_covariance(loop.measurement_cov).T, (loop.dynamics.n_columns, loop.dynamics.encoding)
     batch = [] if encoding.is_plain else batch  # the same for all rows
     n, root = loop.reservoir.n_inputs, np.zeros((*batch, lags, len(own), size))
     for k in range(lags):
@@ -687,8 +687,8 @@ class FilteredContext:
 
     rows: Rows
     uncertainty: Uncertainty
-    begun: Begun
-    plain: Begun | None
+    begun: StartingPoint
+    plain: StartingPoint | None
     fingerprint: Array
 
     @property

@@ -31,7 +31,7 @@ from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
 from pesn.reservoir.closed_loop import Dynamics
-from pesn.reservoir.sequences import check_stacked
+from pesn.reservoir.sequences import check_layout
 
 _SMALLEST = 1e-305  # below, numbers lose precision
 
@@ -182,7 +182,7 @@ class Segment(NamedTuple):
     y: Array
 
 
-def names_of(y: object) -> list[str] | None:
+def read_column_names(y: object) -> list[str] | None:
     """Return the names of the columns of a pandas object; None for an array."""
     columns = getattr(y, "columns", None)
     if columns is not None:
@@ -218,7 +218,7 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
         Required number of columns.
     """
     if width is None:  # in fit, which takes several sequences
-        check_stacked(name, values)
+        check_layout(name, values)
     array = _as_floats(name, values)
     if array.ndim == 1 and width in (None, 1):
         array = array[:, None]

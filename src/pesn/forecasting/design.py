@@ -25,7 +25,7 @@ from pesn.evaluation.backtest import rolling_origins
 from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.dataset import Segment, with_noise
 from pesn.readout.features import Features
-from pesn.readout.ridge import Factor, Readout, leave_out, penalties_of, ridge_path
+from pesn.readout.ridge import Factor, Readout, exclude_folds, feature_penalties, ridge_path
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import Reservoir, draw, without_units
@@ -435,7 +435,7 @@ class Network:
         if (candidate.features, fold) in self._parts:
             return self._parts[candidate.features, fold]
         if fold not in self._others:
-            self._others |= leave_out(self.factors, [fold])
+            self._others |= exclude_folds(self.factors, [fold])
         d, widest = self.problem.n_inputs, self.widest
         i, j = np.triu_indices(widest.products * d)
         linear, products = widest.features.n_linear(d), len(i)
@@ -451,7 +451,7 @@ class Network:
         """Compute weights (ridges, m, p) of a candidate from all folds but one."""
         factor = self.factor(candidate, fold)
         penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
-        return ridge_path(factor, factor.n_samples * np.stack([penalties_of(one, factor.n_features) for one in penalties]))
+        return ridge_path(factor, factor.n_samples * np.stack([feature_penalties(one, factor.n_features) for one in penalties]))
 
     def _features(self, z: Array) -> Array:
         """Compute the features of rows."""
@@ -717,8 +717,8 @@ def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
 
     best = compare(candidates)
     best = compare(replace(best, lags=lags, products=products) for lags, products in more.problem.maps)
-    with_units = [one for one in candidates if one.n_units]
-    some = with_units[:2] if more.problem.has_many_rows else with_units
+    make_cells = [one for one in candidates if one.n_units]
+    some = make_cells[:2] if more.problem.has_many_rows else make_cells
     compare(replace(one, lags=best.lags, products=best.products) for one in some)
     for _, one in sorted(found, key=_score)[:2]:
         found.append(more.best(one, _near(one)))

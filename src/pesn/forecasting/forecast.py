@@ -31,7 +31,7 @@ from pesn._support.arguments import as_count, as_real
 from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_history, check_index, check_names, pluralize
 from pesn.gaussian import Gaussian, NormalMarginals
-from pesn.linalg import outer, root_of, symmetric, transpose
+from pesn.linalg import factor_covariance, outer, symmetric, transpose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,7 +214,7 @@ def root_of_cov(cov: Array, std: Array, room: Array) -> Array:
     with np.errstate(over="ignore"):
         correlation = np.clip(cov / scale[:, None] / scale, -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
-    root: Array = root_of(correlation)
+    root: Array = factor_covariance(correlation)
     root *= (std / np.linalg.norm(root, axis=1))[:, None]
     off = np.abs(outer(root) - cov) > _SEMIDEFINITE * _product(room)
     if off.any():

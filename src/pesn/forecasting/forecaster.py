@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import as_real, check_not_negative, flag
-from pesn._support.progress import Steps, shown
+from pesn._support.progress import Steps, show_progress
 from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
@@ -153,7 +153,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         Factors of the standard deviations 1 … 50 steps ahead; the last one applies beyond.
     """
 
-    stored_at_times: ClassVar[dict[str, type]] = {}
+    optional_attributes: ClassVar[dict[str, type]] = {}
     esn: ProbabilisticESN | Literal["auto"] | None
     model_: ForecastModel
 
@@ -235,7 +235,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         by all of them, too; else by a sample of 50,000 steps: whole runs, spread evenly, or 5,000 steps of long ones.
         """
         flag("verbose", self.verbose)
-        with shown(self.verbose) as steps:
+        with show_progress(self.verbose) as steps:
             self.model_ = self._fit(y, X, lengths, steps)
         return self
 
@@ -376,7 +376,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         self.model_ = self._fitted.update(y, X)
         return self
 
-    def scaled(self, rows: Array, known: Array) -> tuple[Array, Array]:
+    def standardize(self, rows: Array, known: Array) -> tuple[Array, Array]:
         """Standardize y and X to the units of the network.
 
         Parameters
@@ -409,7 +409,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
         save(self, path)
 
-    def check_stored(self) -> None:
+    def check_attributes(self) -> None:
         """Raise a ValueError if the model from a file is damaged."""
         self.model_.check("model_")
 

@@ -29,16 +29,16 @@ from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
-from pesn.evaluation.calibration import LEADS, form_of, process_noise
+from pesn.evaluation.calibration import LEADS, covariance_form, process_noise
 from pesn.evaluation.error_model import process_errors, process_share, update_errors
 from pesn.forecasting.context import (
     FILTERED,
-    Begun,
     Columns,
     ContextFilter,
     FilteredContext,
     GivenContext,
     Rows,
+    StartingPoint,
     Uncertainty,
     check_size,
 )
@@ -51,18 +51,18 @@ from pesn.forecasting.predict import (
     Known,
     Rolled,
     calibration_factors,
+    convert_start,
     forecast_all,
-    in_form,
-    loop_for,
     make_forecast,
     predict_path,
+    rollout_loop,
     simulate_rollouts,
     variance_share,
 )
 from pesn.forecasting.rollout import Rollout
 from pesn.forecasting.time_index import TimeIndex
 from pesn.gaussian import Gaussian
-from pesn.readout.ridge import PARTS, Readout, check_parts, penalties_of
+from pesn.readout.ridge import PARTS, Readout, check_parts, feature_penalties
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
 from pesn.reservoir.initial_state import LocalStart, Start
@@ -191,14 +191,14 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
     slopes = np.zeros((len(y), at.size, d + m))  # derivatives of x by [y, u]
     slopes[:, np.r_[at["y"], at["inputs"]], np.arange(d + m)] = 1.0
     if context.regresses:
-        x = context.with_input(loop, Begun(None, y[:, None], u[:, None][:, :0], none), u).mean
+        x = context.with_input(loop, StartingPoint(None, y[:, None], u[:, None][:, :0], none), u).mean
         row, encoding = loop.dynamics.network_rows(np.concatenate([y, u], axis=1)), loop.dynamics.encoding
         by_row, seen = np.zeros((len(y), row.shape[1], d + m)), encoding.size(d)
         by_row[:, :seen, :d], by_row[:, seen:, d:] = np.swapaxes(encoding.tangent(y, np.eye(d)), -1, -2), np.eye(m)
         slopes[:, np.r_[at["earlier"], at["units"]]] = context.given.slope(row) @ by_row
         cells: tuple[Cell, ...] = loop.cells if loop.reservoir.is_static else (*loop.encoders, *loop.squares)
     else:
-        x = context.unmoved(loop, y[:, None], u[:, None], none).mean
+        x = context.initial_units(loop, y[:, None], u[:, None], none).mean
         cells = loop.cells
     for cell in cells:
         slopes = tangent(cell, x, slopes)
@@ -206,7 +206,7 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
     K, k, _ = loop.step
     after, result = x @ K[:d].T + k[:d], K[:d] @ slopes
     if loop.guard is not None:
-        least, most, _, _, step = loop.guard.edges_of_means()
+        least, most, _, _, step = loop.guard.mean_limits()
         left = (after < np.minimum(least, y)) | (after > np.maximum(most, y))
         result[left] = 0.0  # clipped to the bounds
         stays = ~left & (np.abs(after - y) > step)
@@ -249,7 +249,7 @@ def close_loop(
         trained.errors,
         columns.dynamics,
         esn.unit_moments(),
-        form_of(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
+        covariance_form(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
         esn.rank,
         process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
         parts,
@@ -258,8 +258,8 @@ def close_loop(
         esn.n_members,
         esn.member_draws(),
         trained.measurement_cov,
-        members_ahead=designed and esn.covariance == "auto",
-        penalty=np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[-1]), float),
+        switches_to_ensemble=designed and esn.covariance == "auto",
+        penalty=np.asarray(readout.n_samples * feature_penalties(penalty, readout.weights.shape[-1]), float),
     )
 
 
@@ -645,7 +645,9 @@ class ForecastModel:
         While they are few, the regression of the initial state may take the last row and its input together with the others.
         """
         loop, context = self.loop(), self.context_filter()
-        begun = Begun(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
+        begun = (
+            StartingPoint(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
+        )
         plain = None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
@@ -706,10 +708,10 @@ class ForecastModel:
         if begun.batch and len(u) == 1:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
         with one_blas_thread():
-            loop = loop_for(own := self.loop(), covariance, int(rank))
-            rolled, plain = simulate_rollouts(loop, self.context_filter(), in_form(begun.begun, own, loop), u), None
+            loop = rollout_loop(own := self.loop(), covariance, int(rank))
+            rolled, plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.begun, own, loop), u), None
             if begun.plain is not None and rolled.cov is not None:
-                plain = simulate_rollouts(loop, self.context_filter(), in_form(begun.plain, own, loop), u)
+                plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
     def _controls(self, controls: TableLike) -> tuple[Array, Array]:

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Normal
 from pesn.evaluation.calibration import by_lead
-from pesn.forecasting.context import Begun, Columns, ContextFilter, Places
+from pesn.forecasting.context import Columns, ContextFilter, Places, StartingPoint
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.forecast import Forecast
 from pesn.forecasting.runs import Segments, SegmentStream
-from pesn.linalg import root_of
+from pesn.linalg import factor_covariance
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
@@ -74,8 +74,8 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
     u = np.stack([s.z[k : k + _SETTLED, d:] for s, k in some])
     model, rows = loop.model, loop.model.outputs
     state = model.emit(context.move(loop, context.filter_rows(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
-    cov = state.covariance_of(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
-    gains = state.covariance_with(rows) @ np.linalg.pinv(cov, hermitian=True)  # columns may be constant
+    cov = state.block_covariance(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
+    gains = state.cross_covariance(rows) @ np.linalg.pinv(cov, hermitian=True)  # columns may be constant
     return np.asarray(gains.mean(axis=0))
 
 
@@ -106,7 +106,7 @@ class Observer:
         firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
         z = loop.dynamics.network_rows(s.z)
         states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.kept(d)  # first entries of an earlier row
+        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.plain_columns(d)  # first entries of an earlier row
         oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
         here, there = _common_entries(at, certain.layout)
         gain = np.zeros((certain.layout.size, d))
@@ -154,7 +154,7 @@ def predict_path(
     Parameters
     ----------
     loop : ClosedLoop
-        The closed loop; ``members_ahead`` allows the switch to an ensemble.
+        The closed loop; ``switches_to_ensemble`` allows the switch to an ensemble.
     state : GaussianState
         One state, or a batch.
     inputs : array of shape (..., T, m)
@@ -171,8 +171,8 @@ def predict_path(
     if loop.form == "diagonal":
         return rollout(loop.model, state, inputs, input_var, moved=True, joint=joint)
     mean, along = follow_mean(loop, state, inputs)
-    if not loop.members_ahead or loop.form == "ensemble":
-        return rollout(loop.ahead, state, inputs, input_var, moved=True, joint=joint, along=along)
+    if not loop.switches_to_ensemble or loop.form == "ensemble":
+        return rollout(loop.forecast_model, state, inputs, input_var, moved=True, joint=joint, along=along)
     if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
         return _by_members(loop, state, inputs, input_var, joint, along)
     path, beyond = _follow_closed_form(loop, state, inputs, input_var, joint, mean, along)
@@ -198,7 +198,7 @@ def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[
         if weights:
             features.append(path.probed["features"])
     mean = np.concatenate(means, axis=-2)
-    return mean, loop.weight_errors.along(np.concatenate(features, axis=-2)) if weights else None
+    return mean, loop.weight_errors.project(np.concatenate(features, axis=-2)) if weights else None
 
 
 def _follow_closed_form(
@@ -212,7 +212,7 @@ def _follow_closed_form(
         rows = slice(first, first + size)
         u, var, part = (None if a is None else a[..., rows, :] for a in (inputs, input_var, along))
         assert u is not None
-        path = rollout(loop.ahead, now, u, var, moved=not first, joint=joint, along=part)
+        path = rollout(loop.forecast_model, now, u, var, moved=not first, joint=joint, along=part)
         paths.append(path)
         now = path.state
         beyond[..., rows] = _exceeds_trust(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
@@ -257,7 +257,7 @@ def _by_members(
         members = members[which]
         given = [None if a is None else np.broadcast_to(a, (*batch, *a.shape[-2:]))[which] for a in given]
     start = Ensemble(members, state.carried, MirroredDraws(0, sobol=True))
-    return rollout(loop.ahead, start, given[0], given[1], moved=True, joint=joint, along=given[2])
+    return rollout(loop.forecast_model, start, given[0], given[1], moved=True, joint=joint, along=given[2])
 
 
 def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
@@ -396,11 +396,11 @@ class Futures:
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
             start = Ensemble(state.sample(int(size), rng), state.carried, Draws(int(rng.integers(2**63))))
-            path = rollout(loop.ahead, start, self.inputs, self.input_var, moved=True, members=True, along=along)
+            path = rollout(loop.forecast_model, start, self.inputs, self.input_var, moved=True, members=True, along=along)
             assert path.members is not None
             futures = np.swapaxes(path.members, 0, 1)
             if (S := loop.model.measurement_cov) is not None:
-                futures = futures + rng.standard_normal(futures.shape) @ root_of(S).T
+                futures = futures + rng.standard_normal(futures.shape) @ factor_covariance(S).T
             parts.append(futures)
         return np.concatenate(parts)
 
@@ -539,7 +539,7 @@ class Rolled(NamedTuple):
     lagged: Array | None
 
 
-def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
+def rollout_loop(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
     """Return the loop of roll-outs with a form of covariance; errors of the weights persist over the steps."""
     form = COVARIANCES[covariance]
     if form == "none":
@@ -547,13 +547,13 @@ def loop_for(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
     return replace(loop, form=form, rank=rank)
 
 
-def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> Rolled:
     """Roll out inputs from one context, or from B of them.
 
     Parameters
     ----------
     loop : ClosedLoop
-        Loop of :func:`loop_for`.
+        Loop of :func:`rollout_loop`.
     context : ContextFilter
         Filter of contexts.
     begun : Begun
@@ -578,7 +578,7 @@ def _count_numbers(loop: ClosedLoop) -> int:
     return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
 
 
-def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> tuple[GaussianState, bool]:
+def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> tuple[GaussianState, bool]:
     """Return the initial state of means, and whether the first inputs have moved it."""
     if begun.state is None:
         return context.with_input(loop, begun, inputs[:, 0]), True
@@ -586,15 +586,15 @@ def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: Begun, inpu
     return Certain(mean, loop.carried, np.zeros((*mean.shape, 0))), False
 
 
-def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: Begun, inputs: Array) -> Rolled:
+def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> Rolled:
     """Roll out a batch that fits into the cache."""
     state = context.with_input(loop, begun, inputs[:, 0])
     along = follow_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
-    path = rollout(loop.ahead, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
+    path = rollout(loop.forecast_model, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
     return Rolled(path.mean, path.cov, path.lagged)
 
 
-def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
+def convert_start(begun: StartingPoint, loop: ClosedLoop, other: ClosedLoop) -> StartingPoint:
     """Return the initial state of ``loop`` in the form of ``other``, a loop of the same network."""
     state = begun.state
     if state is None or other.form == loop.form:
@@ -606,7 +606,7 @@ def in_form(begun: Begun, loop: ClosedLoop, other: ClosedLoop) -> Begun:
         state = _rearrange(state, loop, other)
     if other.form == "first-order":
         assert other.compression is not None
-        state = FirstOrder.of(state, other.compression)
+        state = FirstOrder.from_state(state, other.compression)
     return begun._replace(state=state)
 
 
@@ -627,11 +627,11 @@ def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Gau
         return Diagonal(mean, other.carried, none, var)
     cov = np.zeros((*mean.shape, other.layout.size))
     whole = slice(0, loop.layout.size)
-    cov[..., there[:, None], there] = state.covariance_with(whole)[..., here[:, None], here]
+    cov[..., there[:, None], there] = state.cross_covariance(whole)[..., here[:, None], here]
     return Dense(mean, other.carried, none, cov)
 
 
-def _slice_batch(begun: Begun, which: slice) -> Begun:
+def _slice_batch(begun: StartingPoint, which: slice) -> StartingPoint:
     """Return part of a batch; a single state is shared."""
 
     def some(part: Array | None, axes: int) -> Array | None:

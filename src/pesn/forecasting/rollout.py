@@ -48,7 +48,7 @@ from pesn._support.types import AnyArray, Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
-from pesn.linalg import root_of, symmetric
+from pesn.linalg import factor_covariance, symmetric
 
 if TYPE_CHECKING:
     pass
@@ -509,7 +509,7 @@ class Rollout(NormalMarginals[Array]):
                 gain = self.lagged[:, t - 1] @ np.linalg.pinv(self.cov[:, t - 1], hermitian=True)
                 mean = mean + np.einsum("bij,nbj->nbi", gain, paths[:, :, t - 1] - self.mean[:, t - 1])
                 left = left - gain @ np.swapaxes(self.lagged[:, t - 1], 1, 2)
-            paths[:, :, t] = mean + np.einsum("bij,nbj->nbi", root_of(symmetric(left)), draws[:, :, t])
+            paths[:, :, t] = mean + np.einsum("bij,nbj->nbi", factor_covariance(symmetric(left)), draws[:, :, t])
         return paths
 
     def _moments(self, what: str) -> tuple[Array, Array]:

@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
-from pesn._support.progress import Advance, nothing
+from pesn._support.progress import Advance, ignore_progress
 from pesn._support.types import Array, Lengths, TableLike, Washout
 from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
@@ -58,7 +58,7 @@ from pesn.forecasting.dataset import (
     compute_complete_statistics,
     compute_statistics,
     find_segments,
-    names_of,
+    read_column_names,
     segment_edges,
     shortest_segment,
     slice_segment,
@@ -125,7 +125,7 @@ class Runs(ABC):
     def __iter__(self) -> Iterator[Run]:
         """Iterate over all runs, in order."""
 
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:
         """Iterate over ``work(part, runs, advance)`` of each part, in order; most have one part."""
         yield work(0, iter(self), advance)
 
@@ -185,7 +185,7 @@ class Survey(NamedTuple):
         return Survey(self.y.merge(other.y), self.known.merge(other.known), sizes, n_rows, other.last)
 
 
-def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = nothing) -> Survey:
+def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = ignore_progress) -> Survey:
     """Compute statistics of all rows in one pass, with unwrapped angles.
 
     Parameters
@@ -303,7 +303,9 @@ def as_item(where: str, run: object) -> Item:
         (labels, run_of_y), (known_labels, run_of_X) = _labels(y, "y"), _labels(X, "X")
         if run_of_y != run_of_X and None not in (run_of_y, run_of_X):
             raise ValueError(f"X must be of the run of y, {run_of_y!r}, got rows of run {run_of_X!r}")
-        return Item(as_matrix("y", y), known, names_of(y), None if X is None else names_of(X), labels, known_labels)
+        return Item(
+            as_matrix("y", y), known, read_column_names(y), None if X is None else read_column_names(X), labels, known_labels
+        )
 
 
 def _number(runs: Iterable[object], where: str = "") -> Numbered:
@@ -539,11 +541,11 @@ class StreamedRuns(Runs):
             return ((where, item._replace(names=names, known_names=known_names)) for where, item in _number(self.given))
         return _number(self.given)
 
-    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:
         """Iterate over ``work(part, items, advance)`` of each part."""
         yield work(0, self.items(), advance)
 
-    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+    def map(self, work: Callable[[int, Iterable[Run], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:  # noqa: D102
         reader = self.reader  # sent to workers instead of the runs
         assert reader is not None
 
@@ -569,7 +571,7 @@ class BagRuns(StreamedRuns):
         )
         return _number(chain.from_iterable(parts))
 
-    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = nothing) -> Iterator[T]:  # noqa: D102
+    def map_items(self, work: Callable[[int, Numbered, Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:  # noqa: D102
         client = _client()
         if client is None:
             yield from super().map_items(work, advance)
@@ -642,7 +644,7 @@ def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Len
     layout = align(y, X, runs, named=True)
     known = as_matrix("X", X, layout.n_inputs) if X is not None else np.zeros((len(rows), 0))
     rows, known = (np.ascontiguousarray(part) for part in (layout.place(rows), layout.place_inputs(known)))
-    columns = RunColumns(rows.shape[1], known.shape[1], names_of(y), names_of(X))
+    columns = RunColumns(rows.shape[1], known.shape[1], read_column_names(y), read_column_names(X))
     return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
@@ -710,7 +712,7 @@ class SegmentStream:
     firsts: list[int]
     then: Callable[[Segment], Segment] | None = None
 
-    def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing) -> Iterator[T]:
+    def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:
         """Iterate over ``work(first, segments, advance)`` of each part; ``first`` is the number of its first segment."""
         cut, firsts, then = self.cut, self.firsts, self.then  # sent to workers instead of the runs
 
@@ -759,7 +761,7 @@ def segment_sizes(segments: Segments) -> Sizes:
 
 
 def map_segments(
-    segments: Segments, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = nothing
+    segments: Segments, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = ignore_progress
 ) -> Iterator[T]:
     """Iterate over ``work(first, segments, advance)`` of each part; a list is one part."""
     if isinstance(segments, SegmentStream):
@@ -804,7 +806,7 @@ def choose_sample(sizes: Sizes) -> dict[int, list[slice]]:
     return found
 
 
-def survey_targets(segments: Segments, advance: Advance = nothing) -> tuple[ColumnStatistics, list[Segment]]:
+def survey_targets(segments: Segments, advance: Advance = ignore_progress) -> tuple[ColumnStatistics, list[Segment]]:
     """Compute statistics of the targets in one pass over all segments, and collect the sample of segments.
 
     Parameters

@@ -12,7 +12,7 @@
 >>> time = time_index(months)
 >>> time.step, time.places(months).tolist()              # the 15th of each month; one is missing
 ('M-15', [0, 1, 3])
->>> time.ahead(2).strftime("%Y-%m-%d").tolist()
+>>> time.next_labels(2).strftime("%Y-%m-%d").tolist()
 ['2024-05-15', '2024-06-15']
 >>> time_index(pd.Index(["a", "b"])) is None             # text is no time
 True
@@ -281,9 +281,9 @@ class TimeIndex(NamedTuple):
         known = self.kind in ("dates", "periods", "durations", "numbers", "counted")
         if not known or (numbers and not 0 < self.step < np.inf) or (self.kind == "durations" and self._nanoseconds() <= 0):
             raise ValueError(f"{name} goes on by {self.step!r} {self.kind}")
-        self.ahead(1)
+        self.next_labels(1)
 
-    def ahead(self, n: int) -> pd.Index:
+    def next_labels(self, n: int) -> pd.Index:
         """Return the labels (n,) of the rows after ``last``."""
         return self.onwards(n + 1)[1:]
 
@@ -308,7 +308,7 @@ class TimeIndex(NamedTuple):
     def labels(self, n: int) -> pd.Index:
         """Return the labels (n,) of the rows after ``last``; None if pandas has no such dates."""
         try:
-            return self.ahead(n)
+            return self.next_labels(n)
         except (ValueError, OverflowError):
             return None
 
@@ -321,14 +321,14 @@ class TimeIndex(NamedTuple):
             return pd.Timedelta(self.last, unit="ns")
         return pd.Period(ordinal=self.last, freq=self.step) if self.kind == "periods" else self.last
 
-    def at(self, label: object) -> TimeIndex:
+    def with_last(self, label: object) -> TimeIndex:
         """Return the same rule at another label."""
         return self._replace(last=_plain(self.kind, label))
 
-    def on(self, n: int) -> TimeIndex | None:
+    def shift(self, n: int) -> TimeIndex | None:
         """Return the same rule n steps later; None if pandas has no such date."""
         labels = self.labels(n)
-        return None if labels is None else self.at(labels[-1])
+        return None if labels is None else self.with_last(labels[-1])
 
     def positions(self, index: pd.Index, most: int) -> Places:
         """Return the steps from ``last`` to each label, in any order; -1 if it is earlier, off the rule, or too far.
@@ -343,7 +343,7 @@ class TimeIndex(NamedTuple):
             Largest number of steps.
         """
         nowhere = np.full(len(index), -1, np.int64)
-        if kind_of(index) != ("numbers" if self.kind == "counted" else self.kind) or not len(index):
+        if index_kind(index) != ("numbers" if self.kind == "counted" else self.kind) or not len(index):
             return nowhere
         if self.kind == "dates":
             if (index.tz is None) != (self.zone is None):
@@ -374,7 +374,7 @@ class TimeIndex(NamedTuple):
         """Return the steps from the first of increasing labels to each of them; -1 as in :meth:`positions`."""
         most = most_steps(len(index)) if most is None else most
         if self.kind != "numbers" or (index.dtype.kind in "iu" and isinstance(self.step, int)):
-            return self.at(index[0]).positions(index, most)
+            return self.with_last(index[0]).positions(index, most)
         with np.errstate(all="ignore"):
             gaps = np.diff(index.to_numpy(dtype=np.float64)) / self.step  # differences: rounding may add up over many steps
             steps = np.concatenate([[0.0], np.cumsum(np.rint(gaps))])
@@ -403,7 +403,7 @@ class TimeIndex(NamedTuple):
         return rule.clock(index if self.zone is None else index.tz_convert(self.zone))
 
 
-def kind_of(index: pd.Index) -> str | None:
+def index_kind(index: pd.Index) -> str | None:
     """Return the kind of a pandas index: "dates", "periods", "durations", "numbers"; None if its labels are no times."""
     pd: Any = import_module("pandas")
     if isinstance(index, pd.DatetimeIndex):
@@ -426,7 +426,7 @@ def time_index(index: pd.Index, step: str | float | None = None) -> TimeIndex | 
         Step of other rows, which is used if the labels follow it (four days of a week may be business days). Else the step is
         the frequency of the index, or the coarsest step that all labels lie on, if at least a third of its steps are present.
     """
-    kind = kind_of(index)
+    kind = index_kind(index)
     if kind is None or not len(index) or index.hasnans:
         return None
     name = index.name if isinstance(index.name, str) else None
@@ -485,7 +485,7 @@ def count_steps(n: int, step: str | float | None) -> str:
     return f"{n:,} step{each} of {name}" if name[:1].isdigit() else f"{n:,} {name}{each}"
 
 
-def shown(label: object) -> str:
+def format_label(label: object) -> str:
     """Return a label as text: a date without its midnight."""
     return str(label).removesuffix(" 00:00:00")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pesn._support.progress import Advance, Steps, nothing
+from pesn._support.progress import Advance, Steps, ignore_progress
 from pesn._support.types import Array, FloatArray, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
@@ -22,7 +22,7 @@ from pesn.forecasting.predict import Known, forecast_all, observe_segments
 from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
-from pesn.readout.ridge import Factor, Penalty, Readout, Sums, least_squares, parameters_used, penalties_of, solve
+from pesn.readout.ridge import Factor, Penalty, Readout, Sums, effective_parameters, feature_penalties, least_squares, solve
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start
@@ -77,7 +77,7 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
             sums.add(mean[used], segment.targets[used]).add_covariance(*(part[used] for part in away))
         elif washed < len(b):
             sums.add(b[used], segment.targets[used])
-        kept.append((dynamics.network_rows(segment.z), esn.features.remembered(b, d), washed))
+        kept.append((dynamics.network_rows(segment.z), esn.features.memory_features(b, d), washed))
         rows.append(b)
     return Driven(segments, rows, sums, learn_start(kept, esn.local, esn.features, size[1]))
 
@@ -94,7 +94,9 @@ def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
     return Trained(readout, errors, driven.start, ridge=ridge)
 
 
-def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: Advance = nothing) -> tuple[Readout, ErrorModel]:
+def one_step_errors(
+    task: Task, readout: Readout, segments: Segments, advance: Advance = ignore_progress
+) -> tuple[Readout, ErrorModel]:
     """Estimate the error model from one-step residuals of y, kinematics included, and the degrees of freedom of the fit.
 
     The residual covariance of a readout that was fitted with input noise becomes that of the observed rows.
@@ -115,7 +117,7 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
                 skip = max(washed - block.start, 0)
                 e = _errors(weights, dynamics, segment, b, block)[skip:]
                 residuals.take(i, b[skip:], e, max(block.start - washed, 0), last)
-                before, last = features.after(z, before), e[-1] if len(e) else last
+                before, last = features.newest_rows(z, before), e[-1] if len(e) else last
                 advance(block.stop - block.start)
         return residuals
 
@@ -125,7 +127,7 @@ def one_step_errors(task: Task, readout: Readout, segments: Segments, advance: A
     return residuals.learn(readout, task.penalty(esn.ridge_), dynamics, bool(task.input_noise))
 
 
-def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> Readout:
+def noise_aware(task: Task, segments: Segments, advance: Advance = ignore_progress) -> Readout:
     """Fit the readout with input noise to all rows, block by block."""
     esn, dynamics = task.esn, task.dynamics
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
@@ -140,7 +142,7 @@ def noise_aware(task: Task, segments: Segments, advance: Advance = nothing) -> R
                 state, before = carried[side]
                 states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
                 features.append(esn.features(z, states, before))
-                carried[side] = state, esn.features.after(z, before)
+                carried[side] = state, esn.features.newest_rows(z, before)
             mean, *away = of_sides(features[0], features[1], back)
             used = slice(max(washed - block.start, 0), None)
             if len(mean[used]):
@@ -207,7 +209,7 @@ class _Residuals:
         """Return the readout and its error model, with the inflation of weight errors from the left-out blocks."""
         learned, scale, sums = dynamics.learned, dynamics.scale, self.sums
         if noisy:  # R of the observed rows
-            used = min(parameters_used(readout, penalty), 0.9 * readout.n_samples)
+            used = min(effective_parameters(readout, penalty), 0.9 * readout.n_samples)
             left = sums.count * (1.0 - used / readout.n_samples)
             wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
             readout = readout._replace(residual_cov=symmetric(wrong) / left)
@@ -217,7 +219,7 @@ class _Residuals:
             for parts in self.kept
         ]
         var = np.diagonal(errors.cov)[learned] / np.square(scale)
-        whole = np.asarray(readout.n_samples * penalties_of(penalty, readout.weights.shape[1]), float)
+        whole = np.asarray(readout.n_samples * feature_penalties(penalty, readout.weights.shape[1]), float)
         weights = np.ones(len(errors.cov))
         weights[learned] = _weight_inflation(found, readout, posterior_root(readout, whole, var), var)
         return readout, errors._replace(weights=weights)
@@ -386,7 +388,7 @@ class Task:
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
         if isinstance(segments, SegmentStream):
-            self.esn.fit_streamed(stream_rows(segments, self.dynamics), steps)
+            self.esn.fit_stream(stream_rows(segments, self.dynamics), steps)
         else:
             rows = self.dynamics.network_rows(np.vstack([s.z for s in segments]))
             self.esn.fit_in_steps(rows, *_stack_targets(segments), steps)

@@ -21,7 +21,7 @@ from pesn._support.arguments import broadcast_moments, number, result_dtype, who
 from pesn._support.types import AnyArray, Array, FloatArray, MomentName, Rng
 from pesn.activations import Activation, get
 
-__all__ = ["Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "named_method"]
+__all__ = ["Mesh", "MomentMethod", "Moments", "UnitMethod", "gain", "moments", "parse_method"]
 
 
 class Moments(NamedTuple):
@@ -239,7 +239,7 @@ def moments(
     return Moments(*(r.reshape(shape).astype(dtype, copy=False)[()] for r in results))
 
 
-def named_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | None]:
+def parse_method(argument: str, value: UnitMethod) -> tuple[MomentName, Mesh | None]:
     """Return method and mesh of an argument that is a name or ("spline", Mesh(...)).
 
     Parameters

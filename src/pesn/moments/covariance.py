@@ -40,7 +40,7 @@ from pesn.activations import Activation, get
 from pesn.activations.smooth import ERF, SINE, TANH, as_scaled_tanh
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
-__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "linear_and_rest"]
+__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "split_covariance"]
 
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
@@ -355,7 +355,7 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
     return ("mehler", int(order)) if order else ("plackett", None)
 
 
-def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
+def split_covariance(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
     """Compute g = E[f′(z)] (D,) and Cov f(z) − g cov g (D, D), the covariance of f(z) that a linear map of z does not explain.
 
     The rest is Mehler's series from its second order on: summed, not subtracted, and therefore positive semi-definite. It is
@@ -379,7 +379,7 @@ def linear_and_rest(activation: str | Activation, mean: FloatArray, cov: FloatAr
 
     Examples
     --------
-    >>> g, rest = linear_and_rest("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
+    >>> g, rest = split_covariance("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
     >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
     True
     """

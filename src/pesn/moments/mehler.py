@@ -256,7 +256,7 @@ def tanh_rests(
 ) -> npt.NDArray[np.bool_]:
     """Compute E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) the orders of ``basis`` are enough.
 
-    The same as :func:`pesn.moments.covariance.linear_and_rest`, in one call, for means (B, D) and covariances (B, D, D) that
+    The same as :func:`pesn.moments.covariance.split_covariance`, in one call, for means (B, D) and covariances (B, D, D) that
     share a grid. Matrices that need more orders, or are not covariances, are left to it.
     """
     batch, size = mean.shape

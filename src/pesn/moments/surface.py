@@ -186,7 +186,7 @@ _lock = threading.RLock()
 _loaded: weakref.WeakKeyDictionary[Activation, Surface | None] = weakref.WeakKeyDictionary()
 
 
-def is_shipped(activation: Activation) -> bool:
+def has_table(activation: Activation) -> bool:
     """Return whether the package contains a table of the activation or of its base."""
     base = activation.reduction.base if activation.reduction else activation
     return _SHIPPED_RECORDS.get(base.name) is base
@@ -207,7 +207,7 @@ def _make(activation: Activation) -> Surface | None:
         base, input_scale, output_scale, offset = activation.reduction
         surface = load(base)
         return surface and surface._replace(input_scale=input_scale, output_scale=output_scale, offset=offset)
-    if is_shipped(activation):
+    if has_table(activation):
         with (
             resources.files("pesn.moments").joinpath("tables", f"{activation.name}.npz").open("rb") as file,
             np.load(file) as data,
@@ -242,7 +242,7 @@ _one: Any = polynomial(ROWS, COLUMNS, 1)
 
 
 @fast_inline
-def _place(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
+def locate_cell(surface: Surface, a: float, q: float) -> tuple[int, float, float]:
     """Return the cell that holds (a, q), and the coordinates in it, each within ±½."""
     t = min(1.0 - FOLD / (abs(a) + FOLD), _EDGE) * (surface.n_t / _EDGE)
     u = t if surface.odd else 0.5 * (surface.n_t + math.copysign(t, a))
@@ -282,7 +282,7 @@ def _linear_tails(
 
 
 @fast_inline
-def _scaled(surface: Surface, m: float, v: float) -> tuple[float, float, float]:
+def scale_inputs(surface: Surface, m: float, v: float) -> tuple[float, float, float]:
     """Return mean and variance in the units of the table, and 1/√(v + c)."""
     m, v = m * surface.input_scale, v * surface.input_scale * surface.input_scale
     return m, v, 1.0 / math.sqrt(v + surface.root_c * surface.root_c)
@@ -291,7 +291,7 @@ def _scaled(surface: Surface, m: float, v: float) -> tuple[float, float, float]:
 @fast
 def _tail_moments(surface: Surface, m: float, v: float) -> tuple[float, float]:
     """Return mean and variance for |a| > FARTHEST: those of the tail; the variance of a saturated f is extrapolated."""
-    m, v, inverse = _scaled(surface, m, v)
+    m, v, inverse = scale_inputs(surface, m, v)
     a, q = m * inverse, surface.root_c * inverse
     tail = surface.left if m < 0.0 else surface.right
     var = v * tail[1] * tail[1]
@@ -313,17 +313,17 @@ def _extrapolate(surface: Surface, gains: bool, a: float, q: float) -> float:
 
 @fast_inline
 def _log_value(surface: Surface, gains: bool, a: float, q: float) -> float:
-    cell, x, y = _place(surface, a, q)
+    cell, x, y = locate_cell(surface, a, q)
     return _one(surface.gains, cell * _CELL, x, y) if gains else _pair(surface.moments, cell * 2 * _CELL, x, y)[1]
 
 
 @fast_inline
-def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
+def moments_at_point(surface: Surface, m: float, v: float) -> tuple[float, float]:
     """Return mean and variance at one (m, v), for kernels that process one at a time."""
-    sm, sv, inverse = _scaled(surface, m, v)
+    sm, sv, inverse = scale_inputs(surface, m, v)
     if abs(sm * inverse) > FARTHEST:
         return _tail_moments(surface, m, v)
-    cell, x, y = _place(surface, sm * inverse, surface.root_c * inverse)
+    cell, x, y = locate_cell(surface, sm * inverse, surface.root_c * inverse)
     mean, ratio = _pair(surface.moments, cell * 2 * _CELL, x, y)
     if surface.bounded:
         return _constant_tails(surface, mean, ratio, sm, sv, inverse)
@@ -336,7 +336,7 @@ def at(surface: Surface, m: float, v: float) -> tuple[float, float]:
 @fast
 def _tail_gain(surface: Surface, m: float, v: float) -> float:
     """Return E[f′] for |a| > FARTHEST: the slope of the tail; the gain of a saturated f is extrapolated."""
-    m, _, inverse = _scaled(surface, m, v)
+    m, _, inverse = scale_inputs(surface, m, v)
     a, q = m * inverse, surface.root_c * inverse
     gain = surface.left[1] if m < 0.0 else surface.right[1]
     if surface.log and gain == 0.0:
@@ -349,10 +349,10 @@ def _locate_block(surface: Surface, mean: Array, var: Array, n: int, cells: Arra
     """Fill m, v, 1/√(v + c) and the cells of a block (first pass); return the number of elements outside the table."""
     beyond = 0  # a count, which vectorizes; a largest |a| does not
     for i in range(n):
-        m, v, inverse = _scaled(surface, mean[i], var[i])
+        m, v, inverse = scale_inputs(surface, mean[i], var[i])
         beyond += int(abs(m * inverse) > FARTHEST)
         work[i], work[BLOCK + i], work[2 * BLOCK + i] = m, v, inverse
-        cells[i], work[3 * BLOCK + i], work[4 * BLOCK + i] = _place(surface, m * inverse, surface.root_c * inverse)
+        cells[i], work[3 * BLOCK + i], work[4 * BLOCK + i] = locate_cell(surface, m * inverse, surface.root_c * inverse)
     return beyond
 
 
@@ -483,7 +483,7 @@ def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
 
 def _find_transition(activation: Activation, surface: Surface, mean: FloatArray, var: FloatArray) -> npt.NDArray[np.intp] | None:
     """Return the elements outside the table that are not yet on a tail of a custom activation, or None."""
-    if is_shipped(activation) or activation.core <= FARTHEST * surface.root_c:
+    if has_table(activation) or activation.core <= FARTHEST * surface.root_c:
         return None
     size = np.abs(mean)
     beyond = (size > FARTHEST * np.sqrt(var + surface.root_c**2)) & (size < activation.core + 12.0 * np.sqrt(var))

@@ -21,9 +21,9 @@ import numpy as np
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
-from pesn.gaussian import Gaussian, as_vector, unchecked
-from pesn.linalg import inverse_root, root_of
-from pesn.moments import UnitMethod, gain, moments, named_method
+from pesn.gaussian import Gaussian, as_vector, make_gaussian
+from pesn.linalg import factor_covariance, inverse_root
+from pesn.moments import UnitMethod, gain, moments, parse_method
 from pesn.networks.layers import Dense, check_sizes, is_linear
 
 _ORDERS = 24  # orders of Mehler's series
@@ -50,7 +50,7 @@ def through_layers(layers: Sequence[Dense], x: Gaussian, method: UnitMethod, cov
     list of Gaussian
         One for each layer.
     """
-    named_method("method", method)  # a network without activations never calls moments()
+    parse_method("method", method)  # a network without activations never calls moments()
     x, states = as_vector(x), []
     check_sizes(layers, x)
     for layer in layers:
@@ -82,7 +82,7 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
     array of shape (D, D), or of a batch
         Between units by Mehler's series; between a unit and a carried number z_j it is E[f′(z_i)] Cov(z_i, z_j) (Stein's lemma).
     """
-    from pesn.moments.covariance import covariance, linear_and_rest  # here, not above: it brings numba
+    from pesn.moments.covariance import covariance, split_covariance  # here, not above: it brings numba
 
     if units == mean.shape[-1]:
         between: FloatArray = covariance(f, mean, cov, var=var)
@@ -90,7 +90,7 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
     own = np.arange(units)
     std = np.sqrt(np.maximum(cov[..., own, own], 0.0))
     bound = std[..., :, None] * std[..., None, :]  # rounding may exceed it
-    slope, rest = linear_and_rest(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
+    slope, rest = split_covariance(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
     result: Array = np.array(cov, float)
     result[..., :units, :] *= slope[..., :, None]
     result[..., :, :units] *= slope[..., None, :]
@@ -106,18 +106,18 @@ def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> G
 
 
 def _activate(layer: Dense, z: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> Gaussian:
-    name, mesh = named_method("method", method)
+    name, mesh = parse_method("method", method)
     unit = moments(layer.activation, z.mean[..., : layer.units], z.var[..., : layer.units], method=name, mesh=mesh)
     mean = unit.mean if layer.units == z.dim else np.concatenate([unit.mean, z.mean[..., layer.units :]], axis=-1)
     if covariance == "diagonal":
         return Gaussian(mean, var=np.concatenate([unit.var, z.var[..., layer.units :]], axis=-1))
     batch, size = mean.shape[:-1], z.dim
     if len(batch) < 2:
-        return unchecked(mean, activation_covariance(layer.activation, layer.units, z.mean, z.cov, unit.var))
+        return make_gaussian(mean, activation_covariance(layer.activation, layer.units, z.mean, z.cov, unit.var))
     flat = math.prod(batch)  # a batch with several axes
     z_mean, z_cov = z.mean.reshape(flat, size), np.broadcast_to(z.cov, (*batch, size, size)).reshape(flat, size, size)
     cov = activation_covariance(layer.activation, layer.units, z_mean, z_cov, unit.var.reshape(flat, -1))
-    return unchecked(mean, cov.reshape(*batch, size, size))
+    return make_gaussian(mean, cov.reshape(*batch, size, size))
 
 
 # ---------------------------------------------------------------- of low rank
@@ -179,7 +179,7 @@ def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tupl
     own = nothing if x.diagonal is None else np.asarray(x.diagonal, float)
     factor = np.zeros((x.dim, 0)) if x.factor is None else np.asarray(x.factor, float)
     if x.diagonal is None:
-        factor = np.asarray(root_of(np.asarray(x.cov, float)))
+        factor = np.asarray(factor_covariance(np.asarray(x.cov, float)))
     state = _State(np.asarray(x.mean, float), np.asarray(x.var, float), factor, own, nothing, np.zeros((x.dim, 0)))
     states = []
     for layer, (into, out) in zip(layers, directions, strict=True):

@@ -21,7 +21,7 @@ import numpy as np
 
 from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
-from pesn.gaussian import Gaussian, unchecked
+from pesn.gaussian import Gaussian, make_gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, Shape, Shapes, check_sizes, forward
@@ -84,8 +84,8 @@ class Propagated(Gaussian):
         return result
 
     @classmethod
-    def _of(cls, *parts: Any, **named: Any) -> Gaussian:
-        return Gaussian._of(*parts, **named)  # noqa: SLF001  # of its own class
+    def _from_parts(cls, *parts: Any, **named: Any) -> Gaussian:
+        return Gaussian._from_parts(*parts, **named)  # noqa: SLF001  # of its own class
 
     def __getnewargs__(self) -> tuple[AnyArray]:
         return (self._mean,)
@@ -359,7 +359,9 @@ def _propagate_points(program: Program, x: Gaussian, count: int, rng: Rng, keep:
     dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
     mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
     samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
-    return Propagated.from_gaussian(unchecked(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples)
+    return Propagated.from_gaussian(
+        make_gaussian(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples
+    )
 
 
 def _gaussian_states(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> list[Gaussian]:
@@ -375,7 +377,7 @@ def _gaussian_states(program: Program, layers: Sequence[Dense], x: Gaussian, opt
 def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
     """Return x with the floating point numbers of another Gaussian; None: in double precision."""
     dtype = np.dtype(np.float64) if like is None else like.mean.dtype
-    return x if x.mean.dtype == dtype else unchecked(x.mean.astype(dtype), x.cov.astype(dtype))
+    return x if x.mean.dtype == dtype else make_gaussian(x.mean.astype(dtype), x.cov.astype(dtype))
 
 
 def _check_gaussian(program: Program, x: Gaussian, states: list[Gaussian], options: _Options) -> Propagated:
@@ -411,7 +413,7 @@ def _third_order_gaussian(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
     size = len(layers[-1].b)
     mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, size)
     cov = np.concatenate([part.cov for part in parts]).reshape(*x.batch_shape, size, size)
-    return unchecked(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
+    return make_gaussian(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
 
 
 def _relative_difference(one: Gaussian, other: Gaussian) -> FloatArray:

@@ -37,8 +37,18 @@ import numpy as np
 from pesn import paper
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import WAIT, client, versions, worker_processes
-from pesn._support.files import RefusedFileError, beside, claim_folder, contents, json_of, naming, put_folder, replacing, sync
-from pesn._support.progress import Advance, Steps, nothing, shown
+from pesn._support.files import (
+    RefusedFileError,
+    claim_folder,
+    contents,
+    naming,
+    put_folder,
+    read_json,
+    replacing,
+    sync,
+    temporary_folder,
+)
+from pesn._support.progress import Advance, Steps, ignore_progress, show_progress
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
 
@@ -107,7 +117,7 @@ def reproduce(
         _Work(item, Settings(quick, seed, parameters), folder)
         for item, parameters in zip(items, _choose_parameters(items, quick, settings or {}), strict=True)
     ]
-    with naming(folder), _hold(folder), shown(verbose) as steps:
+    with naming(folder), _hold(folder), show_progress(verbose) as steps:
         if (folder / "index.html").exists() and not (folder / "results.json").exists():
             raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for one in work:
@@ -175,7 +185,7 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
         place = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(work.item.make)), frames[-1])
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ItemError(f"{name} failed: {what} ({place.filename}:{place.lineno})") from error
-    temporary = beside(work.place)
+    temporary = temporary_folder(work.place)
     try:
         temporary.mkdir()
         record = _write(work, result, temporary)
@@ -213,10 +223,14 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     _flatten(result.frame).to_csv(folder / "frame.csv", index=False)
     tables, files = {}, ["frame.csv"]
     for title, frame in result.tables.items():
-        shown = _paper_digits(_flatten(frame), item.digits)
+        digits = _paper_digits(_flatten(frame), item.digits)
         files.append(_free_name(f"table-{_slug(title)}.csv", files))
-        shown.to_csv(folder / files[-1], index=False)
-        tables[title] = {"file": files[-1], "columns": list(shown.columns), "rows": shown.astype(object).to_numpy().tolist()}
+        digits.to_csv(folder / files[-1], index=False)
+        tables[title] = {
+            "file": files[-1],
+            "columns": list(digits.columns),
+            "rows": digits.astype(object).to_numpy().tolist(),
+        }
     figures = []
     for name, (figure, alt) in result.figures.items():
         png = _free_name(f"{_slug(name)}.png", files)
@@ -275,7 +289,7 @@ def _claim(v: Verdict) -> Record:
 def read_result(folder: Path, digest: str | None = None) -> Record | None:
     """Read the record of a result whose files are as they were written, with this digest if one is given; else None."""
     try:
-        record: Record = json_of(folder / "result.json")
+        record: Record = read_json(folder / "result.json")
         written = {key: value for key, value in record.items() if key != "checksum"}
         whole = (
             digest in (None, record["digest"])
@@ -429,7 +443,7 @@ class JoblibTasks(Tasks):
     time of this process and of all units since then.
     """
 
-    def __init__(self, advance: Advance = nothing) -> None:
+    def __init__(self, advance: Advance = ignore_progress) -> None:
         self._advance = advance
         self._start, self._cpu_start, self._cpu_of_workers = time.perf_counter(), time.process_time(), 0.0
 

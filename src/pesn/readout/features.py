@@ -233,7 +233,7 @@ class Features:
             means[:, width:] += np.where(same, v[:, i], 0.0)
         return means, variances
 
-    def after(self, inputs: Array, before: Array | None = None) -> Array:
+    def newest_rows(self, inputs: Array, before: Array | None = None) -> Array:
         """Return the ``lags`` newest rows after ``inputs``: the ``before`` of the next rows.
 
         Parameters
@@ -250,7 +250,7 @@ class Features:
         both = self._with_past(inputs, before)
         return both[..., both.shape[-2] - self.lags :, :].copy()
 
-    def remembered(self, b: Array, n_inputs: int) -> Array:
+    def memory_features(self, b: Array, n_inputs: int) -> Array:
         """Return [earlier rows, units] of features: the memory of a sequence at its next row.
 
         Parameters
@@ -268,7 +268,7 @@ class Features:
         units = self.size(n_inputs, 0)
         return np.hstack([b[:, first : first + earlier], b[:, units:]]) if earlier else b[:, units:]
 
-    def with_known(self, mean: Array, root: Array, rows: Array) -> tuple[Array, Array]:
+    def set_known_rows(self, mean: Array, root: Array, rows: Array) -> tuple[Array, Array]:
         """Set the earlier rows to known values in mean and root of [earlier rows, units].
 
         Parameters

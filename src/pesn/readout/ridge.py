@@ -394,13 +394,13 @@ def _with_penalty(R: FloatArray, penalty: FloatArray) -> FloatArray:
     return _stack_triangle(R, rows, triangular=True)
 
 
-def leave_out(folds: Sequence[Factor], held: Sequence[int]) -> dict[int, Factor]:
+def exclude_folds(folds: Sequence[Factor], held: Sequence[int]) -> dict[int, Factor]:
     """Return, for each of the folds that are ``held`` out, the factor of all others.
 
     Folds are halved recursively, with all others in one factor, so that shared sums are merged once.
 
     >>> rows = np.arange(8.0).reshape(4, 2) ** 2
-    >>> others = leave_out([Factor(1, 1).add(row[:1, None], row[1:, None]) for row in rows], [0, 3])
+    >>> others = exclude_folds([Factor(1, 1).add(row[:1, None], row[1:, None]) for row in rows], [0, 3])
     >>> [(fold, factor.n_samples, round(factor.triangle()[0, 0] ** 2)) for fold, factor in others.items()]  # 4² + 16² + 36², …
     [(0, 3, 1568), (3, 3, 272)]
     """
@@ -598,9 +598,9 @@ def choose_ridge(folds: Sequence[Factor | GroupedSums], grid: Sequence[float] = 
     wrong = np.zeros(len(grid))
     for regression in zip(*([fold] if isinstance(fold, Factor) else fold.parts for fold in folds), strict=True):
         factors = [part for part in regression if isinstance(part, Factor)]
-        for i, others in leave_out(factors, range(len(factors))).items():
+        for i, others in exclude_folds(factors, range(len(factors))).items():
             R, p = factors[i].triangle(), others.n_features
-            penalties = np.stack([others.n_samples * penalties_of(ridge, p) for ridge in grid])
+            penalties = np.stack([others.n_samples * feature_penalties(ridge, p) for ridge in grid])
             for k, weights in enumerate(ridge_path(others, penalties)):
                 wrong[k] += np.sum(np.square(R[:, p:] - R[:, :p] @ weights.T))
     near = np.flatnonzero(wrong <= 1.02 * wrong.min())
@@ -634,7 +634,7 @@ def solve(sums: Sums, ridge: Penalty = 0.0) -> Readout:
     """
     if isinstance(sums, GroupedSums):
         return _solve_groups(sums, ridge)
-    penalty = penalties_of(ridge, sums.n_features)
+    penalty = feature_penalties(ridge, sums.n_features)
     n = sums.n_samples
     if n < 1:
         raise ValueError("solve needs at least one row of features and targets, got none; call add first")
@@ -651,7 +651,7 @@ def _solve_groups(sums: GroupedSums, ridge: Penalty) -> Readout:
     return Readout(groups.expand(weights, sums.n_features), groups.expand_cov(cov), S, found[0].n_samples, groups)
 
 
-def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
+def feature_penalties(ridge: Penalty, n_features: int) -> FloatArray:
     """Return the penalty per row on each feature (p,), 0 for the intercept."""
     if not (np.isfinite(ridge).all() and np.min(ridge) >= 0.0):
         raise ValueError(f"ridge must be finite and not negative, got {ridge}")
@@ -661,13 +661,13 @@ def penalties_of(ridge: Penalty, n_features: int) -> FloatArray:
     return penalty
 
 
-def parameters_used(readout: Readout, ridge: Penalty) -> float:
+def effective_parameters(readout: Readout, ridge: Penalty) -> float:
     """Compute the effective number of parameters k = tr(A⁻¹ Σ b bᵀ) of a fit with this ridge; for groups, the mean of theirs."""
     if readout.groups is not None:
         ridge = readout.groups.own_penalty(ridge)
-        return float(np.mean([parameters_used(one, ridge) for one in readout.own]))
+        return float(np.mean([effective_parameters(one, ridge) for one in readout.own]))
     n_features = readout.weights.shape[1]
-    return _parameters(n_features, readout.n_samples * penalties_of(ridge, n_features), readout.covariance_root)
+    return _parameters(n_features, readout.n_samples * feature_penalties(ridge, n_features), readout.covariance_root)
 
 
 def _parameters(rank: int, penalty: FloatArray, root: FloatArray) -> float:

@@ -33,7 +33,7 @@ from scipy.linalg import block_diag
 
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array, FloatArray
-from pesn.linalg import condition_root, orthonormal, root_of, symmetric
+from pesn.linalg import condition_root, factor_covariance, orthonormal, symmetric
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.readout_uncertainty import LeverageNoise, WeightErrors
@@ -79,7 +79,7 @@ class Encoding:
         """Number of sines and cosines."""
         return 2 * len(self.angles)
 
-    def kept(self, d: int) -> Places:
+    def plain_columns(self, d: int) -> Places:
         """Return the columns of d that enter the network as they are."""
         return np.setdiff1d(np.arange(d), np.concatenate([self.angles, self.ignorable]))
 
@@ -92,24 +92,24 @@ class Encoding:
         if self.is_plain:
             return y
         angle = self.mean + self.std * y[..., self.angles]
-        return np.concatenate([y[..., self.kept(y.shape[-1])], np.sin(angle), np.cos(angle)], axis=-1)
+        return np.concatenate([y[..., self.plain_columns(y.shape[-1])], np.sin(angle), np.cos(angle)], axis=-1)
 
     def tangent(self, y: Array, root: Array) -> Array:
         """Return the derivative of the encoding at y (…, d) along the rows of ``root`` (r, d), (…, r, size)."""
         if self.is_plain:
             return root
         angle = (self.mean + self.std * y[..., self.angles])[..., None, :]
-        along, turned = root[:, self.kept(y.shape[-1])], self.std * root[:, self.angles]
+        along, turned = root[:, self.plain_columns(y.shape[-1])], self.std * root[:, self.angles]
         along = np.broadcast_to(along, (*y.shape[:-1], *along.shape))
         return np.concatenate([along, np.cos(angle) * turned, -np.sin(angle) * turned], axis=-1)
 
-    def with_encoded(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+    def encode_gaussian(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Return mean and covariance of [y, sines, cosines] for y with mean (d,) and covariance (d, d)."""
         if not len(self.angles):
             return mean, cov
         A, bias = self._entering(len(mean))
         units, a, between = SineMoments(), A @ np.where(np.isnan(mean), 0.0, mean) + bias, A @ cov
-        gain, rest = units.linear_and_rest(a, between @ A.T)
+        gain, rest = units.split_covariance(a, between @ A.T)
         across = gain[:, None] * between
         both = np.block([[cov, across.T], [across, gain[:, None] * (between @ A.T) * gain + rest]])
         return np.concatenate([mean, units.moments(a, np.diagonal(between @ A.T))[0]]), symmetric(both)
@@ -148,7 +148,7 @@ def make_square_cells(moves: Moves, kept: Compression | None) -> tuple[Cell, ...
     return tuple(replace(cell, compression=kept) for cell in moves.cells)
 
 
-def with_units(
+def make_cells(
     squares: tuple[Cell, ...], reservoir: Reservoir, C: Array, rows: slice, units: UnitMoments, kept: Compression | None
 ) -> tuple[Cell, ...]:
     """Return the cells of squares and units.
@@ -295,7 +295,7 @@ class ClosedLoop:
     n_members: int = 256
     draws: Draws | None = None
     measurement_cov: Array | None = None
-    members_ahead: bool = False
+    switches_to_ensemble: bool = False
     penalty: Array | None = None
 
     # ---------------------------------------------------------------- the model
@@ -336,7 +336,7 @@ class ClosedLoop:
         return WeightErrors(self)
 
     @cached_property
-    def ahead(self) -> StateSpaceModel:
+    def forecast_model(self) -> StateSpaceModel:
         """Model of forecasts: errors of the weights are the same at every step, along directions given to :func:`rollout`."""
         if "weights" not in self.parts or self.form == "diagonal":
             return self.model
@@ -352,7 +352,7 @@ class ClosedLoop:
     @cached_property
     def moves(self) -> Moves:
         """Positions of the features in x."""
-        kept = self.dynamics.encoding.kept(self.dynamics.n_columns)
+        kept = self.dynamics.encoding.plain_columns(self.dynamics.n_columns)
         return self.features.moves(self.layout, differences=self.form == "diagonal", kept=kept)
 
     @cached_property
@@ -364,8 +364,8 @@ class ClosedLoop:
         if at["output"].stop > at["output"].start:
             C[:, at["output"]] = r.W_fb
         if self.form == "none":  # no covariances to keep: separate moves, units by their own kernel
-            return (*self.encoders, *self.squares, *with_units((), r, C, at["units"], self.units, None))
-        return (*self.encoders, *with_units(self.squares, r, C, at["units"], self.units, self.compression))
+            return (*self.encoders, *self.squares, *make_cells((), r, C, at["units"], self.units, None))
+        return (*self.encoders, *make_cells(self.squares, r, C, at["units"], self.units, self.compression))
 
     @cached_property
     def encoders(self) -> tuple[Cell, ...]:
@@ -477,7 +477,7 @@ class ClosedLoop:
         tied = tied if row_columns is None else np.concatenate([row[row < p], tied])
         K[tied, tied] = 1.0  # keeps the covariances with h
         if y_root is None and row_columns is None and self.measurement_cov is not None:
-            y_root = root_of(self.measurement_cov)
+            y_root = factor_covariance(self.measurement_cov)
         state = state.affine(slice(0, p), K, k, self._initial_noise(y_root, u_var))
         made = () if not moved else self.squares if row_columns is not None else (*self.encoders, *self.squares)
         for cell in made:
@@ -490,7 +490,7 @@ class ClosedLoop:
         if y_root is not None:
             noise[at["y"], : y_root.shape[1]] = y_root
         if "noise" in self.parts:
-            noise[at["error"], at["error"]] = root_of(self.errors.cov)
+            noise[at["error"], at["error"]] = factor_covariance(self.errors.cov)
         if u_var is not None:
             noise[at["inputs"], at["inputs"]] = np.diag(np.sqrt(u_var))
         return noise[:, noise.any(axis=0)]

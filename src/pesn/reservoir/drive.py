@@ -16,7 +16,7 @@ True
 >>> sequences = [slice(start, start + 20) for start in range(0, 600, 20)]
 >>> in_lockstep(reservoir, sequences)
 True
->>> states, _, ends = run_stacked(reservoir, series, sequences, [State(np.zeros(50))] * 30)
+>>> states, _, ends = run_many(reservoir, series, sequences, [State(np.zeros(50))] * 30)
 >>> states.shape, len(ends), bool((ends[1].mean == states[39]).all())
 ((600, 50), 30, True)
 """
@@ -38,7 +38,7 @@ from pesn._support.threads import n_threads
 from pesn._support.types import AnyArray as Array
 from pesn._support.types import FloatArray, MomentName
 from pesn.activations import get
-from pesn.moments import Mesh, MomentMethod, UnitMethod, named_method
+from pesn.moments import Mesh, MomentMethod, UnitMethod, parse_method
 from pesn.readout.features import Features
 from pesn.reservoir.weights import Reservoir, Seed
 
@@ -193,7 +193,7 @@ def run_gaussian(
         Means and variances.
     last : State
     """
-    method, mesh = named_method("moments", moments)
+    method, mesh = parse_method("moments", moments)
     job = _Job(reservoir, _rows("mean", mean, reservoir.n_inputs), state, feedback, readout, noise)
     v = np.zeros_like(job.inputs) if var is None else _rows("var", var, reservoir.n_inputs, len(job.inputs))
     for name, values in (("var", v), ("state.var", job.h[1]), ("state.output_var", job.y[1])):
@@ -452,11 +452,11 @@ def read(
     if readout is None:
         states, _, end = run(reservoir, z, state, **options)
         return rows, states, None, end._replace(past=as_past(features, z, before))
-    states, outputs, end = run(widened(features, reservoir), rows, state, readout=readout, **options)
+    states, outputs, end = run(widen_inputs(features, reservoir), rows, state, readout=readout, **options)
     return rows, states, outputs, end._replace(past=as_past(features, z, before))
 
 
-def widened(features: Features, reservoir: Reservoir) -> Reservoir:
+def widen_inputs(features: Features, reservoir: Reservoir) -> Reservoir:
     """Return a reservoir that takes all features of rows as inputs; only the row itself enters its units."""
     d = reservoir.n_inputs
     more = features.size(d, 0) - 1 - d
@@ -472,7 +472,7 @@ def as_past(features: Features, z: Array, before: Array | None) -> Array | None:
     """Return :attr:`State.past` after rows z (T, d); None if no earlier rows are used, or known."""
     if not features.lags or (before is None and not len(z)):
         return None
-    return features.after(z, before)[::-1].ravel()
+    return features.newest_rows(z, before)[::-1].ravel()
 
 
 # ---------------------------------------------------------------- many sequences in lockstep
@@ -506,7 +506,7 @@ def _order_by_length(sequences: Sequence[slice]) -> tuple[npt.NDArray[np.intp], 
     return order, frozen(starts[order], np.int64), frozen(lengths[order], np.int64)
 
 
-def run_stacked(
+def run_many(
     reservoir: Reservoir,
     rows: Array,
     sequences: Sequence[slice],

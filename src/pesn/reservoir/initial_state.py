@@ -6,7 +6,7 @@
 >>> inputs = np.sin(0.3 * np.arange(2000))[:, None] + 0.1 * np.random.default_rng(0).normal(size=(2000, 1))
 >>> states, _, _ = run(draw(20, n_inputs=1, n_outputs=1, rng=0), inputs)
 >>> start = learn([(inputs[:1500], states[:1500], 100)])
->>> errors = [np.abs(states[1800] - start.given(inputs[1801 - rows : 1801])[0]).max() for rows in (0, 1, 3)]
+>>> errors = [np.abs(states[1800] - start.predict(inputs[1801 - rows : 1801])[0]).max() for rows in (0, 1, 3)]
 >>> bool(errors[0] > errors[1] > errors[2])
 True
 """
@@ -26,7 +26,7 @@ from pesn._support.arguments import as_real
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.gaussian import Gaussian
-from pesn.linalg import outer, root_of
+from pesn.linalg import factor_covariance, outer
 from pesn.readout.features import Features
 from pesn.readout.groups import Patches
 from pesn.reservoir.drive import State
@@ -107,7 +107,7 @@ class Start(NamedTuple):
         near = np.clip(z, self.center - 3.0 * self.spread, self.center + 3.0 * self.spread)
         return _standard(near, self.center, self.spread)
 
-    def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+    def predict(self, z: npt.ArrayLike) -> tuple[Array, Array]:
         """Return mean (…, N) and root (…, r, N) of the state after the last row of ``z`` (…, l, d): cov = rootᵀ root.
 
         The last ``lags`` rows are used, or all if there are fewer; with none this is :meth:`stationary`. Each feature, and then
@@ -117,7 +117,7 @@ class Start(NamedTuple):
         variance is limited by the training ranges.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
-        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given([[2.0]])
+        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).predict([[2.0]])
         >>> mean.round(3), bool(root.T @ root < 1e-4)
         (array([4.]), True)
         """
@@ -129,7 +129,7 @@ class Start(NamedTuple):
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
         >>> start = learn([(z, np.hstack([z, z**3]), 0)], max_lags=1)
-        >>> bool(np.allclose(start.predict_variances([[2.0]])[1], np.square(start.given([[2.0]])[1]).sum(axis=0)))
+        >>> bool(np.allclose(start.predict_variances([[2.0]])[1], np.square(start.predict([[2.0]])[1]).sum(axis=0)))
         True
         """
         mean, weights, lags = self._regress(z)
@@ -139,7 +139,7 @@ class Start(NamedTuple):
 
     def _leverage(self, weights: Array, lags: int) -> Array:
         """Return the leverage (…) of whitened features (…, f), 0 if it is not known."""
-        inflation, most = self.leverage_of(lags)
+        inflation, most = self.leverage_limits(lags)
         return np.minimum(inflation * np.vecdot(weights, weights), most)
 
     def _regress(self, z: npt.ArrayLike) -> tuple[Array, Array, int]:
@@ -158,7 +158,7 @@ class Start(NamedTuple):
         mean = np.clip(weights @ self.root[:f, F:], low[F:], high[F:]).reshape(*batch, self.n_states)
         return mean, weights.reshape(*batch, f), lags
 
-    def leverage_of(self, lags: int) -> tuple[float, float]:
+    def leverage_limits(self, lags: int) -> tuple[float, float]:
         """Return the inflation of the leverage of ``lags`` rows, and its upper limit; 0 if not known."""
         if not lags or not len(self.persistence):
             return 0.0, 0.0
@@ -170,7 +170,7 @@ class Start(NamedTuple):
     def _rest(self, f: int, weights: Array, lags: int) -> Array:
         """Return a root (…, r, N) of the residual covariance of f features; ``weights`` (…, f): whitened features."""
         rest = self.root[f:, self.n_features :] / math.sqrt(max(self.n_samples - f, 1))
-        if not self.leverage_of(lags)[0]:
+        if not self.leverage_limits(lags)[0]:
             return np.broadcast_to(rest, (*weights.shape[:-1], *rest.shape))
         if weights.ndim > 1 and len(rest) > self.n_states:  # many states: reduce the number of rows
             rest = np.asarray(np.linalg.qr(rest, mode="r"))
@@ -203,7 +203,7 @@ class Start(NamedTuple):
         result = (weights.T @ slopes) * ((states >= low[F:]) & (states <= high[F:]))[..., None]
         return result.reshape(*z.shape[:-1], self.n_states, d)
 
-    def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
+    def predict_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
         """Return the mean (N,) of the state h after a row z ~ N(mean, root rootᵀ), root (d, q), and a root (d + N, r) of [z, h].
 
         Features are products of at most two entries, whose means and covariances are known (Isserlis), and the regression is
@@ -211,7 +211,7 @@ class Start(NamedTuple):
         limited by its training range.
 
         >>> z = np.array([[-1.0], [0.0], [1.0], [2.0]] * 10)
-        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).given_gaussian(np.array([1.0]), np.array([[0.5]]))
+        >>> mean, root = learn([(z, z * z, 0)], max_lags=1).predict_gaussian(np.array([1.0]), np.array([[0.5]]))
         >>> mean.round(3), (root @ root.T).round(3)                   # E z² = 1.25, Cov(z, z²) = 0.5, Var z² = 1.125
         (array([1.25]), array([[0.25 , 0.5  ],
                [0.5  , 1.125]]))
@@ -249,7 +249,7 @@ class Start(NamedTuple):
         >>> mean, root.T @ root
         (array([3.]), array([[7.]]))
         """
-        return self.given(np.empty((0, self.n_inputs)))
+        return self.predict(np.empty((0, self.n_inputs)))
 
     def joint(self) -> tuple[Array, Array]:
         """Return mean (d + N,) and root (r, d + N) of an input row and the state after it: cov = rootᵀ root.
@@ -299,7 +299,7 @@ def learn(
     >>> z = rng.normal(size=(400, 2))
     >>> h = np.vstack([z[:1], z[1:] + 0.5 * z[:-1] ** 2])      # a state that depends on two rows
     >>> start = learn([(z, h, 1)], max_lags=2)
-    >>> mean, root = start.given([[2.0, 0.0], [0.0, 1.0]])
+    >>> mean, root = start.predict([[2.0, 0.0], [0.0, 1.0]])
     >>> start.lags, mean.round(3)
     (2, array([2., 1.]))
     """
@@ -463,7 +463,7 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
         return Dense(mean, loop.carried, np.zeros((at.size, 0)), cov=cov)
     else:
         factor = np.zeros((at.size, np.shape(state.cov)[1]))
-        factor[known] = root_of(state.cov) if state.own is None else state.cov
+        factor[known] = factor_covariance(state.cov) if state.own is None else state.cov
         own[len(own) - N :] = 0.0 if state.own is None else state.own
     return _with_factor(loop, mean, factor, own)
 
@@ -513,7 +513,7 @@ def _persistent_entries(loop: OpenLoop) -> npt.NDArray[np.intp]:
     return np.concatenate([places[loop.layout[name]] for name in ("output", "earlier", "units")])
 
 
-def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
+def make_state(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
     """Return an initial state from the distribution of [earlier rows, units] (E + N,), with all covariances; outputs are 0."""
     mean, var = np.array(units.mean, float), np.array(units.var, float)
     state = State(mean[n_earlier:], var[n_earlier:], np.zeros(n_outputs), np.zeros(n_outputs))
@@ -522,7 +522,7 @@ def state_of(units: Gaussian, n_outputs: int, n_earlier: int = 0) -> State:
     if units.diagonal is not None and units.factor is None:
         return state
     if units.factor is None or units.diagonal is None:
-        root = root_of(np.asarray(units.cov, float))
+        root = factor_covariance(np.asarray(units.cov, float))
     else:
         own = np.diag(np.sqrt(units.diagonal))
         root = np.hstack([units.factor, own[:, own.any(axis=0)]])
@@ -592,15 +592,15 @@ class LocalStart(NamedTuple):
         """Largest number of rows used."""
         return self.own.lags
 
-    def given(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+    def predict(self, z: npt.ArrayLike) -> tuple[Array, Array]:
         """Return mean (…, E + N) and root (…, r, E + N) of the state after the last row of ``z`` (…, l, d)."""
         rows = _select_windows(np.asarray(z, float), self.windows)  # (…, l, G, w)
-        mean, root = self.own.given(np.moveaxis(rows, -2, -3))  # (…, G, n), (…, G, r, n)
+        mean, root = self.own.predict(np.moveaxis(rows, -2, -3))  # (…, G, n), (…, G, r, n)
         return self._assemble(mean), self._roots(root)
 
     def stationary(self) -> tuple[Array, Array]:
         """Return mean (E + N,) and root (r, E + N) of the stationary distribution of the state."""
-        return self.given(np.empty((0, self.n_inputs)))
+        return self.predict(np.empty((0, self.n_inputs)))
 
     def joint(self) -> tuple[Array, Array]:
         """Return mean (d + E + N,) and root (r, d + E + N) of an input row and the state, by linear regression on its window."""
@@ -619,16 +619,16 @@ class LocalStart(NamedTuple):
         """Return the derivative (…, E + N, d) of the mean of :meth:`given` with respect to its one row z (…, d)."""
         return self._scatter_slopes(self.own.slope(_select_windows(z, self.windows)))
 
-    def given_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
+    def predict_gaussian(self, mean: Array, root: Array) -> tuple[Array, Array]:
         """Return the mean (E + N,) of the state after one row z ~ N(mean, root rootᵀ), and a root (d + E + N, r) of both.
 
-        As :meth:`Start.given_gaussian` in each patch, with one z for all.
+        As :meth:`Start.predict_gaussian` in each patch, with one z for all.
         """
         q = root.shape[1]
         shared = q + q * (q + 1) // 2  # columns that all patches have in common: of the row, and of its products
         means, by_row, rest = [], [], []
         for window, padded in zip(self.windows, _select_windows(root.T, self.windows).swapaxes(0, 1), strict=True):
-            state, both = self.own.given_gaussian(_select_windows(mean, window), padded.T)
+            state, both = self.own.predict_gaussian(_select_windows(mean, window), padded.T)
             means.append(state)
             by_row.append(both[len(window) :, :shared].T)
             rest.append(both[len(window) :, shared:].T)
@@ -723,7 +723,7 @@ def learn_start(
     samples = np.vstack([z[skip:] for z, _, skip in pieces])
     mean = samples.mean(axis=0)
     cov = (samples - mean).T @ (samples - mean) / max(len(samples) - 1, 1)
-    return LocalStart(learn(small), windows, features.lags, mean, root_of(cov))
+    return LocalStart(learn(small), windows, features.lags, mean, factor_covariance(cov))
 
 
 def _select_windows(z: Array, windows: Places) -> Array:

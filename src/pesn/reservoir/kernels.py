@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import literal_unroll
 
-from pesn._support.intrinsics import FUSED, LANES, add_packed_rows, add_sparse_row, matrix, put, unsigned, vector, whole
+from pesn._support.intrinsics import FUSED, LANES, add_packed_rows, add_sparse_row, matrix, put, uint32_vector, vector, whole
 from pesn._support.jit import INLINE, jit
 from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
-from pesn.moments.surface import Surface, at, load
+from pesn.moments.surface import Surface, load, moments_at_point
 from pesn.readout.rls import Recursion, learn_row, leverage, product
 
 Array = npt.NDArray[Any]
@@ -258,7 +258,7 @@ def fill_moments(tables: TanhMoments, mean: Array, var: Array) -> None:
             _tiny_moments(m, v)
         elif largest > rules.limits[-1]:
             for i in range(m.size):
-                m[i], v[i] = at(surface, min(max(m[i], -_LARGEST), _LARGEST), min(v[i], _LARGEST))
+                m[i], v[i] = moments_at_point(surface, min(max(m[i], -_LARGEST), _LARGEST), min(v[i], _LARGEST))
         else:
             rule = 0
             while largest > rules.limits[rule]:
@@ -765,7 +765,7 @@ def tabulate(table: Array, arrays: tuple[Array, ...]) -> None:
 @jit(**INLINE)
 def _reservoir(table: Array) -> Weights:
     """Return the weights of the reservoir in a table."""
-    indptr, indices, data = unsigned(table, INDPTR), unsigned(table, INDICES), vector(table, DATA)
+    indptr, indices, data = uint32_vector(table, INDPTR), uint32_vector(table, INDICES), vector(table, DATA)
     W_in, W_fb, bias = matrix(table, W_IN), matrix(table, W_FB), vector(table, BIAS)
     leak, ends, rotation = vector(table, LEAK), whole(table, ENDS), matrix(table, ROTATION)
     return Weights(indptr, indices, data, W_in, W_fb, bias, leak, ends, rotation)

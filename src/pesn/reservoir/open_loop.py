@@ -24,11 +24,11 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.gaussian import Gaussian
-from pesn.linalg import root_of
+from pesn.linalg import factor_covariance
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import assemble_state, make_compression, make_square_cells, with_units
-from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, past_rows, read, run_gaussian, run_stacked, widened
+from pesn.reservoir.closed_loop import assemble_state, make_cells, make_compression, make_square_cells
+from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, past_rows, read, run_gaussian, run_many, widen_inputs
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
@@ -119,7 +119,7 @@ class OpenLoop:
         """Cells that move h: units and squares."""
         r, at = self.reservoir, self.layout
         nothing = np.zeros((r.n_units, at["units"].start - at["output"].stop))
-        return with_units(self.squares, r, np.hstack([r.W_in, r.W_fb, nothing]), at["units"], self.units, self.compression)
+        return make_cells(self.squares, r, np.hstack([r.W_in, r.W_fb, nothing]), at["units"], self.units, self.compression)
 
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
@@ -216,7 +216,7 @@ class OpenLoop:
         rows, rows_var = f.row_moments(z, z_var, before, before_var)
         options: Any = {"feedback": clamp, "readout": self.weights, "moments": self.moments, "rng": self.rng}
         units, var, outputs, end = run_gaussian(
-            widened(f, self.reservoir), rows, rows_var, start, noise=self.unit_noise, **options
+            widen_inputs(f, self.reservoir), rows, rows_var, start, noise=self.unit_noise, **options
         )
         assert outputs is not None
         cov, leverage = self.output_covariance(rows_var, var)
@@ -295,14 +295,14 @@ def _predict_first(
     """Predict one of the first rows z (d,) of a sequence, its units by regression on the rows so far; return path and state."""
     assert state.rows is not None
     rows, certain = np.vstack([state.rows, z]), var is None or not var.any()
-    units = start.given(rows) if certain else _infer_units(start, z, np.zeros_like(z) if var is None else var)
-    begun = loop.init(*loop.features.with_known(*units, rows)).assign(loop.layout["inputs"], z, var)
+    units = start.predict(rows) if certain else _infer_units(start, z, np.zeros_like(z) if var is None else var)
+    begun = loop.init(*loop.features.set_known_rows(*units, rows)).assign(loop.layout["inputs"], z, var)
     for cell in loop.squares:
         begun = begun.move(cell)
     path = rollout(loop.model, begun, z[None], clamp=clamp, moved=True)
     state = to_state(loop, path.state)
-    goes_on = certain and len(rows) < max(start.lags, 1) and state.var is not None
-    return path, state._replace(rows=rows) if goes_on else state
+    is_unbounded = certain and len(rows) < max(start.lags, 1) and state.var is not None
+    return path, state._replace(rows=rows) if is_unbounded else state
 
 
 def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array, Array]:
@@ -311,7 +311,7 @@ def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array
     d = len(z)
     both = Gaussian(mean, factor=root.T, var=np.zeros(len(mean)))
     seen = both.observe(np.eye(d, len(mean)), z, var).marginal(np.arange(d, len(mean)))
-    return np.asarray(seen.mean, float), root_of(np.asarray(seen.cov, float)).T
+    return np.asarray(seen.mean, float), factor_covariance(np.asarray(seen.cov, float)).T
 
 
 class Stack(NamedTuple):
@@ -325,10 +325,10 @@ class Stack(NamedTuple):
     ends: list[State]
 
 
-def can_stack(
+def can_predict_many(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
-    """Whether :func:`predict_stacked` can be used: variances only, all sequences continue, or all begin with a learned state."""
+    """Whether :func:`predict_many` can be used: variances only, all sequences continue, or all begin with a learned state."""
     if not loop.is_compiled or not in_lockstep(loop.reservoir, sequences):
         return False
     if all(state.rows is None for state in states):
@@ -337,7 +337,7 @@ def can_stack(
     return begun and certain and isinstance(start, Start) and bool(start.predict_variances(start.center[None])[1].any())
 
 
-def predict_stacked(
+def predict_many(
     loop: OpenLoop, z: Array, var: Array | None, sequences: Sequence[slice], states: Sequence[State],
     start: Start | LocalStart | None,
 ) -> Stack:  # fmt: skip
@@ -354,7 +354,7 @@ def predict_stacked(
     sequences : sequence of slice
         Rows of each sequence, in this or in a longer array.
     states : sequence of State
-        Initial states; see :func:`can_stack`.
+        Initial states; see :func:`can_predict_many`.
     start : Start or LocalStart or None
         Learned initial state.
 
@@ -363,7 +363,7 @@ def predict_stacked(
     Stack
         The same numbers within 1e-12 relative.
     """
-    offset, reservoir, f = sequences[0].start, widened(loop.features, loop.reservoir), loop.features
+    offset, reservoir, f = sequences[0].start, widen_inputs(loop.features, loop.reservoir), loop.features
     rows, rows_var = f.row_moments(z, np.zeros_like(z) if var is None else var, None, None)
     units, outputs = np.empty((2, len(z), reservoir.n_units)), np.empty((2, len(z), len(loop.weights)))
     left = [slice(rows.start - offset, rows.stop - offset) for rows in sequences]
@@ -374,7 +374,7 @@ def predict_stacked(
         left = [slice(min(rows.start + n_rows, rows.stop), rows.stop) for rows in left]
     going = [i for i, rows in enumerate(left) if rows.stop > rows.start]
     if going:
-        _, _, after = run_stacked(
+        _, _, after = run_many(
             reservoir, np.stack([rows, rows_var]), [left[i] for i in going], [ends[i] for i in going],
             readout=loop.weights, noise=loop.unit_noise, into=(units, outputs),
         )  # fmt: skip

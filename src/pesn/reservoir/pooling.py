@@ -28,7 +28,7 @@ POOLINGS: tuple[Pooling, ...] = ("mean", "last", "both")
 _AT_ONCE = 2**21  # numbers in the covariances of a batch: 16 MB
 
 
-def n_pooled(n_features: int, pooling: Pooling) -> int:
+def pooling_size(n_features: int, pooling: Pooling) -> int:
     """Return the number of pooled features of n features."""
     return 2 * n_features if pooling == "both" else n_features
 
@@ -38,13 +38,13 @@ def pool(mean: Array, last: Array, pooling: Pooling) -> Array:
     return np.concatenate([mean, last], axis=-1) if pooling == "both" else mean if pooling == "mean" else last
 
 
-def pooled_readout(weights: Array, pooling: Pooling) -> Array:
+def split_readout(weights: Array, pooling: Pooling) -> Array:
     """Convert weights (K, q) of pooled features to weights (m, 1 + p) of features of a row, without constant: mean, then last."""
     parts = np.split(weights, 2, axis=1) if pooling == "both" else [weights]
     return np.vstack([np.column_stack([np.zeros(len(part)), part]) for part in parts])
 
 
-def pooled_outputs(
+def pool_outputs(
     loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int = 0
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return mean (s, K) and covariance (s, K, K) of the outputs of sequences, of pooled features.
@@ -52,7 +52,7 @@ def pooled_outputs(
     Parameters
     ----------
     loop : OpenLoop
-        Reservoir without feedback, with :func:`pooled_readout` as weights.
+        Reservoir without feedback, with :func:`split_readout` as weights.
     pooling : {"mean", "last", "both"}
         Kind of pooling.
     sequences : list of (mean, var)

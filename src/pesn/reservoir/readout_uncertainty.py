@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, outer, root_of
+from pesn.linalg import QuadraticForm, factor_covariance, outer
 from pesn.readout.features import Moves
 from pesn.readout.groups import Groups, Part
 from pesn.readout.ridge import Readout
@@ -119,7 +119,7 @@ class WeightErrors:
         onto[learned, np.arange(len(learned))] = 1.0
         onto[dynamics.kinematic] = dynamics.kinematics[1]
         cov, groups = cov[np.ix_(learned, learned)], loop.readout.groups
-        root = root_of(cov) if groups is None else _root_by_groups(cov, groups)
+        root = factor_covariance(cov) if groups is None else _root_by_groups(cov, groups)
         self.output_root = onto @ (np.sqrt(inflation)[:, None] * root)
         self.groups = None if groups is None else np.argsort(groups.outputs.ravel()) // groups.n_outputs
         self._loop, self._var = loop, np.diagonal(cov) / np.square(dynamics.scale)
@@ -141,7 +141,7 @@ class WeightErrors:
         """Largest number of directions."""
         return int(np.clip(_MOST_UNKNOWNS // self.output_root.shape[1], 1, _MOST_DIRECTIONS))
 
-    def along(self, features: Array) -> Array:
+    def project(self, features: Array) -> Array:
         """Return the effect (…, T, r) of r directions on an output at each step, of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
 
         Directions are added step by step, so that those of a step do not depend on later ones; a remainder is distributed over
@@ -180,7 +180,7 @@ class LeverageNoise:
         learned = loop.dynamics.learned
         d = loop.dynamics.n_columns
         self._loop, self._with_noise = loop, "noise" in parts
-        self._root_of_innovation = root_of(loop.errors.innovation)
+        self._root_of_innovation = factor_covariance(loop.errors.innovation)
         self._widened = loop.errors.innovation if "weights" in parts else None
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
@@ -201,7 +201,7 @@ class LeverageNoise:
         if self._with_noise:  # R ∘ g gᵀ
             root = grown[..., :, None] * self._root_of_innovation
         else:
-            root = root_of(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
+            root = factor_covariance(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
         new = J @ root
         both = np.vecdot(new[..., : self._d, :], new[..., : self._d, :])
         if isinstance(state, Ensemble):
@@ -246,7 +246,7 @@ def _root_by_groups(cov: Array, groups: Groups) -> Array:
     """Return (m, s), a root of R in the rows of each group; or (m, m), block-diagonal, if groups share no weights."""
     root = np.zeros((len(cov), groups.n_outputs if groups.shared else len(cov)))
     for own in groups.outputs:
-        root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = root_of(cov[np.ix_(own, own)])
+        root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = factor_covariance(cov[np.ix_(own, own)])
     return root
 
 

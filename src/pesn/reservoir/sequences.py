@@ -37,7 +37,7 @@ class Rows(NamedTuple):
         return _double(self.mean[block]), None if self.var is None else _double(self.var[block])
 
 
-def mean_of(X: Any) -> Any:
+def get_mean(X: Any) -> Any:
     """Return the means of uncertain rows, other rows as they are."""
     return X.mean if isinstance(X, Gaussian) else X
 
@@ -52,14 +52,14 @@ def check_kind(name: str, values: object) -> None:
     if isinstance(values, Gaussian):
         remedy = "use pesn.ProbabilisticESN" if name == "X" else "give its mean"
         raise TypeError(f"{name} must be an array of certain numbers, got a pesn.Gaussian; {remedy}")
-    check_stacked(name, values)
+    check_layout(name, values)
     check_real(name, values)
 
 
-def check_stacked(name: str, values: object) -> None:
+def check_layout(name: str, values: object) -> None:
     """Raise a ValueError if sequences are given as a list of arrays or as a 3-D array.
 
-    >>> check_stacked("X", [np.zeros((50, 2)), np.zeros((70, 2))])
+    >>> check_layout("X", [np.zeros((50, 2)), np.zeros((70, 2))])
     Traceback (most recent call last):
     ValueError: X must be rows one after the other, got a list of 2 arrays; np.concatenate(X) stacks them, and lengths=[50, 70]
     says where each ends
@@ -148,7 +148,7 @@ def stack_sequences(X: Any, lengths: Lengths) -> tuple[Any, Lengths]:
            [0.],
            [1.]]), [2, 1])
     """
-    mean, apart = mean_of(X), _list_sequences(X)
+    mean, apart = get_mean(X), _list_sequences(X)
     is_cube = isinstance(mean, np.ndarray) and not isinstance(mean, np.ma.MaskedArray) and mean.ndim == 3
     if not is_cube and apart is None:
         return X, lengths
@@ -168,7 +168,7 @@ def _check_sequences(apart: list[Any]) -> list[int]:
         if isinstance(one, np.ma.MaskedArray):
             told = f"got a masked one for sequence {place}; fill or drop its masked entries first"
             raise TypeError(f"X must hold plain arrays, {told}")
-    shapes = [np.shape(mean_of(one)) for one in apart]
+    shapes = [np.shape(get_mean(one)) for one in apart]
     for place, shape in enumerate(shapes):
         if len(shape) != 2:
             raise ValueError(
@@ -184,7 +184,7 @@ def _concatenate(apart: list[Any]) -> Any:
     """Concatenate sequences, uncertain if one of them is; frames keep the names of columns."""
     if any(isinstance(one, Gaussian) for one in apart):
         var = [one.var if isinstance(one, Gaussian) else np.zeros(np.shape(one)) for one in apart]
-        return Gaussian(np.concatenate([mean_of(one) for one in apart]), var=np.concatenate(var))
+        return Gaussian(np.concatenate([get_mean(one) for one in apart]), var=np.concatenate(var))
     if all(pandas_index(one) is not None for one in apart):
         import pandas as pd  # lazy import: only needed with frames
 
@@ -197,7 +197,7 @@ def _list_sequences(X: Any) -> list[Any] | None:
     holds_objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     if not isinstance(X, (list, tuple)) and not holds_objects:
         return None
-    shapes = {np.shape(mean_of(one)) for one in X if hasattr(one, "shape") or isinstance(one, Gaussian)}
+    shapes = {np.shape(get_mean(one)) for one in X if hasattr(one, "shape") or isinstance(one, Gaussian)}
     # rows of one length are a table; others are no sequences
     return list(X) if len(shapes) > 1 or any(len(shape) == 2 for shape in shapes) else None
 

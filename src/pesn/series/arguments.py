@@ -10,10 +10,10 @@ import pandas as pd
 
 from pesn._support.arguments import pandas_index, whole_number
 from pesn._support.types import AnyArray, Array, TableLike
-from pesn.evaluation.backtest import mean_of_observed
-from pesn.forecasting.alignment import align, index_of, is_default
-from pesn.forecasting.dataset import as_matrix, names_of
-from pesn.forecasting.time_index import TimeIndex, kind_of, shown
+from pesn.evaluation.backtest import nanmean_or_zero
+from pesn.forecasting.alignment import align, is_default, read_index
+from pesn.forecasting.dataset import as_matrix, read_column_names
+from pesn.forecasting.time_index import TimeIndex, format_label, index_kind
 from pesn.series.model import FittedSeries, check_horizon, max_steps
 from pesn.series.result import choose_origins
 from pesn.series.table.dates import place_future
@@ -28,7 +28,7 @@ def check_one_level(y: TableLike, X: TableLike | None) -> None:
             )
 
 
-def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
+def align_rows(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple[Array, Array, TimeIndex | None]:
     """Return y (n, d) and X (n, u) on the grid of their labels, NaN where a step is missing, and the rule at the first row.
 
     ``after`` is the rule at the last row before them, where they go on from other rows: it is theirs then, and None is returned.
@@ -43,8 +43,8 @@ def rows_of(y: TableLike, X: TableLike | None, after: TimeIndex | None) -> tuple
     rows, known = layout.place(rows), layout.place_inputs(known)
     if layout.time is None or after is not None:
         return rows, known, None
-    labels = index_of(y, "y")
-    return rows, known, layout.time.at(layout.time.label() if labels is None else labels[0])
+    labels = read_index(y, "y")
+    return rows, known, layout.time.with_last(layout.time.label() if labels is None else labels[0])
 
 
 def _numbers(y: TableLike) -> Array:
@@ -72,7 +72,7 @@ def later_rows(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
     if given > max_steps(n):
         raise ValueError(f"y must have at most {max_steps(n):,} rows, as fit had {n:,}, got {given:,}")
     last = last_label(fitted)
-    rows, known, _ = rows_of(y, X, last)
+    rows, known, _ = align_rows(y, X, last)
     if fitted.later is not None and _by_position(y, last):  # they follow the rows that fit was given, also those without a number
         rows, known = (np.concatenate([np.full((len(fitted.later), one.shape[1]), np.nan), one]) for one in (rows, known))
     return rows[:, _order("y", y, fitted.names, rows)], known[:, _order("X", X, () if X is None else fitted.inputs, known)]
@@ -80,8 +80,8 @@ def later_rows(fitted: FittedSeries, y: TableLike, X: TableLike | None) -> tuple
 
 def _by_position(y: TableLike, last: TimeIndex | None) -> bool:
     """Return whether labels say nothing of how many steps y is after the last row."""
-    labels = index_of(y, "y")
-    return labels is None or is_default(labels) or last is None or kind_of(labels) != last.kind
+    labels = read_index(y, "y")
+    return labels is None or is_default(labels) or last is None or index_kind(labels) != last.kind
 
 
 def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
@@ -107,7 +107,7 @@ def without_later_rows(y: Array, x: Array) -> tuple[Array, Array, Array | None]:
 
 def _order(argument: str, given: TableLike | None, expected: Sequence[str], values: Array) -> list[int]:
     """Return the position of each column of the fit in ``given``; without names, columns are matched by position."""
-    names = names_of(given) if len(expected) > 1 or argument == "X" else None
+    names = read_column_names(given) if len(expected) > 1 or argument == "X" else None
     if names is not None and sorted(names) != sorted(expected):
         raise ValueError(f"{argument} must have the columns {list(expected)} of fit, got {names}")
     if values.shape[1] != len(expected):
@@ -118,7 +118,7 @@ def _order(argument: str, given: TableLike | None, expected: Sequence[str], valu
 def column_names(values: TableLike | None, d: int, argument: str = "y") -> list[str]:
     """Return the names of d columns, which must differ; columns without names are numbered."""
     letter = argument.lower()
-    names = names_of(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
+    names = read_column_names(values) or ([letter] if d == 1 and argument == "y" else [f"{letter}{i}" for i in range(d)])
     if len(set(names)) < len(names):
         raise ValueError(f"{argument} must have columns of different names, got {names}")
     return names
@@ -156,7 +156,7 @@ def backtest_origins(fitted: FittedSeries, steps: int, origins: int | Sequence[i
 def last_label(fitted: FittedSeries) -> TimeIndex | None:
     """Return the rule of the labels at the last row."""
     time, n = fitted.time, fitted.rows
-    return time if time is None or n == 1 else time.on(n - 1)
+    return time if time is None or n == 1 else time.shift(n - 1)
 
 
 def future_inputs(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Array | None:
@@ -168,7 +168,7 @@ def future_inputs(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Ar
         raise ValueError("X must not be given: fit had none")
     values = as_matrix("X", X, None, len(inputs))
     values = values[:, _order("X", X, inputs, values)]
-    labels, last = index_of(X, "X"), last_label(fitted)
+    labels, last = read_index(X, "X"), last_label(fitted)
     if labels is not None and not is_default(labels) and last is not None and last.kind != "counted":
         return _place_future(values, labels, last, horizon)
     if len(values) != horizon:
@@ -179,12 +179,13 @@ def future_inputs(fitted: FittedSeries, X: TableLike | None, horizon: int) -> Ar
 def _place_future(values: Array, labels: pd.Index, last: TimeIndex, horizon: int) -> Array:
     """Return the inputs (horizon, u) of the steps after ``last`` by their labels."""
     if not labels.is_unique:
-        raise ValueError(f"X must have each label once, got {shown(labels[labels.duplicated()][0])} again")
+        raise ValueError(f"X must have each label once, got {format_label(labels[labels.duplicated()][0])} again")
     ahead, missing = place_future(values, labels, last, horizon)
     if len(missing):
         raise ValueError(
-            f"X must have a row for each of the {horizon} steps ahead, got none at {shown(missing[0])}, but rows from "
-            f"{shown(labels[0])} to {shown(labels[-1])}, which must be labels as y has them, or none: then rows go by position"
+            f"X must have a row for each of the {horizon} steps ahead, got none at {format_label(missing[0])}, but rows from "
+            f"{format_label(labels[0])} to {format_label(labels[-1])}, which must be labels as y has them, "
+            "or none: then rows go by position"
         )
     return ahead
 
@@ -205,7 +206,7 @@ def score_forecast(fitted: FittedSeries, y: Array, x: Array) -> float:
         raise ValueError("y must have at least one observed value, got none")
     crps = fitted.forecast(len(y), x if x.shape[1] else None).crps(y)
     scale = np.array([_naive_error(one.y) for one in fitted.models])
-    return -float(mean_of_observed(crps / scale, (0, 1)))
+    return -float(nanmean_or_zero(crps / scale, (0, 1)))
 
 
 def _naive_error(y: Array) -> float:

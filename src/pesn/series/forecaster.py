@@ -35,13 +35,13 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series.arguments import (
+    align_rows,
     backtest_origins,
     check_one_level,
     check_steps,
     column_names,
     future_inputs,
     later_rows,
-    rows_of,
     score_forecast,
     without_later_rows,
 )
@@ -104,7 +104,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Of a wide frame: columns that were left out and why, and other decisions, in the words of ``pesn forecast``.
     """
 
-    stored_at_times: ClassVar[dict[str, type]] = {}
+    optional_attributes: ClassVar[dict[str, type]] = {}
     fitted_: FittedSeries
     notes_: list[str]
 
@@ -203,7 +203,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         self._facts: Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
-        rows, x, rule = rows_of(y, X, None)
+        rows, x, rule = align_rows(y, X, None)
         rows, x, later = without_later_rows(rows, x)
         if self.horizon is not None:
             check_horizon("horizon", self.horizon, len(rows))
@@ -363,11 +363,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{os.fspath(path)} is not a file of pesn.SeriesForecaster that was fitted: it holds a {kind}")
         return found
 
-    def check_stored(self) -> None:
+    def check_attributes(self) -> None:
         """Raise an error where a parameter or a field of a loaded forecaster is damaged."""
         check_parameters(self)
         check_type("notes_", self.notes_, list, str)
-        self.fitted_.check_stored()
+        self.fitted_.check_attributes()
 
     # ---------------------------------------------------------------- inside
 

@@ -24,7 +24,7 @@ from pesn.forecasting.time_index import TimeIndex
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.result import SeriesBacktest, SeriesForecast, check_levels, choose_origins
 from pesn.series.table.dates import index_rule, steps_between
-from pesn.series.table.numerals import DataError, counted
+from pesn.series.table.numerals import DataError, format_count
 from pesn.series.table.reading import Table, read, read_future
 
 _FEW = 8  # observations below which components cannot be weighted
@@ -115,7 +115,7 @@ def run(request: Request, steps: Steps | None = None, warn: Callable[[str], None
     check_horizon("--horizon", request.horizon or 1, rows)
     if 2 * max(request.season, default=0) > rows:
         raise ValueError(f"--season must fit into the {rows} rows twice, got {max(request.season)}")
-    time = index_rule(table.frame.index, table.freq).at(table.frame.index[0])
+    time = index_rule(table.frame.index, table.freq).with_last(table.frame.index[0])
     ahead = _future_inputs(request, table)
     with steps.step("learning", len(table.targets), "columns") as advance:
         fitted = fit_columns(
@@ -138,7 +138,7 @@ def _backtest(outcome: Outcome, steps: Steps) -> None:
         with steps.step("backtesting", len(fitted.models), "columns") as advance:
             outcome.backtest = fitted.backtest(fitted.horizon, places, advance)
     else:
-        few = f"too few rows for a backtest of {counted(fitted.horizon, 'step')}"
+        few = f"too few rows for a backtest of {format_count(fitted.horizon, 'step')}"
         outcome.notes.append(few if origins else "no backtest, as asked")
 
 
@@ -173,7 +173,7 @@ def _place_in_model(request: Request, table: Table, time: TimeIndex) -> tuple[in
     place = int(index[0]) - int(time.label()) if counts else steps_between(time.label(), index[0], freq, step)
     if place is None:
         raise DataError(f"column {table.time!r} is not on the grid of the model's times, which goes through {time.label()}")
-    return place, index_rule(index, freq, step).at(index[0])
+    return place, index_rule(index, freq, step).with_last(index[0])
 
 
 def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> Table:
@@ -193,7 +193,7 @@ def _read_for_model(request: Request, saved: FittedSeries, time: TimeIndex) -> T
 
 def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array | None) -> Outcome:
     seen = (~np.isnan(table.y)).sum(axis=0)
-    few = [f"{name!r} has {counted(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
+    few = [f"{name!r} has {format_count(int(n), 'number')}" for name, n in zip(table.targets, seen, strict=True) if n < _FEW]
     notes = [*table.notes, *(f"{one}: too few to fit, its prediction intervals are wide" for one in few), *fitted.notes()]
     horizon = request.horizon or fitted.horizon if ahead is None else len(ahead)
     known = np.full((horizon, len(table.inputs)), np.nan) if ahead is None else ahead

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pesn._support.arguments import flag, whole_number
-from pesn._support.progress import Advance, nothing
+from pesn._support.progress import Advance, ignore_progress
 from pesn._support.records import check_array, check_type
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Places, evaluate
@@ -31,7 +31,7 @@ from pesn.series import univariate
 from pesn.series.members.decomposition import candidates
 from pesn.series.members.dynamics import FARTHEST, Joint, forecast_past, learn_joint
 from pesn.series.result import Margins, SeriesBacktest, SeriesForecast, backtest_naive, best_season
-from pesn.series.table.numerals import counted
+from pesn.series.table.numerals import format_count
 from pesn.series.table.reading import format_time
 from pesn.series.univariate import Member, UnivariateModel, describe_change
 
@@ -77,7 +77,7 @@ class FittedSeries:
     steps: int | None = None
     later: Array | None = None
 
-    def check_stored(self) -> None:
+    def check_attributes(self) -> None:
         """Raise a ValueError, which names the field, unless a loaded record can be used for forecasts."""
         check_type("models", self.models, tuple, UnivariateModel)
         if not self.models:
@@ -201,7 +201,7 @@ class FittedSeries:
         """Lower bound of each column, (d,)."""
         return np.array([one.lower for one in self.models])
 
-    def backtest(self, horizon: int, origins: Places | Sequence[int], advance: Advance = nothing) -> SeriesBacktest:
+    def backtest(self, horizon: int, origins: Places | Sequence[int], advance: Advance = ignore_progress) -> SeriesBacktest:
         """Backtest: forecast from ``origins``, rows of y, each by models of the rows before it; beside naive baselines.
 
         A column without an observation before an origin has no forecast from there: NaN, and no score. Learned dynamics, which
@@ -262,7 +262,7 @@ class FittedSeries:
             )
         for others, what in ((late[_NAMED:], "start after the table"), (early[_NAMED:], "end before the table")):
             if others:
-                yield f"{counted(len(others), 'other column')} {what[:-1] if len(others) == 1 else what}"
+                yield f"{format_count(len(others), 'other column')} {what[:-1] if len(others) == 1 else what}"
 
     def summary(self) -> str:
         """Describe the components of each column's forecast, and why they were selected."""
@@ -289,7 +289,7 @@ def fit_columns(
     time: TimeIndex | None = None,
     seasons: Seasons = "auto",
     horizon: int | None = None,
-    advance: Advance = nothing,
+    advance: Advance = ignore_progress,
 ) -> FittedSeries:
     """Fit a model to each column of y, over its own rows from the first number to the last.
 
@@ -317,7 +317,7 @@ def fit_columns(
     FittedSeries
         With the default horizon of :func:`common_horizon`.
     """
-    spans = [univariate.observed_span(column) for column in y.T]
+    spans = [univariate.find_span(column) for column in y.T]
     each, tested = _periods([column[start:stop] for column, (start, stop) in zip(y.T, spans, strict=True)], time, seasons)
     starts, stops = zip(*spans, strict=True)
     steps = horizon or common_horizon(max(stops) - min(starts), each)
@@ -407,7 +407,7 @@ def _frequency(time: TimeIndex | None) -> str | None:
 def _describe_column(name: str, model: UnivariateModel) -> str:
     seasons = ", ".join(f"{m} rows" for m in model.seasons) or "none"
     numbers = int((~np.isnan(model.y)).sum())
-    lines = [f"{name}: {counted(numbers, 'number')}, season {seasons}, weighted over {counted(model.horizon, 'step')}"]
+    lines = [f"{name}: {format_count(numbers, 'number')}, season {seasons}, weighted over {format_count(model.horizon, 'step')}"]
     lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in model.shares.items()]
     lines += [f"  {100.0 * one.weight:5.1f} %  {one.kind} {one.detail}".rstrip() for one in model.members[:6]]
     if len(model.members) > 6:

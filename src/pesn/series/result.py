@@ -39,7 +39,7 @@ from scipy import special
 
 from pesn._support.arguments import as_count
 from pesn._support.types import AnyArray, Array, Rng
-from pesn.evaluation.backtest import Backtest, Places, evaluate, mean_of_observed, mean_score, rolling_origins
+from pesn.evaluation.backtest import Backtest, Places, evaluate, mean_score, nanmean_or_zero, rolling_origins
 from pesn.forecasting.forecast import as_frame, percent
 from pesn.gaussian import probabilities
 
@@ -497,7 +497,7 @@ def _lags(period: int, horizon: int) -> npt.NDArray[np.int64]:
 def _deviation(seen: Array, lag: int) -> float:
     """Return the root mean square change over ``lag`` rows; that of a random walk where rows are few."""
     used = max(min(lag, len(seen) // 2), 1)
-    size = np.sqrt(mean_of_observed(np.square(seen[used:] - seen[:-used]), (0,)) * lag / used)
+    size = np.sqrt(nanmean_or_zero(np.square(seen[used:] - seen[:-used]), (0,)) * lag / used)
     return float(size) or float(np.finfo(float).tiny)
 
 

@@ -14,7 +14,7 @@ from pesn.forecasting.time_index import count_steps, step_name
 from pesn.series.job import Outcome
 from pesn.series.page.pictures import decimals
 from pesn.series.result import SeriesBacktest
-from pesn.series.table.numerals import counted
+from pesn.series.table.numerals import format_count
 from pesn.series.table.reading import format_time
 from pesn.series.univariate import UnivariateModel, describe_change
 
@@ -46,7 +46,7 @@ def lines(outcome: Outcome) -> list[str]:
         blocks["inputs"] = [_list(table.inputs)]
     notes = outcome.notes[:_MOST_NOTES]
     if len(outcome.notes) > _MOST_NOTES:
-        notes = [*notes, f"… and {counted(len(outcome.notes) - _MOST_NOTES, 'more note')} in summary.json and on the page"]
+        notes = [*notes, f"… and {format_count(len(outcome.notes) - _MOST_NOTES, 'more note')} in summary.json and on the page"]
     blocks["inputs" if table.inputs else "target"] += notes
     blocks["model"] = [said["model"]]
     if back is not None:
@@ -82,19 +82,19 @@ def sentences(outcome: Outcome) -> dict[str, str]:
     table, forecast = outcome.table, outcome.forecast
     index, step = table.frame.index, step_name(table.freq)
     each = f", one {'every' if step[:1].isdigit() else 'each'} {step}" if table.time is not None and table.freq else ""
-    data = f"{counted(len(index), 'row')}{each}, {table.describe(index[0])} … {table.describe(index[-1])}"
+    data = f"{format_count(len(index), 'row')}{each}, {table.describe(index[0])} … {table.describe(index[-1])}"
     said = {
         "data": data,
         "model": _model(outcome),
-        "forecast": f"{counted(len(forecast), 'step')} ahead, {table.describe(forecast.index[0])} … "
+        "forecast": f"{format_count(len(forecast), 'step')} ahead, {table.describe(forecast.index[0])} … "
         f"{table.describe(forecast.index[-1])}",
     }
     if outcome.backtest is not None:
         back = outcome.backtest
         first, last = (table.describe(index[place - 1]) for place in (back.origins[0], back.origins[-1]))
         said["backtest"] = (
-            f"{counted(len(back.origins), 'forecast')} of {counted(back.horizon, 'step')}, from {first} … {last}, each by a "
-            "model of the rows before it"
+            f"{format_count(len(back.origins), 'forecast')} of {format_count(back.horizon, 'step')}, from {first} … {last}, each "
+            "by a model of the rows before it"
         )
     return said
 

@@ -308,7 +308,7 @@ class UnivariateModel:
         y, x = _check_rows(y, x)
         if x.shape[1] != self.x.shape[1]:
             raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
-        start, stop = observed_span(y)
+        start, stop = find_span(y)
         phase = (self.phase + first + start - self.start) % lcm(*self.seasons)
         return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
 
@@ -342,10 +342,10 @@ class UnivariateModel:
         return _Decomposition(level, seasonal - level, total - seasonal, total[n:])
 
 
-def observed_span(y: Array) -> tuple[int, int]:
+def find_span(y: Array) -> tuple[int, int]:
     """Return the row of the first number of y (n,), and the row after the last one.
 
-    >>> observed_span(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
+    >>> find_span(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
     (1, 4)
     """
     seen = np.flatnonzero(np.isfinite(y))
@@ -436,7 +436,7 @@ def fit(
     y, x = _check_rows(y, x)
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon}")
-    start, stop = observed_span(y)
+    start, stop = find_span(y)
     pending = _pending(x, stop)
     y, x = y[start:stop], x[start:stop]
     scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))

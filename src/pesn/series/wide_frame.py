@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 
 from pesn._support.arguments import check_real, pandas_index
-from pesn.forecasting.alignment import index_of, is_count, is_default
+from pesn.forecasting.alignment import is_count, is_default, read_index
 from pesn.forecasting.dataset import as_matrix
-from pesn.forecasting.time_index import shown
+from pesn.forecasting.time_index import format_label
 from pesn.series.arguments import column_names
 from pesn.series.table.columns import assign_roles, find_time
 from pesn.series.table.dates import to_times
@@ -141,7 +141,7 @@ def _sort(rows: pd.DataFrame, X: pd.DataFrame, notes: list[str]) -> FrameRows:
     if times.is_monotonic_increasing:
         return FrameRows(rows, X, notes)
     first = int(np.argmax(times[1:] < times[:-1])) + 1
-    note = f"rows were not in order of {times.name!r} (first {shown(times[first])} in row {first}); they were sorted"
+    note = f"rows were not in order of {times.name!r} (first {format_label(times[first])} in row {first}); they were sorted"
     order = np.argsort(times, kind="stable")
     return FrameRows(rows.iloc[order], X.iloc[order] if _has_index(X, times) else X, [*notes, note])
 
@@ -170,9 +170,9 @@ def _labels(y: pd.DataFrame, cells: Cells, taken: set[str]) -> pd.Index:
             _, found = find_time(cells, taken=taken)
         except DataError:
             found = None
-        return None if hasattr(found, "year") else index_of(y, "y")
+        return None if hasattr(found, "year") else read_index(y, "y")
     try:
-        return index_of(y, "y")
+        return read_index(y, "y")
     except ValueError:
         text = y.index.to_series(name="time").reset_index(drop=True)
         times: Any = to_times(_to_cells(text.to_frame()).frame["time"].rename(y.index.name)) if text.notna().all() else None

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pesn import plotting
-from pesn._support.files import check_writable, filling, json_of
+from pesn._support.files import check_writable, filling, read_json
 from pesn.series import summary
 from pesn.series.job import Outcome
 from pesn.series.page.page import page, sections
@@ -92,7 +92,7 @@ def without_formula(name: str) -> str:
 def _is_ours(place: Path) -> bool:
     """Return whether a folder has the summary.json of a forecast."""
     try:
-        record = json_of(place / SUMMARY)
+        record = read_json(place / SUMMARY)
     except (OSError, ValueError):
         return False
     return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)

@@ -31,7 +31,7 @@ class UnitMoments(Protocol):
     """Elementwise function f and the moments of f(a) for Gaussian a."""
 
     smooth: bool  # whether f′ is continuous: then Cov f(a) − g Cov(a) g is of second order in Cov(a)
-    exact: bool  # whether ``moments`` is; else a method may see another variance than ``linear_and_rest``
+    exact: bool  # whether ``moments`` is; else a method may see another variance than ``split_covariance``
 
     def activation(self, x: Array) -> Array:
         """Return f(x)."""
@@ -45,7 +45,7 @@ class UnitMoments(Protocol):
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Return E[f′(a)] and E[f″(a)]."""
 
-    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Return g = E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), for a with mean (…, r) and covariance (…, r, r)."""
 
 
@@ -89,10 +89,10 @@ class ActivationMoments:
         )  # in one call: the overhead of a call dominates
         return here, (beside - here) / step
 
-    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        from pesn.moments.covariance import linear_and_rest  # lazy import: numba is slow to import
+    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+        from pesn.moments.covariance import split_covariance  # lazy import: numba is slow to import
 
-        return linear_and_rest(self.record, mean, cov)
+        return split_covariance(self.record, mean, cov)
 
 
 class SquareMoments:
@@ -113,7 +113,7 @@ class SquareMoments:
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         return self.gain(mean, var), np.full(np.shape(mean), 2.0)
 
-    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
         return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
 
 
@@ -141,7 +141,7 @@ class SineMoments:
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         return self.gain(mean, var), -np.exp(-0.5 * var) * np.sin(mean)
 
-    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
+    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
         var = np.diagonal(cov, axis1=-2, axis2=-1)
         s = 0.5 * (var[..., :, None] + var[..., None, :])
         c = np.clip(cov, -s, s)
@@ -398,11 +398,11 @@ class StackedMoments:
         found = [np.concatenate(parts, axis=-1) for parts in zip(one, other, strict=True)]
         return found[0], found[1]
 
-    def linear_and_rest(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Return gain and rest with Mehler's second order between the parts, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
         q, var = self.size, np.diagonal(cov, axis1=-2, axis2=-1)
-        g1, rest1 = self.first.linear_and_rest(mean[..., :q], cov[..., :q, :q])
-        g2, rest2 = self.second.linear_and_rest(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
+        g1, rest1 = self.first.split_covariance(mean[..., :q], cov[..., :q, :q])
+        g2, rest2 = self.second.split_covariance(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
         s1, s2 = np.split(self.slopes(mean, var)[1], [q], axis=-1)
         rest = np.empty(cov.shape)
         rest[..., :q, :q], rest[..., q:, q:] = rest1, rest2

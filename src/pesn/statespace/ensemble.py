@@ -12,7 +12,7 @@ from scipy import special
 
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, inverse_root, mapped, times, transpose
+from pesn.linalg import QuadraticForm, inverse_root, multiply, multiply_rows, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.kernels import FARTHEST
 from pesn.statespace.state import GaussianState, observe
@@ -137,10 +137,10 @@ class Ensemble(GaussianState):
         away = _deviations(self.members)
         return np.asarray(np.einsum("...mi,...mi->...i", away, away) / (away.shape[-2] - 1))
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+    def cross_covariance(self, rows: slice) -> Array:  # noqa: D102
         return _sample_covariance(self.members, self.members[..., rows])
 
-    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+    def block_covariance(self, rows: slice) -> Array:  # noqa: D102
         return _sample_covariance(self.members[..., rows], self.members[..., rows])
 
     def project_covariance(self, K: Array) -> Array:  # noqa: D102
@@ -166,10 +166,10 @@ class Ensemble(GaussianState):
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Ensemble:
         """Return the state after x[rows] ← K x + k + noise; ``noise_root`` may be one for each member, (…, M, r, q)."""
-        new, draws = transpose(mapped(K, transpose(self.members))) + np.asarray(k)[..., None, :], self.draws
+        new, draws = transpose(multiply_rows(K, transpose(self.members))) + np.asarray(k)[..., None, :], self.draws
         if noise_root is not None and noise_root.size:
             z, draws = self._normal(draws, noise_root.shape[-1])
-            new += times(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
+            new += multiply(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
         # diverging loops stay finite
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import check_not_negative
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, condition_root, inverse_root, mapped, outer, root_of, symmetric, transpose
+from pesn.linalg import QuadraticForm, condition_root, factor_covariance, inverse_root, multiply_rows, outer, symmetric, transpose
 from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, Observation, Parts, flat, observe, rotate_rows
@@ -26,10 +26,10 @@ class _Factored(GaussianState):
 
     factor: Array
 
-    def covariance_with(self, rows: slice) -> Array:
+    def cross_covariance(self, rows: slice) -> Array:
         return np.asarray(self.factor @ transpose(self.factor[..., rows, :]))
 
-    def covariance_of(self, rows: slice) -> Array:
+    def block_covariance(self, rows: slice) -> Array:
         return outer(self.factor[..., rows, :])
 
     def project_covariance(self, K: Array) -> Array:
@@ -41,7 +41,7 @@ class _Factored(GaussianState):
 
     def _affine_parts(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Parts:
         """Return mean, ``cross`` and F after x[rows] ← K x + k + noise."""
-        F, own = self.factor, mapped(K, self.factor)
+        F, own = self.factor, multiply_rows(K, self.factor)
         fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
         noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
         new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
@@ -103,13 +103,13 @@ class LowRank(_Factored):
         var[..., self.carried :] += self.own
         return var
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
-        result, inside = super().covariance_with(rows), np.arange(max(rows.start, self.carried), rows.stop)
+    def cross_covariance(self, rows: slice) -> Array:  # noqa: D102
+        result, inside = super().cross_covariance(rows), np.arange(max(rows.start, self.carried), rows.stop)
         result[..., inside, inside - rows.start] += self.own[..., inside - self.carried]
         return result
 
-    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
-        result, inside = super().covariance_of(rows), np.arange(max(rows.start, self.carried), rows.stop)
+    def block_covariance(self, rows: slice) -> Array:  # noqa: D102
+        result, inside = super().block_covariance(rows), np.arange(max(rows.start, self.carried), rows.stop)
         result[..., inside - rows.start, inside - rows.start] += self.own[..., inside - self.carried]
         return result
 
@@ -157,8 +157,8 @@ class LowRank(_Factored):
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         if cell.whole:
-            _, all_of_it = cell.units.linear_and_rest(mean, outer(into) + _diagonal(spread))
-            second, rest = L[:, None] * root_of(all_of_it), np.zeros_like(rest)
+            _, all_of_it = cell.units.split_covariance(mean, outer(into) + _diagonal(spread))
+            second, rest = L[:, None] * factor_covariance(all_of_it), np.zeros_like(rest)
         else:
             wide = self._second_order_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))
             if wide is not None:
@@ -402,13 +402,13 @@ class FirstOrder(_Factored):
     """
 
     @classmethod
-    def of(cls, state: GaussianState, compression: Compression) -> FirstOrder:
+    def from_state(cls, state: GaussianState, compression: Compression) -> FirstOrder:
         """Convert a state of another representation."""
         if isinstance(state, LowRank):
             own = _diagonal(np.sqrt(state.own))[..., state.own.any(axis=tuple(range(state.own.ndim - 1)))]
             factor = _append(state.factor, slice(state.carried, None), own)
         else:
-            factor = root_of(state.covariance_with(slice(0, state.mean.shape[-1])))
+            factor = factor_covariance(state.cross_covariance(slice(0, state.mean.shape[-1])))
         factor = factor[..., factor.any(axis=tuple(range(factor.ndim - 1)))]  # remove columns of zeros
         return cls(state.mean, state.carried, state.cross, fewer(factor, state.carried, compression))
 
@@ -463,7 +463,7 @@ def fewer(F: Array, p: int, compression: Compression) -> Array:
     if not are_many(F.shape[-1], p, compression):
         return F
     rows = np.concatenate([F[..., :p, :], compression.basis.T @ F[..., p:, :], F[..., p:, :]], axis=-2)
-    factor, _ = kept_entries(rows, p, compression)
+    factor, _ = select_entries(rows, p, compression)
     return np.concatenate([factor[..., :p, :], factor[..., p + compression.basis.shape[-1] :, :]], axis=-2)
 
 
@@ -472,7 +472,7 @@ def are_many(columns: int, p: int, compression: Compression) -> bool:
     return columns > p + compression.basis.shape[-1] + compression.rank + _GROWTH
 
 
-def kept_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
+def select_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
     """Return the pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, basis, h], and its pivots (…, r), padded with −1."""
     first = p + compression.basis.shape[-1]
     size = min(first + compression.rank, rows.shape[-2])

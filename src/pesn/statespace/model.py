@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.linalg import outer, times, transpose
+from pesn.linalg import multiply, outer, transpose
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import FirstOrder, LowRank, truncate
@@ -74,7 +74,7 @@ class Bounds:
         return np.zeros(len(self.center), bool) if self.free is None else self.free
 
     @cached_property
-    def goes_on(self) -> npt.NDArray[np.bool_]:
+    def is_unbounded(self) -> npt.NDArray[np.bool_]:
         """Columns whose mean is not bounded."""
         return self.kinematic | self._free
 
@@ -90,14 +90,14 @@ class Bounds:
 
     def widest(self) -> Array:
         """Return the largest standard deviation (d,) of y that is forecast, infinite for unbounded columns."""
-        return np.where(self.goes_on, np.inf, _WIDEST * self.width)
+        return np.where(self.is_unbounded, np.inf, _WIDEST * self.width)
 
-    def edges_of_means(self) -> tuple[Array, Array, Array, Array, Array]:
+    def mean_limits(self) -> tuple[Array, Array, Array, Array, Array]:
         """Return limits of y without variance: least and largest mean, range to which a mean is brought back, largest step."""
         least, most, _ = self.edges
         added = self.widen * self.width
-        least, most = np.where(self.goes_on, -np.inf, least), np.where(self.goes_on, np.inf, most)
-        return least, most, self.low - added, self.high + added, np.where(self.goes_on, self.reach, np.inf)
+        least, most = np.where(self.is_unbounded, -np.inf, least), np.where(self.is_unbounded, np.inf, most)
+        return least, most, self.low - added, self.high + added, np.where(self.is_unbounded, self.reach, np.inf)
 
     def __call__(
         self, state: GaussianState, before: Array, observed: bool = False
@@ -109,16 +109,16 @@ class Bounds:
         d = len(self.center)
         rows = slice(0, d)
         state, gone = self._clip_members(state, rows, before) if state.has_members and not observed else (state, 0.0)
-        mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.covariance_of(rows).diagonal(0, -2, -1), 0.0))
+        mean, std = state.mean[..., rows], np.sqrt(np.maximum(state.block_covariance(rows).diagonal(0, -2, -1), 0.0))
         least, most, widest = self.edges
         if self.free is not None:
             least, most = np.where(self.free, before - self.reach, least), np.where(self.free, before + self.reach, most)
             widest = np.where(self.free, np.inf, widest)
         if ((std <= widest) & (mean >= least) & (mean <= most)).all():
             return state, np.ones(mean.shape), np.zeros(mean.shape, bool) | (gone > _MOST_OUTSIDE)
-        jumped = self.goes_on & (np.abs(mean - before) > self.reach) & (not observed)
+        jumped = self.is_unbounded & (np.abs(mean - before) > self.reach) & (not observed)
         away = np.where(jumped, before, mean) - self.center
-        anywhere = self.goes_on | observed
+        anywhere = self.is_unbounded | observed
         widest = np.where(anywhere, np.maximum(widest, 0.5 * np.abs(away)), widest)
         factor = np.minimum(1.0, widest / np.maximum(std, self.width))
         outside = (mean < least + PACE * np.minimum(before - least, 0.0)) | (mean > most + PACE * np.maximum(before - most, 0.0))
@@ -141,10 +141,10 @@ class Bounds:
 
     def _clip_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
         """Bring ensemble members that left their limits back; return also their share."""
-        reach = np.where(self.goes_on, _FARTHER, 1.0) * self.reach
+        reach = np.where(self.is_unbounded, _FARTHER, 1.0) * self.reach
         low, high = np.minimum(self.low, before) - reach, np.maximum(self.high, before) + reach
         low, high = np.where(self._free, before - reach, low), np.where(self._free, before + reach, high)
-        back = np.where(self.goes_on, before, self.low), np.where(self.goes_on, before, self.high)
+        back = np.where(self.is_unbounded, before, self.low), np.where(self.is_unbounded, before, self.high)
         return state.hold(rows, low, high, back, self.widen * self.width)
 
 
@@ -300,7 +300,7 @@ class StateSpaceModel:
         factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
-        cov = state.covariance_of(self.outputs)
+        cov = state.block_covariance(self.outputs)
         parts = _split_variances(cov.diagonal(0, -2, -1), emission, factor)
         if along is not None:
             state, cov, parts = self._add_parameter_uncertainty(state, cov, parts, self.n_unknowns(along))
@@ -352,7 +352,7 @@ class StateSpaceModel:
     def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
         """Condition on y (…, d), NaN if missing, with measurement noise of covariance (d, d), None: the model's own."""
         if self.gain is not None:
-            corrected = state.mean + times(self.gain, y - state.mean[..., self.outputs])
+            corrected = state.mean + multiply(self.gain, y - state.mean[..., self.outputs])
             return state.assign(slice(0, state.mean.shape[-1]), corrected)
         noise_cov = self.measurement_cov if noise_cov is None else noise_cov
         return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)

@@ -159,7 +159,7 @@ def _step(
     # copies: a view would keep all of x
     info = _Info(step._replace(mean=step.mean.copy(), cov=step.cov.copy()))
     if kept.lagged:
-        found = model.K[..., y, :] @ before.covariance_with(y)
+        found = model.K[..., y, :] @ before.cross_covariance(y)
         if unknowns and not state.has_members:
             found += state.cross[..., y, :unknowns] @ before.cross[..., y, :unknowns].mT
         info = info._replace(before=found)
@@ -320,7 +320,7 @@ class CertainPath:
     def _edges(self) -> Array:
         """Limits of the means of y, the range to which they are brought back, and their largest step, (5, d)."""
         if self.model.guard is not None:
-            return np.stack(self.model.guard.edges_of_means())
+            return np.stack(self.model.guard.mean_limits())
         return np.repeat([[-np.inf], [np.inf], [-np.inf], [np.inf], [np.inf]], self.model.outputs.stop, axis=1)
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, inverse_root, mapped, root_of, times, transpose
+from pesn.linalg import QuadraticForm, factor_covariance, inverse_root, multiply, multiply_rows, transpose
 from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.kernels import FARTHEST
@@ -69,7 +69,7 @@ class GaussianState(ABC):
         """Return the variances of x, (…, n)."""
 
     @abstractmethod
-    def covariance_with(self, rows: slice) -> Array:
+    def cross_covariance(self, rows: slice) -> Array:
         """Return Cov(x, x[rows]), (…, n, r)."""
 
     @abstractmethod
@@ -147,9 +147,9 @@ class GaussianState(ABC):
 
     # ---------------------------------------------------------------- shared operations
 
-    def covariance_of(self, rows: slice) -> Array:
+    def block_covariance(self, rows: slice) -> Array:
         """Return Cov(x[rows]), (…, r, r)."""
-        return self.covariance_with(rows)[..., rows, :]
+        return self.cross_covariance(rows)[..., rows, :]
 
     def move(self, cell: Cell, noise: Noise | None = None) -> Self:
         """Return the state after x[rows] ← (1 − L) O x[rows] + L f(A x + b) + noise of a cell."""
@@ -165,7 +165,7 @@ class GaussianState(ABC):
 
     def remember(self, rows: slice) -> Self:
         """Keep the covariances with the present value of x[rows]."""
-        return self.with_arrays(cross=np.concatenate([self.cross, self.covariance_with(rows)], axis=-1))
+        return self.with_arrays(cross=np.concatenate([self.cross, self.cross_covariance(rows)], axis=-1))
 
     def covariance_with_past(self, rows: slice) -> Array:
         """Return the covariances of x[rows] with the quantities of the past, (…, r, s)."""
@@ -229,9 +229,9 @@ class GaussianState(ABC):
         and no covariance with the past exceeds the product of two such standard deviations.
         """
         mean, cross = self.mean.copy(), self.cross
-        mean[..., rows] = np.minimum(np.maximum(times(K, self.mean) + k, -FARTHEST), FARTHEST)
+        mean[..., rows] = np.minimum(np.maximum(multiply(K, self.mean) + k, -FARTHEST), FARTHEST)
         if cross.shape[-1]:
-            moved = factor[..., None] * np.minimum(np.maximum(mapped(K, cross), -(FARTHEST**2)), FARTHEST**2)
+            moved = factor[..., None] * np.minimum(np.maximum(multiply_rows(K, cross), -(FARTHEST**2)), FARTHEST**2)
             cross = cross.copy()
             cross[..., rows, :] = moved
         return {"mean": mean, "cross": cross}
@@ -248,7 +248,7 @@ class GaussianState(ABC):
     def _condition_mean_and_cross(self, told: Observation, gain: Array) -> Parts:
         """Return mean and ``cross`` after an observation with gain (…, n, s), which is 0 for missing entries."""
         seen = told.seen
-        mean = self.mean + times(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
+        mean = self.mean + multiply(gain, np.where(told.here, told.values - self.mean[..., seen], 0.0))
         cross = self.cross - gain @ self.cross[..., seen, :]
         mean[..., seen] = np.where(told.exact, told.values, mean[..., seen])
         cross[..., seen, :] = np.where(told.exact[..., None], 0.0, cross[..., seen, :])
@@ -307,7 +307,7 @@ class Observation(NamedTuple):
         apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(
             len(self.seen)
         )  # identity for missing entries keeps the Cholesky factor defined
-        return np.where(self.here[..., None], root_of(self.noise + apart), 0.0)
+        return np.where(self.here[..., None], factor_covariance(self.noise + apart), 0.0)
 
 
 def observe(rows: slice, values: Array, noise_cov: Array | None) -> Observation:
@@ -332,10 +332,10 @@ class Certain(GaussianState):
     def variances(self) -> Array:  # noqa: D102
         return np.zeros(self.mean.shape)
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+    def cross_covariance(self, rows: slice) -> Array:  # noqa: D102
         return np.zeros((*self.mean.shape, rows.stop - rows.start))
 
-    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+    def block_covariance(self, rows: slice) -> Array:  # noqa: D102
         size = rows.stop - rows.start
         return np.broadcast_to(0.0, (*self.mean.shape[:-1], size, size))
 
@@ -395,13 +395,13 @@ class Diagonal(GaussianState):
     def variances(self) -> Array:  # noqa: D102
         return self.var
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+    def cross_covariance(self, rows: slice) -> Array:  # noqa: D102
         places = np.arange(rows.start, rows.stop)
         result = np.zeros((*self.var.shape, len(places)))
         result[..., places, places - rows.start] = self.var[..., rows]
         return result
 
-    def covariance_of(self, rows: slice) -> Array:  # noqa: D102
+    def block_covariance(self, rows: slice) -> Array:  # noqa: D102
         return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
 
     def project_covariance(self, K: Array) -> Array:  # noqa: D102
@@ -436,7 +436,7 @@ class Diagonal(GaussianState):
         return self.with_arrays(var=var)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Diagonal:  # noqa: D102
-        own = times(np.square(K), self.var)
+        own = multiply(np.square(K), self.var)
         if noise_root is not None:
             own = own + np.sum(np.square(noise_root), axis=-1)
         factor = np.minimum(1.0, FARTHEST / np.maximum(np.sqrt(own), 1.0))  # limits standard deviations to 1e100
@@ -475,7 +475,7 @@ class Dense(GaussianState):
     def variances(self) -> Array:  # noqa: D102
         return np.maximum(np.diagonal(self.cov, axis1=-2, axis2=-1), 0.0)
 
-    def covariance_with(self, rows: slice) -> Array:  # noqa: D102
+    def cross_covariance(self, rows: slice) -> Array:  # noqa: D102
         return self.cov[..., rows]
 
     def project_covariance(self, K: Array) -> Array:  # noqa: D102
@@ -483,7 +483,7 @@ class Dense(GaussianState):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
-        return self.mean[..., None, :] + draws @ transpose(root_of(self.cov))
+        return self.mean[..., None, :] + draws @ transpose(factor_covariance(self.cov))
 
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         n = self.cov.shape[-1]
@@ -499,7 +499,7 @@ class Dense(GaussianState):
         mean, into, out_of, pre, var = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r), (r,)))
         kernels.enter_dense(cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre, var)
         unit, unit_var = units.moments(mean, var)
-        gain, rest = units.linear_and_rest(mean, pre)
+        gain, rest = units.split_covariance(mean, pre)
         if not units.exact:
             rest = _with_diagonal(rest, unit_var - gain * gain * var)
         if cell.rotation is not None:  # of the rotated x: Cov(a, x) and Cov(x) on both sides
@@ -519,8 +519,8 @@ class Dense(GaussianState):
         return self.with_arrays(cov=cov)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
-        moved, crossed, values = mapped(K, self.cov), mapped(K, self.cross), times(K, self.mean) + k
-        own = mapped(K, moved.mT)  # it is symmetric
+        moved, crossed, values = multiply_rows(K, self.cov), multiply_rows(K, self.cross), multiply(K, self.mean) + k
+        own = multiply_rows(K, moved.mT)  # it is symmetric
         if noise_root is not None:
             own = own + noise_root @ noise_root.mT
         mean, new, cross = self.mean.copy(), np.empty(self.cov.shape), np.empty(self.cross.shape)

@@ -34,7 +34,7 @@ def test_one_draw_by_hand(parameters):
     entropies, curves = entropy.one_draw(p, 3)
     forecaster, runs = robots.learn(robots.CART_POLE, p, 3)
     plain, run = PlainNetwork(forecaster), runs[len(runs) - 1]
-    z, origin = np.hstack(forecaster.scaled(run.states, run.inputs)), origins(1, 40, 1, len(run.states))[0]
+    z, origin = np.hstack(forecaster.standardize(run.states, run.inputs)), origins(1, 40, 1, len(run.states))[0]
     starts = 0.5 * np.random.default_rng([3, 1]).standard_normal((1, 3, 20))[0]
 
     def bits(h0):

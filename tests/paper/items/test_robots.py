@@ -18,7 +18,7 @@ def learned(request):
 
 
 def rows_of(forecaster, run):
-    y, u = forecaster.scaled(run.states, run.inputs)
+    y, u = forecaster.standardize(run.states, run.inputs)
     return y, u, np.hstack([y, u])
 
 

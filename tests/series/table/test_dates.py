@@ -83,7 +83,7 @@ def test_the_step_is_found_through_gaps_and_goes_on(freq):
     assert (len(rows), found) == (50, time_index(whole).step)
     assert rows.index.equals(whole[:50])
     np.testing.assert_array_equal(rows["x"], np.where(np.isin(np.arange(50), kept), np.arange(50), np.nan))
-    assert index_rule(rows.index, found).ahead(10).equals(whole[50:])
+    assert index_rule(rows.index, found).next_labels(10).equals(whole[50:])
     assert steps_between(whole[0], whole[33], found, 1.0) == 33
     assert steps_between(whole[33], whole[0], found, 1.0) == -33
 
@@ -93,7 +93,7 @@ def test_numbers_have_a_step_too():
     rows, freq = regular(frame)
     assert freq is None
     np.testing.assert_allclose(rows.index, [0.0, 0.1, 0.2, 0.3])
-    np.testing.assert_allclose(index_rule(rows.index, None).ahead(2), [0.4, 0.5])
+    np.testing.assert_allclose(index_rule(rows.index, None).next_labels(2), [0.4, 0.5])
 
 
 def test_the_fifteenth_of_each_month_is_a_month():
@@ -153,7 +153,7 @@ def test_the_fifteenth_stays_the_fifteenth():
     index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-04-15"], name="day")
     rows, freq = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=index))
     assert (freq, len(rows), rows.index[2]) == ("M-15", 4, pd.Timestamp("2020-03-15"))
-    assert index_rule(rows.index, freq).ahead(1)[0] == pd.Timestamp("2020-05-15")
+    assert index_rule(rows.index, freq).next_labels(1)[0] == pd.Timestamp("2020-05-15")
     assert steps_between(index[0], pd.Timestamp("2120-01-15"), freq, 1.0) == 1200
     with pytest.raises(DataError, match="'day' must keep the step of a month, got 2020-02-16"):
         regular(pd.DataFrame({"x": [1.0, 2.0]}, index=pd.DatetimeIndex(["2020-01-15", "2020-02-16"], name="day")), "M-15")

@@ -32,11 +32,11 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"pesn.adapters.sktime needs {error.name}: pip install 'pesn[sktime]'", name=error.name) from error
 
 from pesn._support.types import Array
-from pesn.series.arguments import rows_of
+from pesn.series.arguments import align_rows
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.model import FittedSeries, Seasons
 from pesn.series.result import Margins
-from pesn.series.univariate import observed_span
+from pesn.series.univariate import find_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
             forecaster = _fit_up_to_cutoff(clone(self.forecaster_), rows, inputs)
         else:
             forecaster = copy(self.forecaster_)
-            forecaster.fitted_ = forecaster.fitted_.with_rows(*rows_of(rows, inputs, None))
+            forecaster.fitted_ = forecaster.fitted_.with_rows(*align_rows(rows, inputs, None))
         self._cur_y, self._cur_X, self.forecaster_ = rows, inputs, forecaster
         return self
 
@@ -228,10 +228,10 @@ def _spacing(index: pd.Index) -> int:
 
 def _fit_up_to_cutoff(forecaster: SeriesForecaster, y: pd.Series, X: pd.DataFrame | None) -> SeriesForecaster:
     """Fit to y up to its last number, and count the steps of forecasts from its last row, which may have none."""
-    stop = observed_span(y.to_numpy(np.float64))[1]
+    stop = find_span(y.to_numpy(np.float64))[1]
     forecaster.fit(y.iloc[:stop], None if X is None else X.iloc[:stop])
     if stop < len(y):
-        forecaster.fitted_ = forecaster.fitted_.with_rows(*rows_of(y, X, None))
+        forecaster.fitted_ = forecaster.fitted_.with_rows(*align_rows(y, X, None))
     return forecaster
 
 

@@ -24,13 +24,13 @@ from torch.nn.functional import linear
 from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation, get
-from pesn.linalg import root_of
+from pesn.linalg import factor_covariance
 from pesn.moments import MomentMethod, mehler
 from pesn.moments.special import tanh
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.statespace.cell import ActivationMoments, Cell, SineMoments, SparseRows, SquareMoments, UnitMoments
 from pesn.statespace.kernels import sparse_times
-from pesn.statespace.low_rank import are_many, kept_entries
+from pesn.statespace.low_rank import are_many, select_entries
 from pesn.statespace.model import PACE, Bounds
 
 _FAR = 1e18  # in place of infinite bounds; its square is finite in single precision
@@ -46,14 +46,14 @@ class TensorBounds:
         widest = np.where(np.isinf(bounds.widest()) & ~bounds.kinematic, _FAR, bounds.edges[2])
         self.least, self.most, self.widest = tensor(bounds.edges[0]), tensor(bounds.edges[1]), tensor(widest)
         self.limit, self.reach = tensor(np.minimum(bounds.widest(), _FAR)), tensor(bounds.reach)
-        self.goes_on, self.widen = torch.tensor(bounds.goes_on), float(bounds.widen)
+        self.is_unbounded, self.widen = torch.tensor(bounds.is_unbounded), float(bounds.widen)
 
     def hold(self, mean: Tensor, before: Tensor, var: Tensor, staying: Tensor | float = 0.0) -> bool:
         """Return whether means (…, d), after those ``before``, and variances lie within the bounds."""
         away = 0.5 * (mean - self.center).abs()
         anywhere = ((mean - before).abs() <= self.reach) & (var <= torch.maximum(self.widest, away).square())
         inside = (mean >= self.least) & (mean <= self.most) & (var <= self.widest.square())
-        fine = torch.where(self.goes_on, anywhere, inside) & (var + staying <= self.limit.square())
+        fine = torch.where(self.is_unbounded, anywhere, inside) & (var + staying <= self.limit.square())
         return bool(fine.all())
 
     def __call__(self, y: Tensor, before: Tensor, n_staying: int) -> Tensor:
@@ -64,20 +64,20 @@ class TensorBounds:
         mean, staying, columns = y[0], y[1 : 1 + n_staying], y[1 + n_staying :]
         var = columns.square().sum(0)
         std = _root(var)
-        jumped = self.goes_on & ((mean - before).abs() > self.reach)
+        jumped = self.is_unbounded & ((mean - before).abs() > self.reach)
         away = torch.where(jumped, before, mean) - self.center
-        widest = torch.where(self.goes_on, torch.maximum(self.widest, 0.5 * away.abs()), self.widest)
+        widest = torch.where(self.is_unbounded, torch.maximum(self.widest, 0.5 * away.abs()), self.widest)
         factor = (widest / torch.maximum(std, self.width)).clamp(max=1.0)
         outside = (mean < self.least + PACE * (before - self.least).clamp(max=0.0)) | (
             mean > self.most + PACE * (before - self.most).clamp(min=0.0)
         )
-        left = (outside & ~self.goes_on) | jumped
+        left = (outside & ~self.is_unbounded) | jumped
         drawn, std = self.center + factor.square() * away, factor * std
         room = self.width.square() - std.square()
         added = torch.where(left & (room > 0.0), _root(room), torch.zeros_like(room)) * self.widen
         wide = _root(std.square() + added.square())
         inside = torch.minimum(torch.maximum(drawn, self.low - wide), self.high + wide)
-        held = (left | (factor < 1.0)) & ~self.goes_on
+        held = (left | (factor < 1.0)) & ~self.is_unbounded
         mean, columns = torch.where(held, inside, drawn), factor * columns
         own, room = staying.square().sum(0), self.limit.square() - wide.square()
         over = own > room
@@ -338,7 +338,7 @@ class TensorLoop:
         carried = kept[: self.q]
         self.K, self.K_inputs, self.k = tensor(K[carried][:, kept]), tensor(K[carried, inputs]), tensor(k[carried])
         self.K_transposed = self.K.mT
-        self.fresh = tensor(np.pad(J[carried] @ root_of(loop.errors.innovation), ((0, self.n - self.q), (0, 0))).T)
+        self.fresh = tensor(np.pad(J[carried] @ factor_covariance(loop.errors.innovation), ((0, self.n - self.q), (0, 0))).T)
         noise = np.zeros((0, 0)) if loop.process_noise is None else loop.process_noise.columns.T
         self.process = tensor(np.pad(noise, ((0, 0), (self.n - noise.shape[1], 0))))
         assert loop.compression is not None
@@ -458,7 +458,7 @@ class TensorLoop:
         c, h = columns[..., : self.q], columns[..., self.q :]
         inputs = columns.new_zeros(*columns.shape[:-1], self.carried - self.q)
         entries = torch.cat([c, inputs, h @ self.basis, h], dim=-1)
-        pivots = kept_entries(entries.detach().mT.numpy(), self.carried, self.compression)[1]
+        pivots = select_entries(entries.detach().mT.numpy(), self.carried, self.compression)[1]
         counts = (pivots >= 0).sum(axis=-1)
         after = columns.new_zeros(len(columns), int(counts.max()), self.n)
         for count in np.unique(counts):

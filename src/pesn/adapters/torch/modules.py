@@ -113,11 +113,11 @@ def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) ->
     if weight.ndim == 1:
         mean = x._mean * weight + bias
         if full and (x._cov is not None or x._factor is not None):
-            return TensorGaussian._of(mean, cov=weight[:, None] * x.cov * weight)
-        return TensorGaussian._of(mean, x.var * weight.square())
+            return TensorGaussian._from_parts(mean, cov=weight[:, None] * x.cov * weight)
+        return TensorGaussian._from_parts(mean, x.var * weight.square())
     if full:
         return x._times(weight, bias)
-    return TensorGaussian._of(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
+    return TensorGaussian._from_parts(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
 
 
 def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
@@ -136,10 +136,10 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
     mean = z._mean.to(work)
     if full and (z._cov is not None or z._factor is not None):
         out, cov = unit_covariance(layer.function, mean, z.cov.to(work), layer.active)
-        return TensorGaussian._of(out.to(dtype), cov=cov.to(dtype))
+        return TensorGaussian._from_parts(out.to(dtype), cov=cov.to(dtype))
     var = z.var.to(work)
     unit = units(layer.function, mean, var)
-    return TensorGaussian._of(unit.mean.to(dtype), (var * unit.ratio).to(dtype))
+    return TensorGaussian._from_parts(unit.mean.to(dtype), (var * unit.ratio).to(dtype))
 
 
 # ---------------------------------------------------------------- what a network is made of

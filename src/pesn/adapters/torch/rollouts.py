@@ -29,9 +29,9 @@ from pesn._support.arguments import whole_number
 from pesn.adapters.torch.loop import TensorLoop, tensor
 from pesn.adapters.torch.tensor_gaussian import check_no_vmap
 from pesn.evaluation.calibration import by_lead
-from pesn.forecasting.context import Begun, ContextFilter, FilteredContext, Uncertainty
+from pesn.forecasting.context import ContextFilter, FilteredContext, StartingPoint, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
-from pesn.forecasting.predict import WIDEST, in_form, loop_for
+from pesn.forecasting.predict import WIDEST, convert_start, rollout_loop
 from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace.low_rank import FirstOrder
 from pesn.statespace.state import GaussianState
@@ -71,7 +71,7 @@ class TensorInitialState:
         self.loop, self.context = loop, context
         self._regressions: dict[int, _Regression] = {}
 
-    def initial_rows(self, begun: Begun, u: Tensor, y: Tensor | None = None) -> tuple[Tensor, bool]:
+    def initial_rows(self, begun: StartingPoint, u: Tensor, y: Tensor | None = None) -> tuple[Tensor, bool]:
         """Return the rows of a context with the first inputs u (B, m), and whether the units have moved by them; all scaled.
 
         ``y`` (B, d): in the place of the last row of a context of which only rows are known.
@@ -98,19 +98,21 @@ class TensorInitialState:
         rows = np.concatenate([state.mean[..., None, :], state.factor.mT], axis=-2)[..., self.loop.kept]
         return tensor(np.moveaxis(rows, 0, 1) if rows.ndim == 3 else rows[:, None])
 
-    def _rows_before_move(self, begun: Begun, y: Tensor) -> Tensor:
+    def _rows_before_move(self, begun: StartingPoint, y: Tensor) -> Tensor:
         """Return rows before the units move, with the last observation y (B, d), where ``initial_state`` is given."""
         assert begun.y is not None
         assert begun.u is not None
         u = np.concatenate([begun.u, np.zeros((*begun.y.shape[:-2], 1, begun.u.shape[-1]))], axis=-2)
-        x = self._rows(self.context.unmoved(self.loop.loop, begun.y, u, Uncertainty.none(begun.y, u))).expand(-1, len(y), -1)
+        x = self._rows(self.context.initial_units(self.loop.loop, begun.y, u, Uncertainty.none(begun.y, u))).expand(
+            -1, len(y), -1
+        )
         mean = torch.cat([y, x[0, :, y.shape[1] :]], dim=1)
         return torch.cat([mean[None], x[1:]])
 
     # ---------------------------------------------------------------- by regression
 
     def _regress(self, y: Tensor, u: Tensor) -> Tensor:
-        """Return rows by the regression of [earlier rows, units] on y (B, T, d) and u (B, T, m), as ``Start.given`` on arrays."""
+        """Return rows by the regression of [earlier rows, units] on y (B, T, d) and u (B, T, m), as ``Start.predict``."""
         z = torch.cat([self._encode(y), u], dim=2)
         B, T, size = z.shape
         how, features = self._regression(T), self.loop.loop.features
@@ -143,7 +145,7 @@ class TensorInitialState:
         if encoding.is_plain:
             return y
         angle = tensor(encoding.mean) + tensor(encoding.std) * y[..., encoding.angles]
-        return torch.cat([y[..., encoding.kept(self.loop.d)], angle.sin(), angle.cos()], dim=-1)
+        return torch.cat([y[..., encoding.plain_columns(self.loop.d)], angle.sin(), angle.cos()], dim=-1)
 
     def _regression(self, T: int) -> _Regression:
         if T not in self._regressions:
@@ -155,11 +157,11 @@ class TensorInitialState:
             first, second = (torch.tensor(part) for part in factors_of_features(given.n_inputs, lags, f))
             weights = solve_triangular(given.root[:f, :f], given.root[:f, F:])
             y, u = np.zeros((T, self.loop.d)), np.zeros((T, m))
-            begun = Begun(None, y, u[:-1], Uncertainty.none(y, u))
+            begun = StartingPoint(None, y, u[:-1], Uncertainty.none(y, u))
             plain = self.context._replace(given=given._replace(persistence=np.zeros(0)))  # without the leverage of a row
             columns = self._rows(plain.with_input(self.loop.loop, begun, u[-1]))[1:]
             root = tensor(given.root[:f, :f])
-            self._regressions[T] = _Regression(lags, first, second, tensor(weights), columns, root, *given.leverage_of(lags))
+            self._regressions[T] = _Regression(lags, first, second, tensor(weights), columns, root, *given.leverage_limits(lags))
         return self._regressions[T]
 
     @property
@@ -250,7 +252,7 @@ def rollout(
 
 
 def _simulate_with_share(
-    start: TensorInitialState, begun: Begun, plain: Begun | None, u: Tensor, y: Tensor | None
+    start: TensorInitialState, begun: StartingPoint, plain: StartingPoint | None, u: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return scaled means and covariances, and the share of the variances that is calibrated: all but that of the context."""
     mean, cov = _simulate(start, begun, u, y)
@@ -260,7 +262,7 @@ def _simulate_with_share(
     return mean, cov, (own / all_of_it.clamp(min=torch.finfo(own.dtype).tiny)).clamp(0.0, 1.0)
 
 
-def _simulate(start: TensorInitialState, begun: Begun, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+def _simulate(start: TensorInitialState, begun: StartingPoint, u: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return scaled means (H, B, d) and covariances (H, B, d, d); steps are repeated with bounds where these are touched."""
     loop = start.loop
     drive = loop.drive(u)
@@ -279,7 +281,7 @@ def _simulate(start: TensorInitialState, begun: Begun, u: Tensor, y: Tensor | No
     return rows[:, 0], cov
 
 
-def _means(start: TensorInitialState, begun: Begun, u: Tensor, y: Tensor | None) -> Tensor:
+def _means(start: TensorInitialState, begun: StartingPoint, u: Tensor, y: Tensor | None) -> Tensor:
     """Return scaled means (H, B, d) of the loop without uncertainty."""
     loop = start.loop
     drive = loop.drive(u)
@@ -365,16 +367,16 @@ class _Model:
     def __init__(self, forecaster: Forecaster, rank: int) -> None:
         self.made_of = forecaster.model_
         self.own = forecaster.loop()
-        self.loop, self.filter = loop_for(self.own, "low-rank", rank), forecaster.model_.context_filter()
+        self.loop, self.filter = rollout_loop(self.own, "low-rank", rank), forecaster.model_.context_filter()
         with torch.inference_mode(False):  # cached tensors must serve autograd later
             self.tensors = TensorInitialState(TensorLoop(self.loop), self.filter)
-        self._contexts: WeakKeyDictionary[FilteredContext, tuple[Begun, Begun | None]] = WeakKeyDictionary()
+        self._contexts: WeakKeyDictionary[FilteredContext, tuple[StartingPoint, StartingPoint | None]] = WeakKeyDictionary()
         self._last: FilteredContext | None = None
 
-    def one_row(self, forecaster: Forecaster) -> Begun:
+    def one_row(self, forecaster: Forecaster) -> StartingPoint:
         """Return a context of one observation."""
         y, u = np.zeros((1, forecaster.n_columns_)), np.zeros((1, forecaster.n_known_))
-        return Begun(None, y, u[:-1], Uncertainty.none(y, u))
+        return StartingPoint(None, y, u[:-1], Uncertainty.none(y, u))
 
     def as_context(self, forecaster: Forecaster, start: Any) -> FilteredContext:
         """Return the initial state that ``start`` gave; None: after the last observation."""
@@ -386,11 +388,11 @@ class _Model:
             self._last = forecaster.start()
         return self._last
 
-    def prepare_context(self, context: FilteredContext) -> tuple[Begun, Begun | None]:
+    def prepare_context(self, context: FilteredContext) -> tuple[StartingPoint, StartingPoint | None]:
         """Return a context in the form of the loop, and as if it were certain, where it is not."""
         if context not in self._contexts:
-            plain = None if context.plain is None else in_form(context.plain, self.own, self.loop)
-            self._contexts[context] = in_form(context.begun, self.own, self.loop), plain
+            plain = None if context.plain is None else convert_start(context.plain, self.own, self.loop)
+            self._contexts[context] = convert_start(context.begun, self.own, self.loop), plain
         return self._contexts[context]
 
 

@@ -180,7 +180,7 @@ class TensorGaussian(Gaussian):
         self._store(m, diagonal, c, f)
 
     @classmethod
-    def _of(  # type: ignore[override]
+    def _from_parts(  # type: ignore[override]
         cls, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
     ) -> TensorGaussian:
         return object.__new__(cls)._store(mean, diagonal, cov, factor)
@@ -280,7 +280,7 @@ class TensorGaussian(Gaussian):
 
     def _cast(self, dtype: torch.dtype) -> TensorGaussian:
         mean, *others = self._vector_parts()
-        return TensorGaussian._of(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
+        return TensorGaussian._from_parts(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
 
     def _times(self, matrix: Tensor, offset: Tensor) -> TensorGaussian:
         """Return ``affine`` without the checks, in one dtype."""
@@ -291,7 +291,7 @@ class TensorGaussian(Gaussian):
             if self._factor is not None:
                 root = matrix @ self._factor
                 cov = cov + root @ root.mT
-        return TensorGaussian._of(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
+        return TensorGaussian._from_parts(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
 
     def _vector_parts(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Return mean, diagonal, covariance and factor, a scalar as a vector of one."""
@@ -305,7 +305,7 @@ class TensorGaussian(Gaussian):
         rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
         diagonal, cov, factor = rows
         cov = None if cov is None else cov.index_select(-2, i)
-        return TensorGaussian._of(mean.index_select(-1, i), diagonal, cov, factor)
+        return TensorGaussian._from_parts(mean.index_select(-1, i), diagonal, cov, factor)
 
     def _only_arrays(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("only Gaussians of arrays have this method; use .to_torch(), or .numpy(), which leaves the graph")
@@ -315,7 +315,7 @@ class TensorGaussian(Gaussian):
     def numpy(self) -> Gaussian:
         """Return a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
         parts = (None if part is None else _as_array(part) for part in (self._diagonal, self._cov, self._factor))
-        return Gaussian._of(_as_array(self._mean), *parts)
+        return Gaussian._from_parts(_as_array(self._mean), *parts)
 
 
 def to_distribution(x: Gaussian) -> distributions.Distribution:
@@ -329,7 +329,7 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
     """
     if not isinstance(x, TensorGaussian):
         parts = (None if a is None else torch.tensor(a) for a in (x._diagonal, x._cov, x._factor))
-        return to_distribution(TensorGaussian._of(torch.tensor(x._mean), *parts))
+        return to_distribution(TensorGaussian._from_parts(torch.tensor(x._mean), *parts))
     singular = "to_torch needs a positive definite covariance, got a singular one; add a variance"
     if x._cov is not None:
         if torch.linalg.cholesky_ex(x._cov).info.any():
@@ -338,7 +338,7 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
     if not (x._diagonal > 0.0).all():
         if x._factor is None:
             raise ValueError(singular)
-        return to_distribution(TensorGaussian._of(x._mean, cov=x.cov))
+        return to_distribution(TensorGaussian._from_parts(x._mean, cov=x.cov))
     if x._factor is not None:
         return distributions.LowRankMultivariateNormal(x._mean, x._factor, x._diagonal)
     normal = distributions.Normal(x._mean, x._diagonal.sqrt())

@@ -24,7 +24,7 @@ from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments import MomentMethod, exact, mehler
 from pesn.moments import surface as surfaces
-from pesn.moments.surface import COLUMNS, FARTHEST, FOLD, ROWS, Surface, _place, _scaled
+from pesn.moments.surface import COLUMNS, FARTHEST, FOLD, ROWS, Surface, locate_cell, scale_inputs
 
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
 _STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
@@ -86,7 +86,7 @@ class _Projections(torch.autograd.Function):
         if mean.size and n:
             e[:] = _coefficients(record, mean, std, n)
         if mean.size and k >= 0:
-            method = MomentMethod(record, "surface" if record.has_closed_form or surfaces.is_shipped(record) else "exact")
+            method = MomentMethod(record, "surface" if record.has_closed_form or surfaces.has_table(record) else "exact")
             first, second = method(mean, floor)
             q[:, 0] = second / floor
             still = var < floor
@@ -136,7 +136,7 @@ def _as_matrices(t: Tensor) -> Array:
 
 def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
     """Compute e_1 … e_n, (N, n); two of them from the table of the gain and its slope, where there is one."""
-    if n == 2 and surfaces.is_shipped(record):
+    if n == 2 and surfaces.has_table(record):
         found = _table_slopes(record, mean, std)
         result = np.stack([found[0], math.sqrt(0.5) * std * found[1]], axis=1)
         beyond = np.isnan(found[0])
@@ -154,7 +154,7 @@ def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
 def _squares(record: Activation, mean: Array, std: Array, k: int) -> Array:
     """Compute q_1 … q_k, (N, k): from slopes of the variance's table, in closed form, or by quadrature."""
     result, rows = np.empty((len(mean), k)), np.arange(len(mean))
-    if k == 2 and surfaces.is_shipped(record):
+    if k == 2 and surfaces.has_table(record):
         ratio, by_mean, by_var = _table_slopes(record, mean, std)[2:]
         result = np.stack([std * by_mean, math.sqrt(2.0) * (ratio + np.square(std) * by_var)], axis=1)
         rows = np.flatnonzero(np.isnan(ratio))
@@ -199,12 +199,12 @@ def _table_slopes(record: Activation, mean: Array, std: Array) -> Array:
 def _fill_slopes(surface: Surface, mean: Array, var: Array, out: Array) -> None:
     inner, outer = surface.input_scale, surface.output_scale
     for i in range(mean.size):
-        m, _, inverse = _scaled(surface, mean[i], var[i])
+        m, _, inverse = scale_inputs(surface, mean[i], var[i])
         a, q, square = m * inverse, surface.root_c * inverse, inverse * inverse
         if not abs(a) <= FARTHEST:
             out[:, i] = np.nan
             continue
-        cell, x, y = _place(surface, a, q)
+        cell, x, y = locate_cell(surface, a, q)
         # derivatives of the place in the cell: of x by m and by v, of y by v
         fold = FOLD / (abs(a) + FOLD)
         by_a = surface.n_t * (FARTHEST + FOLD) / FARTHEST * fold * fold / FOLD

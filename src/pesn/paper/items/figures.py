@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pesn.plotting import COLOURS
+from pesn.plotting import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Picture: TypeAlias = "tuple[Figure, str]"  # with its alt text
 Grid: TypeAlias = "npt.NDArray[np.object_]"  # of axes
 
-MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLOURS
+MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLORS
 TRUTH = "#000000"  # an exact value, or what came
 DASHES: dict[str, Any] = {
     MONTE_CARLO: "-",

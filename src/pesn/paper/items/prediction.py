@@ -71,7 +71,7 @@ def learn(robot: Robot, p: Record, seed: int, target: Target) -> Scene:
     """Simulate, train, and drive the network over the whole of the last run."""
     forecaster, runs = robots.learn(robot, p, seed, target)
     plain, last = PlainNetwork(forecaster), runs[len(runs) - 1]
-    y, u = forecaster.scaled(last.states, last.inputs)
+    y, u = forecaster.standardize(last.states, last.inputs)
     units = plain.drive(np.zeros(plain.n_units), np.hstack([y, u]))
     return Scene(forecaster, plain, last, runs[: len(runs) - 1], y, u, plain.targets(y), units, p["train_rows"])
 
@@ -169,7 +169,7 @@ def multi_step(scene: Scene, esn: ProbabilisticESN, k: int, how: Sampling) -> Co
         network = copy.copy(esn).set_params(**options, initial_state=start)
         forecaster.model_ = replace(scene.forecaster.model_, esn=network)
         forecast = forecaster.forecast(how.steps, context, ahead, parts=("state",))
-        closed[form] = forecaster.scaled(forecast.mean, ahead)[0], forecast.std / forecaster.scale_.y_std
+        closed[form] = forecaster.standardize(forecast.mean, ahead)[0], forecast.std / forecaster.scale_.y_std
     y = scene.y[k] + how.input_std * pairs(how.rng, how.samples, scene.y.shape[1])
     h = units + how.unit_std * pairs(how.rng, how.samples, len(units))
     weights = np.asarray(esn.readout_.weights, float)

@@ -252,7 +252,7 @@ def learn_weights(p: Record, seed: int) -> tuple[float, float]:
     """
     forecaster, runs = robots.learn(robots.CART_POLE, p, seed)
     velocities, rng = list(robots.CART_POLE.velocities), np.random.default_rng([seed, 2])
-    scaled = [forecaster.scaled(runs[k].states, runs[k].inputs) for k in range(len(runs))]
+    scaled = [forecaster.standardize(runs[k].states, runs[k].inputs) for k in range(len(runs))]
     inputs, targets = [np.hstack(pair)[:-1] for pair in scaled], [y[1:, velocities] for y, _ in scaled]
     n, lengths = p["n_units"], [len(z) for z in inputs[:-1]]
 

@@ -14,7 +14,7 @@ paper's W_fb feeds back is the velocity that the input holds already: W_in + W_f
 :class:`PlainNetwork` is the deterministic network in plain NumPy, many at once: what Monte Carlo is made of.
 
 >>> plain = PlainNetwork(forecaster)
->>> y, u = forecaster.scaled(last.states, last.inputs)
+>>> y, u = forecaster.standardize(last.states, last.inputs)
 >>> h = plain.drive(np.zeros((5, 20)), np.hstack([y, u])[:50, None])[-1]     # five networks over the same 50 rows
 >>> plain.forecast(h, y[50], u[50:60, None])[0].shape
 (10, 5, 4)
@@ -132,7 +132,7 @@ def learn(
 
 def train_feedback_network(forecaster: Forecaster, training: Trajectories, p: Record, seed: int) -> ProbabilisticESN:
     """Train the paper's network with W_fb on the same rows as the forecaster: that of Algorithm 3 to the letter."""
-    plain, scaled = PlainNetwork(forecaster), [forecaster.scaled(run.states, run.inputs) for run in training]
+    plain, scaled = PlainNetwork(forecaster), [forecaster.standardize(run.states, run.inputs) for run in training]
     rows = [np.hstack(pair)[:-1] for pair in scaled]
     esn = network(p, rows[0].shape[1], seed, feedback_scaling=p["feedback_scaling"])
     targets = np.vstack([plain.targets(y) for y, _ in scaled])

@@ -69,7 +69,7 @@ class Washout:
         self.forecaster, runs = robots.learn(robots.CART_POLE, p, seed, target)
         self.training, self.test = runs[: len(runs) - 1], runs[len(runs) - 1]
         self.plain = PlainNetwork(self.forecaster)
-        self.y, self.u = self.forecaster.scaled(self.test.states, self.test.inputs)
+        self.y, self.u = self.forecaster.standardize(self.test.states, self.test.inputs)
         self.z = np.hstack([self.y, self.u])
         self.rng = np.random.default_rng([seed, 1])
 
@@ -90,7 +90,7 @@ class Washout:
         var = np.zeros(n) if state.var is None else state.var
         f.esn_.set_params(initial_state=Gaussian(state.mean, var=var))
         context, ahead = self.test.states[origin : origin + 1], self.test.inputs[origin : origin + p["horizon"]]
-        return f.scaled(f.forecast(p["horizon"], context, ahead, parts=("state",)).mean, ahead)[0]
+        return f.standardize(f.forecast(p["horizon"], context, ahead, parts=("state",)).mean, ahead)[0]
 
     # ---------------------------------------------------------------- plain networks
 
@@ -160,7 +160,7 @@ def fair_errors(here: Washout, filtered: bool) -> Array:
                 context = here.test.states[seen], here.test.inputs[seen][:-1]
                 ahead = here.test.inputs[origin : origin + p["horizon"]]
                 mean = filter_.forecast(p["horizon"], context, ahead).mean
-                by_name["filtered start"] = here.errors(filter_.scaled(mean, ahead)[0], origin)
+                by_name["filtered start"] = here.errors(filter_.standardize(mean, ahead)[0], origin)
             for name, errors in by_name.items():
                 found[METHODS.index(name), b, i] = errors
     return found

@@ -25,7 +25,7 @@ from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.series.model import FittedSeries
 from pesn.series.result import SeriesBacktest, SeriesForecast
-from pesn.series.table.numerals import counted
+from pesn.series.table.numerals import format_count
 
 _POINTED = 120  # steps at most whose numbers are shown where one points at them
 _PANELS = 12  # of past forecasts, at most
@@ -74,7 +74,9 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     if horizon <= _POINTED:
         shapes.append(view.areas(steps, said))
     end = f" … {said[-1]}" if horizon > 1 else ""
-    label = f"{name}: {counted(rows, 'row')} as observed, then {counted(horizon, 'step')} ahead. Forecast {said[0]}{end}."
+    label = (
+        f"{name}: {format_count(rows, 'row')} as observed, then {format_count(horizon, 'step')} ahead. Forecast {said[0]}{end}."
+    )
     return plot(view, shapes, label=label, marks=_marks(fitted, rows, horizon, 6), size="tall", most=6)
 
 

@@ -31,7 +31,7 @@ import pandas as pd
 from pesn._support.arguments import pandas_index
 from pesn._support.types import Array
 from pesn.forecasting.alignment import find_calendar_digits
-from pesn.forecasting.time_index import TimeIndex, count_steps, kind_of, most_steps, one_step, shown, time_index
+from pesn.forecasting.time_index import TimeIndex, count_steps, format_label, index_kind, most_steps, one_step, time_index
 from pesn.series.table.dates import check_freq, merge_duplicates
 from pesn.series.table.numerals import quote
 from pesn.series.table.reading import Columns
@@ -56,7 +56,7 @@ def parse_dates(column: pd.Series, name: str, ids: pd.Index) -> pd.Index:
             f"{name} must be known in every row, got none in a row of series {format_id(ids[int(np.argmax(missing))])}"
         )
     labels = pd.Index(column)
-    if kind_of(labels) not in (None, "durations"):
+    if index_kind(labels) not in (None, "durations"):
         return labels
     kind = getattr(labels.dtype, "kind", "O")
     if kind in "iuf":  # pandas' own numbers, among which none is missing
@@ -84,20 +84,20 @@ def find_rule(dates: pd.Index, freq: str | float | None = None) -> TimeIndex | N
     Numbers that are dates in digits, such as 202012, are a ValueError unless ``freq`` is given.
     """
     if freq is None:
-        form = find_calendar_digits(dates) if kind_of(dates) == "numbers" else None
+        form = find_calendar_digits(dates) if index_kind(dates) == "numbers" else None
         if form is not None:
             raise ValueError(
                 f"y must have times that are dates, periods, or numbers of one step, got numbers that are dates, such as "
                 f"{int(dates[0])}: pd.to_datetime(…, format={form!r}) makes dates of them; of counters, say freq"
             )
         found = time_index(dates)
-        return None if found is None else found.at(dates[0])
+        return None if found is None else found.with_last(dates[0])
     weekly = freq == "W"  # each series on its own weekday, labeled by Sundays
     step = check_freq(freq, dates)
-    kind = kind_of(dates)
+    kind = index_kind(dates)
     zone = None if kind != "dates" or dates.tz is None else str(dates.tz)
     rule = TimeIndex(str(kind), None, "W" if weekly else step, None, zone, str(dates.unit) if kind == "dates" else "ns")
-    return rule.at(rule.at(dates[0]).onwards(1)[0])  # the first date may lie beside the step, and its series fails
+    return rule.with_last(rule.with_last(dates[0]).onwards(1)[0])  # the first date may lie beside the step, and its series fails
 
 
 def days_to_sunday(codes: Places, dates: pd.Index, rule: TimeIndex | None = None) -> Places:
@@ -118,7 +118,7 @@ def days_to_sunday(codes: Places, dates: pd.Index, rule: TimeIndex | None = None
         Zeros where series have no weekdays of their own.
     """
     days = np.zeros(int(codes.max()) + 1, np.int64)
-    if kind_of(dates) != "dates" or (rule is not None and rule.step != "W"):
+    if index_kind(dates) != "dates" or (rule is not None and rule.step != "W"):
         return days
     weekday = np.asarray(dates.day_of_week, np.int64)
     days[codes[::-1]] = 6 - weekday[::-1]  # of its first row
@@ -388,7 +388,7 @@ def _series(frame: pd.DataFrame, columns: Columns) -> tuple[Places, pd.Index]:
         row = int(np.argmax(codes < 0))
         raise ValueError(
             f"column {columns.id!r} must be known in every row, got none in {int((codes < 0).sum()):,}, first beside "
-            f"{columns.time} {shown(frame[columns.time].iloc[row])}"
+            f"{columns.time} {format_label(frame[columns.time].iloc[row])}"
         )
     return codes, pd.Index(ids, tupleize_cols=False)
 
@@ -404,7 +404,7 @@ def _merge(codes: Places, dates: pd.Index, values: Array, how: str) -> tuple[Pla
         return codes, dates, values, (0, "")
     frame = merge_duplicates(frame, how)
     codes, which = np.divmod(frame.index.to_numpy(), len(different))
-    return codes, different.take(which), frame.to_numpy(), (int(double.sum()), shown(dates[int(np.argmax(double))]))
+    return codes, different.take(which), frame.to_numpy(), (int(double.sum()), format_label(dates[int(np.argmax(double))]))
 
 
 def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) -> TimeIndex:
@@ -425,7 +425,7 @@ def _step_of_series(codes: Places, ids: pd.Index, dates: pd.Index, name: str) ->
                 f"{name} must keep one step in all series, got {words[0]} in {format_id(ids[first])} and {words[1]} in "
                 f"{format_id(ids[one])}: forecast them apart, or say freq"
             )
-    return rule.at(dates.min())
+    return rule.with_last(dates.min())
 
 
 def _arrange(rows: _Rows, panel: Panel) -> Panel:
@@ -469,7 +469,7 @@ def _failures(rows: _Rows, spans: _Spans, panel: Panel) -> dict[int, str]:
         own = dates[row : row + spans.rows[codes[row]]].unique().sort_values()  # rows off the step come first
         failed[int(codes[row])] = _off_step(own, dates[row], panel.time)
     for row in _first_rows(codes[1:], (np.diff(codes) == 0) & (np.diff(place) == 0) & (place[1:] >= 0)):
-        why = f"it has two rows at {time} {shown(dates[row + 1])}: duplicates mean or last merges them"
+        why = f"it has two rows at {time} {format_label(dates[row + 1])}: duplicates mean or last merges them"
         failed.setdefault(int(codes[row + 1]), why)
     failed |= _other_steps(rows, spans, panel.time, failed)
     for i in np.flatnonzero(spans.last < 0):
@@ -477,7 +477,7 @@ def _failures(rows: _Rows, spans: _Spans, panel: Panel) -> dict[int, str]:
     what = {"it has a number": rows.y, **{f"its input {name!r} is": x for name, x in zip(panel.inputs, rows.x.T, strict=True)}}
     for said, values in what.items():
         for row in _first_rows(codes, np.abs(values) > LARGEST):
-            failed.setdefault(int(codes[row]), f"{said} beyond ±{LARGEST:g} at {time} {shown(dates[row])}")
+            failed.setdefault(int(codes[row]), f"{said} beyond ±{LARGEST:g} at {time} {format_label(dates[row])}")
     return failed
 
 
@@ -516,4 +516,4 @@ def _off_step(own: pd.Index, wrong: object, time: TimeIndex) -> str:
     other, step = describe_other_step(own, time), one_step(time.step)
     if other not in (None, step) and len(own) >= _TELLING:  # a month, from another day on, is a month too
         return f"its step is {other}, and that of the others {step}: forecast it apart"
-    return f"its date {shown(wrong)} does not lie on the others' step, {step}"
+    return f"its date {format_label(wrong)} does not lie on the others' step, {step}"

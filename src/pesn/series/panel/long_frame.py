@@ -20,7 +20,7 @@ import pandas as pd
 from pesn._support.arguments import flag, whole_number
 from pesn._support.types import AnyArray, Array, PathLike
 from pesn.forecasting.forecast import percent
-from pesn.forecasting.time_index import TimeIndex, one_step, shown
+from pesn.forecasting.time_index import TimeIndex, format_label, one_step
 from pesn.series.members.decomposition import calendar_periods, detect_period
 from pesn.series.model import Seasons, check_horizon, check_season, common_horizon
 from pesn.series.panel.frame import (
@@ -39,9 +39,9 @@ from pesn.series.panel.work import Blocks, Task, run
 from pesn.series.result import check_levels
 from pesn.series.table.columns import find_time
 from pesn.series.table.dates import merge_note
-from pesn.series.table.numerals import Cells, DataError, counted
+from pesn.series.table.numerals import Cells, DataError, format_count
 from pesn.series.table.reading import Columns, check_columns
-from pesn.series.univariate import observed_span
+from pesn.series.univariate import find_span
 
 if TYPE_CHECKING:
     from pesn.series.forecaster import SeriesForecaster
@@ -98,7 +98,7 @@ class Settings:
             return common_horizon(span, [given])
         if time.kind in ("dates", "periods"):
             return common_horizon(span, [calendar_periods(time.step)])
-        found = [detect_period(y[slice(*observed_span(y))]) for y in series]
+        found = [detect_period(y[slice(*find_span(y))]) for y in series]
         return common_horizon(span, found or [()])
 
 
@@ -187,7 +187,7 @@ def later_notes(panel: Panel) -> list[str]:
         return []
     known = ", with their inputs as known ahead" if panel.later.x.size and not np.isnan(panel.later.x).all() else ""
     whose = "its" if series == 1 else "their"
-    return [f"{counted(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
+    return [f"{format_count(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
 
 
 def make_task(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
@@ -388,4 +388,4 @@ def _check_complete(panel: Panel, there: AnyArray, series: Places) -> None:
 
 def _describe_step(panel: Panel, i: int, step: int) -> str:
     place = np.array([panel.first[i] + panel.lengths[i] + step])
-    return f"{format_id(panel.ids[i])} at {shown(panel.labels(place, np.array([i]))[0])}"
+    return f"{format_id(panel.ids[i])} at {format_label(panel.labels(place, np.array([i]))[0])}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from pesn.forecasting.forecast import percent
-from pesn.forecasting.time_index import count_steps, one_step, shown
+from pesn.forecasting.time_index import count_steps, format_label, one_step
 from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_page, records
 from pesn.series.panel.frame import Panel
@@ -28,7 +28,7 @@ from pesn.series.panel.long_frame import (
 )
 from pesn.series.panel.work import Blocks
 from pesn.series.table.dates import merge_note
-from pesn.series.table.numerals import DataError, counted
+from pesn.series.table.numerals import DataError, format_count
 from pesn.series.table.reading import LongTable, read_long, read_long_future
 from pesn.series.writing import SUMMARY, without_formula, write_files
 
@@ -94,7 +94,7 @@ def sentences(outcome: PanelOutcome) -> dict[str, str]:
     panel, step = outcome.panel, outcome.panel.time.step
     numbers = int(outcome.table.frame[outcome.table.columns.target].notna().sum())
     said = {
-        "data": f"{len(panel) + len(panel.failures):,} series, {counted(numbers, 'number')}, {one_step(step)} apart",
+        "data": f"{len(panel) + len(panel.failures):,} series, {format_count(numbers, 'number')}, {one_step(step)} apart",
         "forecast": f"{count_steps(outcome.horizon, step)} ahead",
     }
     if outcome.judged is not None:
@@ -105,7 +105,7 @@ def sentences(outcome: PanelOutcome) -> dict[str, str]:
             inside.append(f"{100 * share:.0f} % inside {level} %")
         origins = judged.groupby(columns.id)["cutoff"].nunique()
         fewest, most = int(origins.min()), int(origins.max())
-        each = counted(most, "forecast") if fewest == most else f"{fewest} to {counted(most, 'forecast')}"
+        each = format_count(most, "forecast") if fewest == most else f"{fewest} to {format_count(most, 'forecast')}"
         said["backtest"] = (
             f"{each} of each of {len(origins):,} series, each by a model of the rows before it: {', '.join(inside)}"
         )  # fmt: skip
@@ -168,7 +168,7 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
         ),
         "total": count,
         "failed": len(outcome.failures),
-        "end": shown(ends.iloc[0]) if ends.nunique() == 1 else "",
+        "end": format_label(ends.iloc[0]) if ends.nunique() == 1 else "",
         "level": level,
         "shares": mean_shares(facts),
         "said": sentences(outcome),

@@ -22,7 +22,7 @@ import pandas as pd
 
 from pesn._support.arguments import whole_number
 from pesn._support.files import claim_folder, replacing
-from pesn._support.progress import nothing, shown
+from pesn._support.progress import ignore_progress, show_progress
 from pesn._support.types import AnyArray, PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.forecaster import SeriesForecaster
@@ -117,7 +117,7 @@ def forecast_parquet(
         job = _Job.open(folder, paths, [*asked, forecaster.duplicates])
         if job.done is not None:
             return job.done
-        with shown(settings.verbose) as steps:
+        with show_progress(settings.verbose) as steps:
             if job.plan is None:
                 with steps.step("partitioning rows", _row_count(paths[0]), "rows") as advance:
                     job.plan = partition(paths, folder / _ROWS, columns, forecaster.freq, bucket_rows, advance)
@@ -142,7 +142,7 @@ def partition(
     columns: Columns,
     freq: str | float | None,
     size: int,
-    advance: Callable[[int], None] = nothing,
+    advance: Callable[[int], None] = ignore_progress,
 ) -> Plan:
     """Partition all rows, and those of the inputs ahead, into parts of about ``size`` rows in a new ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)

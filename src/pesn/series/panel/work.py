@@ -33,7 +33,7 @@ from joblib.parallel import get_active_backend
 
 from pesn._support.cluster import worker_processes
 from pesn._support.files import replacing
-from pesn._support.progress import shown
+from pesn._support.progress import show_progress
 from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, PathLike
 from pesn.evaluation.backtest import Places, evaluate
@@ -170,7 +170,7 @@ def run(
     ]
     found: list[SeriesResult] = []
     what = "cross-validating" if task.windows else "forecasting"
-    with shown(verbose) as steps, steps.step(what, len(panel), "series") as advance:
+    with show_progress(verbose) as steps, steps.step(what, len(panel), "series") as advance:
         left: dict[int, list[Rows]] = {}  # by the number of the first series
         for part in parts:
             known = None if folder is None else _read_results(_checkpoint_file(folder, part, task), part, task)

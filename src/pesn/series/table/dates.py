@@ -5,7 +5,7 @@
 >>> rows, step = regular(pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=months))
 >>> rows["x"].tolist(), step
 ([1.0, 2.0, nan, 4.0], 'MS')
->>> index_rule(rows.index, step).ahead(2).strftime("%Y-%m-%d").tolist()
+>>> index_rule(rows.index, step).next_labels(2).strftime("%Y-%m-%d").tolist()
 ['2020-05-01', '2020-06-01']
 """
 
@@ -21,9 +21,18 @@ import numpy as np
 import pandas as pd
 
 from pesn._support.types import Array
-from pesn.forecasting.alignment import index_of, is_default
-from pesn.forecasting.time_index import MOST_MISSING, CalendarStep, TimeIndex, kind_of, most_steps, shown, step_name, time_index
-from pesn.series.table.numerals import MISSING, DataError, counted, has_months, quote
+from pesn.forecasting.alignment import is_default, read_index
+from pesn.forecasting.time_index import (
+    MOST_MISSING,
+    CalendarStep,
+    TimeIndex,
+    format_label,
+    index_kind,
+    most_steps,
+    step_name,
+    time_index,
+)
+from pesn.series.table.numerals import MISSING, DataError, format_count, has_months, quote
 
 NAMES = re.compile(
     r"(?i)(date|time|timestamp|date_?time|day|week|month|year|year_?month|yyyymm|quarter|period|ds|ts|t|epoch|unix_?time|step|index|utc|)"
@@ -118,7 +127,7 @@ def merge_duplicates(frame: pd.DataFrame, how: str) -> pd.DataFrame:
 def merge_note(count: int, how: str, first: object) -> str:
     """Return a note on rows that were merged."""
     into = "their mean" if how == "mean" else "the last of them"
-    return f"{counted(count, 'row')} with the time of another row, the first at {first}: merged into {into}"
+    return f"{format_count(count, 'row')} with the time of another row, the first at {first}: merged into {into}"
 
 
 def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplicates: str) -> pd.DataFrame:
@@ -135,8 +144,8 @@ def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplic
     duplicates : {"error", "mean", "last"}
         Rows with the same label: refused or merged.
     """
-    labels = index_of(values, name)
-    if labels is None or kind_of(labels) is None or is_default(labels):
+    labels = read_index(values, name)
+    if labels is None or index_kind(labels) is None or is_default(labels):
         if freq is not None:
             raise ValueError(f"freq must come with times, got {freq!r}, and {name} has no index of dates or numbers")
         return values
@@ -145,12 +154,12 @@ def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplic
         if duplicates == "error":
             count = int((labels == double[0]).sum())
             raise ValueError(
-                f"{name} must have each label once, got {shown(double[0])} {count} times: keep one row for each label, or "
+                f"{name} must have each label once, got {format_label(double[0])} {count} times: keep one row for each label, or "
                 "duplicates='mean' or 'last' merges them"
             )
         values = merge_duplicates(values.set_axis(labels), duplicates)
         labels = values.index
-        warnings.warn(merge_note(len(double), duplicates, shown(double[0])), stacklevel=3)
+        warnings.warn(merge_note(len(double), duplicates, format_label(double[0])), stacklevel=3)
     if freq is None or not labels.is_monotonic_increasing:
         return values
     return regular(values.set_axis(labels), freq)[0]
@@ -163,7 +172,7 @@ def check_freq(freq: str | float | None, index: pd.Index) -> str | float | None:
     """
     if freq is None:
         return None
-    kind = kind_of(index)
+    kind = index_kind(index)
     if kind == "numbers":
         return _check_number(freq, index.dtype.kind in "iu")
     if not isinstance(freq, str):
@@ -206,7 +215,7 @@ def regular(
             return frame, None
         raise _irregular_error(index, lines)
     places = time.places(index)
-    grid = time.at(index[0]).onwards(int(places[-1]) + 1)
+    grid = time.with_last(index[0]).onwards(int(places[-1]) + 1)
     rows = frame.set_axis(places).reindex(range(len(grid))).set_axis(grid.rename(index.name))
     return rows, time.step if time.kind == "dates" else None
 
@@ -221,7 +230,7 @@ def place_future(values: Array, labels: pd.Index, last: TimeIndex, horizon: int)
     places = last.positions(labels, horizon) - 1
     ahead = np.full((horizon, values.shape[1]), np.nan)
     ahead[places[places >= 0]] = values[places >= 0]
-    return ahead, last.ahead(horizon).delete(places[places >= 0])
+    return ahead, last.next_labels(horizon).delete(places[places >= 0])
 
 
 def steps_between(first: pd.Timestamp, later: pd.Timestamp, freq: str | None, step: float) -> int | None:
@@ -389,7 +398,7 @@ def _step_error(index: pd.Index, freq: str | float, lines: Sequence[int] | None)
     if steps_between(index[0], off, text, number) is not None:
         return _distant_row_error(index, lines, step_name(freq))
     step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
-    return DataError(f"column {str(index.name)!r} must keep the {step}, got {shown(off)}")
+    return DataError(f"column {str(index.name)!r} must keep the {step}, got {format_label(off)}")
 
 
 def _irregular_error(index: pd.Index, lines: Sequence[int] | None) -> DataError:
@@ -400,8 +409,9 @@ def _irregular_error(index: pd.Index, lines: Sequence[int] | None) -> DataError:
         return _distant_row_error(index, lines, "")
     there, after = ("" if lines is None else f" (line {lines[place]})" for place in (odd, odd + 1))
     return DataError(
-        f"column {str(index.name)!r} has no regular step: from {shown(index[odd])}{there} to {shown(index[odd + 1])}{after} is "
-        "none of the others'; bring the rows to one step first, with pandas' resample for example"
+        f"column {str(index.name)!r} has no regular step: from {format_label(index[odd])}{there} to "
+        f"{format_label(index[odd + 1])}{after} is none of the others'; "
+        "bring the rows to one step first, with pandas' resample for example"
     )
 
 
@@ -419,7 +429,7 @@ def _distant_row_error(index: pd.Index, lines: Sequence[int] | None, step: str) 
     line = "" if lines is None else f" in line {lines[place]}"
     steps = f", where a step is a {step}" if step else ""
     return DataError(
-        f"column {str(index.name)!r} has {shown(index[place])}{line}, too far from the row {other} it, "
-        f"{shown(index[before if late else before + 1])}{steps}: {len(index)} rows cannot fill the gap; correct the time, or "
-        "leave the row out"
+        f"column {str(index.name)!r} has {format_label(index[place])}{line}, too far from the row {other} it, "
+        f"{format_label(index[before if late else before + 1])}{steps}: {len(index)} rows cannot fill the gap; correct the time, "
+        "or leave the row out"
     )

@@ -58,10 +58,10 @@ def quote(cell: object) -> str:
     return repr(text if len(text) <= _LONG else text[: _LONG - 1] + "…")
 
 
-def counted(n: int, noun: str) -> str:
+def format_count(n: int, noun: str) -> str:
     """Return a count with its noun.
 
-    >>> counted(1, "row"), counted(2000, "row")
+    >>> format_count(1, "row"), format_count(2000, "row")
     ('1 row', '2,000 rows')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -39,10 +39,10 @@ import pandas as pd
 
 from pesn._support.files import contents
 from pesn._support.types import AnyArray, Array, PathLike
-from pesn.forecasting.time_index import kind_of, step_name
+from pesn.forecasting.time_index import index_kind, step_name
 from pesn.series.table.columns import assign_roles, find_time, list_names
 from pesn.series.table.dates import index_rule, merge_duplicates, merge_note, place_future, regular
-from pesn.series.table.numerals import MISSING, Cells, DataError, counted, find_decimal, is_number, quote
+from pesn.series.table.numerals import MISSING, Cells, DataError, find_decimal, format_count, is_number, quote
 
 MOST_TARGETS = 20
 _GIVEN = "\0given"  # column that marks rows of the file
@@ -212,13 +212,13 @@ def read_future(path: PathLike, table: Table, horizon: int | None) -> Array:
         frame, _ = _keep_blank_lines(_numbers(cells, table.inputs, None, None), cells, [])
         count = len(frame) if horizon is None else horizon
         if len(frame) < count:
-            raise DataError(f"{path} has {counted(len(frame), 'row')}, and {count} steps are to be forecast")
+            raise DataError(f"{path} has {format_count(len(frame), 'row')}, and {count} steps are to be forecast")
         return frame.to_numpy(np.float64)[:count]
     apart, times = find_time(cells, time=table.time if table.time in raw.columns else None, taken=table.inputs)
     if times is None:
         raise DataError(f"{path} has no column of times, as {table.time!r} is in the other file")
     frame, _ = _sort(_numbers(cells, table.inputs, times, " and ".join(apart)), cells, "error", [], [])
-    if kind_of(frame.index) != kind_of(table.frame.index):
+    if index_kind(frame.index) != index_kind(table.frame.index):
         raise DataError(f"{path}: column {apart[0]!r} does not go on as {table.time!r} does in the other file")
     return _future_rows(path, frame, table, horizon)
 
@@ -232,7 +232,7 @@ def _future_rows(path: PathLike, frame: pd.DataFrame, table: Table, horizon: int
         first, last = (table.describe(frame.index[i]) for i in (0, -1))
         raise DataError(
             f"{path} has no row for {table.describe(missing[0])}: the series ends at {table.describe(end)}, "
-            f"{counted(count, 'row')} must follow, and the file goes from {first} to {last}"
+            f"{format_count(count, 'row')} must follow, and the file goes from {first} to {last}"
         )
     return rows
 
@@ -412,7 +412,7 @@ def _trim(table: Table, named: bool, learn: bool, absent: npt.NDArray[np.bool_])
     whose = repr(table.targets[0]) if len(table.targets) == 1 else "any target"
     _split_end(table, stop, whose)
     if first:
-        table.notes.append(f"{counted(first, 'row')} at the start without a number of {whose} left out")
+        table.notes.append(f"{format_count(first, 'row')} at the start without a number of {whose} left out")
     table.frame = table.frame.iloc[first:stop]
     table.notes += _gaps(table, absent[first:stop])
     return table
@@ -451,12 +451,12 @@ def _gaps(table: Table, absent: npt.NDArray[np.bool_]) -> list[str]:
     if rows:
         name = step_name(table.freq)
         what = "missing row" if name[:1].isdigit() else f"missing {name}"
-        notes.append(f"{counted(rows, what)} left as {'a gap' if rows == 1 else 'gaps'}")
+        notes.append(f"{format_count(rows, what)} left as {'a gap' if rows == 1 else 'gaps'}")
     seen = ~np.isnan(table.y)
     inside = np.logical_or.accumulate(seen) & np.logical_or.accumulate(seen[::-1])[::-1]
     numbers = int((inside & ~seen & ~absent[:, None]).sum())
     if numbers:
-        notes.append(f"{counted(numbers, 'missing number')} left as {'a gap' if numbers == 1 else 'gaps'}")
+        notes.append(f"{format_count(numbers, 'missing number')} left as {'a gap' if numbers == 1 else 'gaps'}")
     return notes
 
 
@@ -487,7 +487,7 @@ def read_cells(path: Path, least: int, argument: str = "FILE") -> Cells:
     if not rows or not columns:
         raise DataError(f"{path} has no rows" + (" below its header" if columns else ""))
     if rows < least:
-        raise DataError(f"{path} has {counted(rows, 'row')}, and a forecast needs {least} at least")
+        raise DataError(f"{path} has {format_count(rows, 'row')}, and a forecast needs {least} at least")
     if suffix in _PARQUET:
         return cells
     decimal, said = find_decimal(cells.frame, comma_separated=cells.comma_separated)
@@ -538,7 +538,7 @@ def _read_text(path: Path) -> Cells:
     stop = len(table) - _totals(table)
     if stop < len(table):
         shown = ", ".join(map(quote, table[stop:, 0]))
-        notes.append(f"{counted(len(table) - stop, 'row')} below the table left out: {shown}")
+        notes.append(f"{format_count(len(table) - stop, 'row')} below the table left out: {shown}")
     frame = pd.DataFrame(table[:stop], columns=head, dtype=object)
     return Cells(frame, lines[:stop], separator == ",", None, notes)
 
@@ -589,7 +589,7 @@ def _empty_titles(table: AnyArray) -> int:
 
 def _say_titles(titles: Sequence[str]) -> str:
     shown = ", ".join(quote(_bare(title)) for title in titles[:3]) + (", …" if len(titles) > 3 else "")
-    return f"{counted(len(titles), 'title line')} above the header left out: {shown}"
+    return f"{format_count(len(titles), 'title line')} above the header left out: {shown}"
 
 
 def _bare(cell: str) -> str:
