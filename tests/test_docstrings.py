@@ -13,12 +13,6 @@ import pesn
 PAGES = Path(__file__).parents[1] / "docs" / "api.md"
 PACKAGE = Path(pesn.__file__).parent
 # Packages and modules that do not follow the rules for entries and for names yet.
-UNFINISHED = (
-    "_support.pages", "activations", "adapters", "gaussian", "moments", "networks", "reservoir", "series", "statespace"
-)  # fmt: skip
-UNFINISHED_NAMES = (
-    "_support", "activations", "adapters", "gaussian", "linalg", "moments", "networks", "reservoir", "series", "statespace"
-)  # fmt: skip
 IRREGULAR = re.compile(
     "given|told|taken|laid|shown|said|kept|drawn|left|met|held|sent|made|found|known|seen|begun|spread|brought|bound|sought|"
     "thought|done|gone|written"
@@ -105,17 +99,16 @@ def test_sections_name_parameters_that_are_there():
 # ---------------------------------------------------------------- the sources, private functions included
 
 
-def definitions(unfinished, *kinds):
-    """Yield (module, definition) for all definitions of these kinds in modules that are finished."""
+def definitions(*kinds):
+    """Yield (module, definition) for all definitions of these kinds."""
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        if not module.startswith(unfinished):
-            yield from ((module, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+        yield from ((module, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
 
 
 def test_entries_of_parameters_have_one_name_and_a_type():
     wrong = []
-    for module, node in definitions(UNFINISHED, ast.FunctionDef, ast.ClassDef):
+    for module, node in definitions(ast.FunctionDef, ast.ClassDef):
         if section := PARAMETERS.search(ast.get_docstring(node) or ""):
             entries = [line for line in section[1].splitlines() if line and not line[0].isspace()]
             wrong += [f"{module}:{node.name}: {line}" for line in entries if " : " not in line or "," in line.split(":")[0]]
@@ -132,11 +125,7 @@ def is_participle(name):
 
 def test_functions_are_named_by_verbs_or_nouns():
     """At most 2 % of the names are participles, and at most 1 % end with a preposition; properties may be adjectives."""
-    named = [
-        (m, n)
-        for m, n in definitions(UNFINISHED_NAMES, ast.FunctionDef, ast.AsyncFunctionDef)
-        if not re.fullmatch(r"__\w+__", n.name)
-    ]
+    named = [(m, n) for m, n in definitions(ast.FunctionDef, ast.AsyncFunctionDef) if not re.fullmatch(r"__\w+__", n.name)]
     properties = {
         id(node)
         for _, node in named

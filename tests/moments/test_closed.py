@@ -67,7 +67,7 @@ def naive_moments(activation, mean, var, digits=400):
         return first, second - first * first
 
 
-# ---------------------------------------------------------------- against the rivals
+# ---------------------------------------------------------------- against independent methods
 
 
 @pytest.mark.parametrize("activation", ALL, ids=by_name)

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import pesn
-from pesn.networks.points import spread_points, standard_points
+from pesn.networks.points import scale_points, standard_points
 
 CORRELATIONS = np.array([[1.0, 0.9, 0.5, 0.3], [0.9, 1.0, 0.6, 0.2], [0.5, 0.6, 1.0, -0.4], [0.3, 0.2, -0.4, 1.0]])
 
@@ -33,9 +33,9 @@ def test_units_do_not_matter(units):
 def test_a_row_of_uneven_units_is_the_same_among_others():
     covs = np.stack([CORRELATIONS, CORRELATIONS * np.outer([1e-8, 1.0, 1e8, 1.0], [1e-8, 1.0, 1e8, 1.0])])
     points = standard_points(4, 64, np.random.default_rng(0))
-    batch = list(spread_points(pesn.Gaussian(np.zeros((2, 4)), cov=covs), points))
+    batch = list(scale_points(pesn.Gaussian(np.zeros((2, 4)), cov=covs), points))
     for cov, among in zip(covs, batch, strict=True):
-        (alone,) = spread_points(pesn.Gaussian(np.zeros(4), cov=cov), points)
+        (alone,) = scale_points(pesn.Gaussian(np.zeros(4), cov=cov), points)
         np.testing.assert_allclose(among, alone, rtol=1e-9)
 
 
@@ -43,7 +43,7 @@ def test_certain_inputs_have_no_variance():
     cov = np.zeros((4, 4))
     cov[np.ix_([0, 2, 3], [0, 2, 3])] = CORRELATIONS[np.ix_([0, 2, 3], [0, 2, 3])]
     x = pesn.Gaussian([0.1, 3.0, 0.2, 0.3], cov=cov)
-    (points,) = spread_points(x, standard_points(4, 64, np.random.default_rng(0)))
+    (points,) = scale_points(x, standard_points(4, 64, np.random.default_rng(0)))
     assert (points[:, 1] == 3.0).all()  # a category stays one
 
 

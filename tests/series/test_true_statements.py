@@ -33,7 +33,7 @@ def demand(tmp_path_factory):
 
 def test_the_seasonal_baseline_uses_its_best_season(demand):
     back = demand.backtest
-    baseline = back.rivals["seasonal-naive"]
+    baseline = back.baselines["seasonal-naive"]
     assert baseline.seasons == (336,)
     daily = backtest_naive(demand.fitted.y, back.origins, back.horizon, [48])
     assert baseline.crps()[0] < 0.5 * daily.crps()[0]
@@ -51,7 +51,7 @@ def test_the_season_is_chosen_before_the_origins():
     first = 28 * 6
     y[first:] = 10.0 + 5.0 * np.sin(2 * np.pi * t[first:] / 4)  # from now on all days are alike
     fitted = pesn.SeriesForecaster(horizon=4, season=(4, 28)).fit(y)
-    assert fitted.backtest(origins=[first, first + 20]).rivals["seasonal-naive"].seasons == (28,)
+    assert fitted.backtest(origins=[first, first + 20]).baselines["seasonal-naive"].seasons == (28,)
 
 
 def test_a_season_that_was_not_found_is_a_baseline_too():
@@ -59,8 +59,8 @@ def test_a_season_that_was_not_found_is_a_baseline_too():
     walk = pd.Series(np.random.default_rng(2).normal(size=90).cumsum(), index=months)
     fitted = pesn.SeriesForecaster().fit(walk)
     assert fitted.fitted_.seasons == ()
-    assert fitted.backtest(origins=2).rivals["seasonal-naive"].seasons == (12,)
-    assert set(pesn.SeriesForecaster(season=None).fit(walk).backtest(origins=2).rivals) == {"persistence"}
+    assert fitted.backtest(origins=2).baselines["seasonal-naive"].seasons == (12,)
+    assert set(pesn.SeriesForecaster(season=None).fit(walk).backtest(origins=2).baselines) == {"persistence"}
 
 
 def backtest_of(crps, **baselines):
@@ -73,7 +73,7 @@ def backtest_of(crps, **baselines):
         object.__setattr__(one, "coverage", lambda level: level)
         return one
 
-    return scored(crps, rivals={name: scored(values) for name, values in baselines.items()})
+    return scored(crps, baselines={name: scored(values) for name, values in baselines.items()})
 
 
 def told(demand, back):

@@ -390,7 +390,7 @@ def test_a_batch_is_a_loop(kit, world, form, shape):
         kit.close(kit.cov_of(batch)[place], kit.cov_of(after), 1e-9)
 
 
-# ---------------------------------------------------------------- 2. rivals
+# ---------------------------------------------------------------- 2. independent methods
 
 
 def test_members_agree_with_the_dense_form(kit, world):

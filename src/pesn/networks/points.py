@@ -99,7 +99,7 @@ def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
     )
 
 
-def spread_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
+def scale_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
     """Yield points of each row of x, from standard normal points (count, d)."""
     return (rows for block in _point_blocks(x, points) for rows in block)
 

@@ -26,7 +26,7 @@ from pesn._support.types import Array
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric
 from pesn.moments import moments
-from pesn.networks.points import spread_points, standard_points
+from pesn.networks.points import scale_points, standard_points
 
 _FOLDS = 10
 _RIDGES = np.logspace(-6.0, 2.0, 17)  # for standardized features
@@ -142,7 +142,7 @@ def softmax_expectation(mean: Array, cov: Array) -> Array:
     points = standard_points(mean.shape[-1], _POINTS, np.random.default_rng(0))
     for start in range(0, len(uncertain), _CHUNK):
         rows = uncertain[start : start + _CHUNK]
-        spread = spread_points(Gaussian(mean[rows], cov=symmetric(cov[rows])), points)
+        spread = scale_points(Gaussian(mean[rows], cov=symmetric(cov[rows])), points)
         result[rows] = [special.softmax(some, axis=-1).mean(axis=0) for some in spread]
     return np.asarray(result)
 

@@ -312,7 +312,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         SeriesBacktest
-            With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of its baselines, ``rivals``.
+            With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of its baselines, ``baselines``.
         """
         self._check_columns("backtest", "cross_validation does it for long frames")
         steps = check_steps(self.fitted_, horizon)

@@ -225,7 +225,7 @@ class FittedSeries:
         seasons = [best_season(y[:first, i], self._candidate_periods(model), horizon) for i, model in enumerate(self.models)]
         if any(season is not None for season in seasons):
             baselines["seasonal-naive"] = backtest_naive(y, places, horizon, seasons, self.names)
-        return SeriesBacktest(**vars(found), index=self.labels(0), rivals=baselines)
+        return SeriesBacktest(**vars(found), index=self.labels(0), baselines=baselines)
 
     def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
         """Return the periods that were searched for in a column."""

@@ -353,7 +353,7 @@ class SeriesBacktest(Backtest):
         Labels of the rows of each forecast.
     index : pandas.Index, optional
         Labels of all rows, where they have labels.
-    rivals : mapping of str to SeriesBacktest
+    baselines : mapping of str to SeriesBacktest
         Baselines from the same origins, by name.
     seasons : tuple of int or None, optional
         Of a seasonal-naive baseline: the period of each column, None where it has none.
@@ -363,7 +363,7 @@ class SeriesBacktest(Backtest):
     forecasts: Margins
     names: Sequence[str] = ()
     index: pd.Index | None = None
-    rivals: Mapping[str, SeriesBacktest] = field(default_factory=dict)
+    baselines: Mapping[str, SeriesBacktest] = field(default_factory=dict)
     seasons: tuple[int | None, ...] | None = None
 
     @property
@@ -385,7 +385,7 @@ class SeriesBacktest(Backtest):
     @property
     def methods(self) -> dict[str, SeriesBacktest]:
         """This backtest as "pesn", and the baselines, by name."""
-        return {"pesn": self, **self.rivals}
+        return {"pesn": self, **self.baselines}
 
     def titles(self, column: int | None = None) -> dict[str, str]:
         """Return the title of each method: a seasonal-naive baseline with its period, "seasonal-naive (12)".

@@ -175,7 +175,7 @@ def _scores_of_targets(back: SeriesBacktest, targets: list[str]) -> list[str]:
 def _better_baselines(back: SeriesBacktest, targets: list[str]) -> list[str]:
     """Say for which columns a baseline has a lower CRPS than pesn."""
     titles, ours, said = back.titles(), back.crps(), []
-    for name, one in back.rivals.items():
+    for name, one in back.baselines.items():
         theirs = one.crps()
         better = np.flatnonzero(theirs < ours)
         if len(better) and len(ours) > 1:

@@ -70,7 +70,7 @@ def test_a_system_is_forecast_as_one(rows, forecaster):
 
 def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
     back = forecaster.backtest(origins=[340, 370])
-    assert (back.crps() < 0.2 * back.rivals["persistence"].crps()).all()
+    assert (back.crps() < 0.2 * back.baselines["persistence"].crps()).all()
     changed = rows[:400].copy()
     changed[370:] += 0.1
     again = dynamics.forecast_past(changed, np.array([370, 340]), 4, np.full(2, -np.inf))  # in any order

@@ -12,7 +12,7 @@ from pesn._support.arguments import generator, whole_number
 from pesn._support.types import FloatArray, Rng
 from pesn.adapters.sklearn.estimators import add_feature_names, describe
 from pesn.gaussian import Gaussian
-from pesn.networks.points import spread_points, standard_points
+from pesn.networks.points import scale_points, standard_points
 from pesn.networks.program import as_gaussian
 
 
@@ -92,7 +92,7 @@ def class_probabilities(classifier: BaseEstimator, x: Gaussian, *, n_samples: in
     if not x.mean.size:
         raise ValueError(f"x must have a row, and numbers in it, got a mean of shape {x.mean.shape}")
     means = []
-    for samples in spread_points(x, standard_points(x.dim, int(n_samples), generator(rng))):
+    for samples in scale_points(x, standard_points(x.dim, int(n_samples), generator(rng))):
         given = classifier.predict_proba(add_feature_names(classifier, samples))
         if not isinstance(given, np.ndarray):
             raise TypeError(
