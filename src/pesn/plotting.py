@@ -415,7 +415,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure with a canvas of its own."""
+    """Return an empty figure with its canvas."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -31,7 +31,7 @@ def away(ours, theirs):
 
 
 def in_mujoco(parameters, state, force):
-    """MuJoCo's accelerations, energy, and centre of mass of the pole."""
+    """MuJoCo's accelerations, energy, and center of mass of the pole."""
     model = mujoco.MjModel.from_xml_string(engine.cart_pole_mjcf(parameters))
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.ctrl[:] = state[:2], state[2:], force
@@ -55,8 +55,8 @@ def test_accelerations_and_energies_are_mujocos(parameters):
 
 def test_theta_leans_from_upright_towards_positive_x():
     parameters = CARTS[1]
-    _, _, centre = in_mujoco(parameters, np.array([2.0, 0.4, 0.0, 0.0]), 0.0)
-    np.testing.assert_allclose(centre, [2.0 + 1.2 * math.sin(0.4), 0.0, 1.2 * math.cos(0.4)], atol=1e-15)
+    _, _, center = in_mujoco(parameters, np.array([2.0, 0.4, 0.0, 0.0]), 0.0)
+    np.testing.assert_allclose(center, [2.0 + 1.2 * math.sin(0.4), 0.0, 1.2 * math.cos(0.4)], atol=1e-15)
 
 
 @pytest.mark.parametrize("parameters", CARTS)

@@ -159,7 +159,7 @@ def test_clipped_units_of_any_width(activation):
     for s in (1e2, 1e4, 1e6, 1e8, 1e12, 1e100):
         cov = s * s * torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=F64)
         y = propagate(activation.eval(), pesn.Gaussian(torch.full((2,), high - half, dtype=F64), cov=cov))
-        # E[f²] about the centre: 1 − P(|z| < 1) + E[z²; |z| < 1] in units of half
+        # E[f²] about the center: 1 − P(|z| < 1) + E[z²; |z| < 1] in units of half
         beta = half / s
         inside = math.sqrt(2.0 / math.pi) * beta * (1.0 - beta**2 / 6.0)
         assert y.var[0].item() == pytest.approx(half**2 * (1.0 - 2.0 / 3.0 * inside), rel=max(1e-12, 1e-1 * beta**3))

@@ -28,7 +28,7 @@ def test_factors_match_standard_deviations_to_errors(ratio):
 def test_each_lead_has_its_own_factor():
     ratio = np.geomspace(0.5, 4.0, LEADS)[:, None]
     found = factors(*drawn(3000, true=ratio))
-    np.testing.assert_allclose(found, ratio[:, 0], rtol=0.3)  # neighbours are pooled
+    np.testing.assert_allclose(found, ratio[:, 0], rtol=0.3)  # neighbors are pooled
     assert (np.diff(found) > -0.02).all()
 
 

@@ -278,7 +278,7 @@ def _draw_reservoir(n_units: int, n_inputs: int, n_outputs: int, density: float,
 
 
 def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
-    """Return the lags and products that so many inputs and rows allow."""
+    """Return the lags and products that the numbers of inputs and rows allow."""
     enough = n_rows >= max(_ROWS_FOR_EACH * Features(1, 2).n_products(n_inputs), MANY_ROWS)
     most = 0 if n_inputs > _MOST_FOR_PRODUCTS else 2 if n_inputs <= FEW_INPUTS or enough else 1
     maps = (*MAPS, _WIDEST) if enough else MAPS

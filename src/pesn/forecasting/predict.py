@@ -224,7 +224,7 @@ def _follow_closed_form(
 
 
 def _blank(path: Path, steps: int) -> Path:
-    """Return an empty path of so many steps."""
+    """Return an empty path of ``steps`` steps."""
     time = path.mean.ndim - 2
 
     def blank(a: npt.NDArray[S]) -> npt.NDArray[S]:
@@ -405,7 +405,7 @@ class Futures:
         return np.concatenate(parts)
 
     def _check_count(self, n: int) -> None:
-        """Raise a ValueError if so many futures would not fit into memory."""
+        """Raise a ValueError if the sample paths would not fit into memory."""
         steps, columns = len(self.inputs), self.loop.dynamics.n_columns
         most = _MOST_SIMULATED // (steps * columns)
         if n > most:

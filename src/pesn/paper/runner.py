@@ -173,7 +173,7 @@ def _choose_parameters(items: Sequence[Item], quick: bool, given: Mapping[str, o
 
 
 def _make(work: _Work, cores: int, advance: Advance) -> Record:
-    """Run an item, write its folder, put it in its place."""
+    """Run an item and write its folder."""
     name = work.item.name
     tasks = JoblibTasks(advance)
     try:

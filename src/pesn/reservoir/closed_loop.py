@@ -190,7 +190,7 @@ class ErrorModel(NamedTuple):
     weights: Array | None = None
 
     def check(self, name: str, n_columns: int) -> None:
-        """Raise a ValueError unless it is about so many columns."""
+        """Raise a ValueError unless it has this number of columns."""
         d = n_columns
         shapes = {"cov": (d, d), "persistence": (d,), "innovation": (d, d)}
         check_arrays(name, {part: (getattr(self, part), shape) for part, shape in shapes.items()})

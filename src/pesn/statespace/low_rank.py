@@ -468,7 +468,7 @@ def fewer(F: Array, p: int, compression: Compression) -> Array:
 
 
 def are_many(columns: int, p: int, compression: Compression) -> bool:
-    """Whether a factor of so many columns is reduced."""
+    """Return whether a factor with this number of columns is reduced."""
     return columns > p + compression.basis.shape[-1] + compression.rank + _GROWTH
 
 

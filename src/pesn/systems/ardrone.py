@@ -1,6 +1,6 @@
 """The AR.Drone: a quadrotor flown by velocity commands, as Gazebo simulates it, or with rotors, drag and wind.
 
-A pilot of its own flies by default, with commands that the drone understands not quite as they were given:
+By default a simulated pilot flies, with noise on its commands:
 
 >>> flights = simulate(runs=2, steps=500, rng=0)
 >>> flights.states.shape, flights.inputs.shape, flights.dt

@@ -8,7 +8,7 @@
 >>> runs.states.shape, runs.inputs.shape, runs.names
 ((2000, 4), (2000, 1), ('x', 'theta', 'v', 'omega', 'u'))
 
-A force of one's own, as an array or as a function of time and state, here one that holds the pole upright:
+A custom force, as an array or as a function of time and state; this one holds the pole upright:
 
 >>> held = simulate(lambda t, s: s @ [1.0, 30.0, 2.0, 7.0], steps=500, initial_state=[0.0, 0.2, 0.0, 0.0])
 >>> bool(abs(held.states[-1, 1]) < 0.01)

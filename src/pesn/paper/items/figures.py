@@ -22,7 +22,7 @@ Picture: TypeAlias = "tuple[Figure, str]"  # with its alt text
 Grid: TypeAlias = "npt.NDArray[np.object_]"  # of axes
 
 MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLORS
-TRUTH = "#000000"  # an exact value, or what came
+TRUTH = "#000000"  # an exact value, or an observation
 DASHES: dict[str, Any] = {
     MONTE_CARLO: "-",
     SPLINE: (0, (5, 2)),

@@ -301,5 +301,5 @@ def draw_fair(view: View, fair: Fair) -> Picture:
         ax.set_ylabel(view.label(i), fontsize=_SIZE)
         below.set_ylabel("less the truth", fontsize=_SIZE)
     return _finish(figure, axes, "time ahead (s)"), (
-        f"A forecast of pesn.Forecaster over {len(t)} steps with 2σ bands that count every error, and what came."
+        f"A forecast of pesn.Forecaster over {len(t)} steps with 2σ bands that include every error, and the observations."
     )

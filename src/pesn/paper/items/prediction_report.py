@@ -110,7 +110,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
             "Mean error of all steps from an exactly known state, first draw": error_table(
                 levels[0], letter, robot, scene.forecaster.scale_.y_std
             ),
-            "What came inside the 2σ bands, first draw": coverage_table(levels[0], scene, fair),
+            "Observations inside the 2σ bands, first draw": coverage_table(levels[0], scene, fair),
         },
         figures=common | own.figures(scene, levels[0], changes[0], p) | after,
         verdicts=judged,

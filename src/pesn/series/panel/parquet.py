@@ -1,7 +1,7 @@
 """Forecast long frames in Parquet that are larger than memory: a file or a folder in, a folder of forecasts out.
 
 Arrow first partitions the rows by a hash of their ids; then one partition after the other is read, forecast and written. Memory
-holds one of them at a time. A run that was killed goes on with the first one that is not written yet; the numbers are those of
+holds one of them at a time. A run that was killed continues with the first one that is not written yet; the numbers are those of
 one frame in memory. Inside ``joblib.parallel_config("dask")`` the workers of a Dask cluster forecast the series.
 """
 

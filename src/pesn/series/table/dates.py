@@ -203,7 +203,7 @@ def regular(
     """Put rows on a regular grid of times, NaN where one is missing; return them and the step of dates, None for numbers.
 
     ``freq`` is the step they must have, where it is known; "W" is a week on the weekday of the first row. ``lines`` are the
-    file's lines, for errors. Dates that stand for their months, such as about the 15th, are labelled by the month's first day.
+    file's lines, for errors. Dates that represent their months, such as about the 15th, are labeled by the month's first day.
     """
     index = frame.index
     freq = check_freq(freq, index)
