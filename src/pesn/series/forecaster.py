@@ -334,7 +334,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             At most 0; the larger, the better.
         """
         self._check_columns(
-            "score", "cross_validation returns forecasts and observations, to be scored by utilsforecast or by hand"
+            "score", "cross_validation returns forecasts and observations, to be scored by utilsforecast"
         )
         names, inputs = self.fitted_.names, self.fitted_.inputs
         if X is None and inputs and {*inputs} <= {*map(str, getattr(y, "columns", ()))}:
