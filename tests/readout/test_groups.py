@@ -76,7 +76,7 @@ def test_outputs_have_the_leverage_of_their_group():
     np.testing.assert_allclose(weights_cov(readout.residual_cov, np.full(P, 2.0)), 2.0 * readout.residual_cov, rtol=1e-12)
 
 
-@pytest.mark.parametrize("features", [Features(), Features(lags=1), Features(lags=1, products=2), Features(products=1)])
+@pytest.mark.parametrize("features", [Features(), Features(lags=1), Features(lags=1, products=1), Features(lags=1, products=2)])
 @pytest.mark.parametrize("periodic", [True, False])
 def test_patches_see_the_features_of_their_window(features, periodic):
     rng = np.random.default_rng(1)
