@@ -176,7 +176,7 @@ def test_update_without_refit_keeps_the_fitted_model():
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40])
     before = forecaster.forecaster_
     forecaster.update(y[40:50], update_params=False)
-    fitted = before.fitted_.on(y[:50].to_numpy()[:, None])
+    fitted = before.fitted_.with_rows(y[:50].to_numpy()[:, None])
     np.testing.assert_array_equal(forecaster.predict(fh=FH), fitted.forecast(5).median[np.array(FH) - 1, 0])
     assert len(before.fitted_.y) == 40  # a copy that somebody kept is as it was
 

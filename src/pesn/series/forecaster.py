@@ -333,9 +333,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         float
             At most 0; the larger, the better.
         """
-        self._check_columns(
-            "score", "cross_validation returns forecasts and observations, to be scored by utilsforecast"
-        )
+        self._check_columns("score", "cross_validation returns forecasts and observations, to be scored by utilsforecast")
         names, inputs = self.fitted_.names, self.fitted_.inputs
         if X is None and inputs and {*inputs} <= {*map(str, getattr(y, "columns", ()))}:
             X = select_columns(y, inputs)
