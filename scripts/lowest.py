@@ -25,7 +25,7 @@ TESTS = (
     "tests/paper/test_runner.py",
     "tests/forecasting/test_alignment.py",
     "tests/forecasting/test_dataset.py",
-    "tests/forecasting/test_forecaster_index.py",
+    "tests/forecasting/test_index_types.py",
     "tests/forecasting/test_forecaster_labels.py",
     "tests/forecasting/test_time_index.py",
     "tests/test_persistence.py",

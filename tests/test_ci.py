@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import lowest
+import portable
+
 RUN = Path(__file__).parents[1] / ".ci" / "run"
 APT = 'echo "apt-get $*" >> "$LOG"; case "$*" in *install*) {} ;; esac'
 
@@ -57,3 +60,7 @@ def test_an_install_that_fails_is_told_before_and_after_the_tests(run, apt):
     commands, done = run(apt=apt)
     assert commands[2:] == CHECKS
     assert done.stderr.count("could not install chromium") == 2
+
+
+def test_the_parts_of_the_suite_that_ci_runs_exist():
+    assert not [path for path in (*lowest.TESTS, *portable.TESTS) if not (RUN.parents[1] / path).exists()]
