@@ -1,5 +1,5 @@
-"""Claim: a loop's step is the affine map that is written down, tanh apart; observing is conditioning; ten steps in a closed loop
-have the mean, the deviations and the lag covariances of the stochastic system that it stands for."""
+"""Tests of the closed loop: apart from tanh, a step is an explicit affine map; an update is Gaussian conditioning; means,
+standard deviations and lag covariances over ten steps agree with samples of the stochastic system."""
 
 from dataclasses import replace
 
@@ -49,13 +49,13 @@ def a_loop(
 
 
 def sizes(loop):
-    """Columns of y, and known inputs."""
+    """Return the numbers of outputs and of known inputs."""
     d = loop.dynamics.n_columns
     return d, loop.reservoir.n_inputs - d
 
 
 def begun(loop, seed=2, spread=0.15):
-    """A state in which everything is uncertain and correlated."""
+    """Return a state whose entries are all uncertain and correlated."""
     rng = np.random.default_rng(seed)
     N, (d, n) = loop.reservoir.n_units, sizes(loop)
     mean, root = 0.3 * rng.normal(size=N), spread * rng.normal(size=(N, N)) / np.sqrt(N)
@@ -73,14 +73,14 @@ def covariance(state):
 
 
 def parts_of(loop, x):
-    """[y, e, u, o, h] of a stacked vector, or of stacked rows."""
+    """Split stacked vectors into [y, e, u, o, h] along the last axis."""
     d, n = sizes(loop)
     fed = len(loop.dynamics.learned) if np.any(loop.reservoir.W_fb) else 0
     return np.split(x, np.cumsum([d, d, n, fed]), axis=-1)
 
 
 def slow_emit(loop, x, eta, u_new):
-    """One step as the module's text has it, for one x or for rows of them; ``u_new`` is set for the next one."""
+    """Compute one emission by the documented formulas, for one x or a batch; ``u_new`` is the next input."""
     y, e, u, _, h = parts_of(loop, x)
     dyn = loop.dynamics
     A, B, c = dyn.kinematics
@@ -92,7 +92,7 @@ def slow_emit(loop, x, eta, u_new):
     new = np.empty_like(y)
     new[..., dyn.learned] = after
     new[..., dyn.kinematic] = y @ A.T + after @ B.T + c + e[..., dyn.kinematic]
-    # what training feeds back: the target itself
+    # training feeds back the target
     fed = (after - y[..., dyn.learned] if dyn.change else after) / dyn.scale
     if not np.any(loop.reservoir.W_fb):
         fed = fed[..., :0]
@@ -110,7 +110,7 @@ def slow_drive(loop, x, w=0.0):
 
 
 def innovation(loop, state):
-    """Of the errors, with what the leverage adds: bᵀ A⁻¹ b on average, for as few rows as the errors leave independent."""
+    """Return the innovation covariance, inflated by the mean leverage bᵀ A⁻¹ b at the effective sample size."""
     d, n = sizes(loop)
     p = state.carried
     places = [*range(d), *range(2 * d, 2 * d + n), *range(p, p + loop.reservoir.n_units)]
@@ -126,20 +126,20 @@ def innovation(loop, state):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_emit_is_the_affine_map_that_is_written_down(kind):
+def test_emit_matches_the_explicit_affine_map(kind):
     loop = a_loop(**KINDS[kind])
     state = begun(loop)
     d, n = sizes(loop)
     u, u_var = np.linspace(-1.0, 1.0, n), np.linspace(0.0, 0.2, n)
     after, info = loop.model.emit(state)
     after = loop.model.set_inputs(after, u, u_var)
-    # the matrix of an affine function, column by column, over [x, η, u]
+    # matrix of the affine function of [x, η, u], column by column
     size = len(state.mean)
     zero = slow_emit(loop, np.zeros(size), np.zeros(d), np.zeros(n))
     M = np.array([slow_emit(loop, *np.split(unit, [size, size + d])) - zero for unit in np.eye(size + d + n)]).T
     cov = np.zeros((size + d + n,) * 2)
     R = innovation(loop, state)
-    # of a low-rank state, what each unit has to itself is nothing that the readout sees
+    # the readout does not see the diagonal part of a low-rank state
     cov[:size, :size] = state.cov if hasattr(state, "cov") else state.factor @ state.factor.T
     cov[size : size + d, size : size + d] = R
     cov[size + d :, size + d :] = np.diag(u_var)
@@ -149,17 +149,17 @@ def test_emit_is_the_affine_map_that_is_written_down(kind):
     np.testing.assert_allclose(after.cross_covariance(slice(0, d)), (M @ cov @ M.T)[:, :d], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(info.mean, after.mean[:d])
     np.testing.assert_array_equal(info.cov, after.block_covariance(slice(0, d)))
-    # the three parts: each is what the map makes of its own covariance, in y
+    # each of the three parts is the image of its covariance under the map, in y
     J = M[:d, size : size + d]
     new, noise = np.diag(J @ R @ J.T), np.diag(J @ loop.errors.innovation @ J.T)
-    noise = np.minimum(noise, new)  # what the weights add to one column may cancel noise in another: no part is negative
+    noise = np.minimum(noise, new)  # weight uncertainty may cancel noise: parts stay nonnegative
     np.testing.assert_allclose(info.parts["noise"], noise, rtol=1e-9)
     np.testing.assert_allclose(info.parts["weights"], new - noise, atol=1e-14)
     np.testing.assert_allclose(info.parts["state"], np.diag(M[:, :size] @ cov[:size, :size] @ M[:, :size].T)[:d], atol=1e-12)
 
 
 @pytest.mark.parametrize("change", [True, False])
-def test_an_output_that_is_fed_back_is_known_once_both_rows_are(change):
+def test_fed_back_output_is_certain_after_two_observations(change):
     loop = a_loop(feedback=0.4, change=change)
     state = loop.model.update(begun(loop), np.array([0.2, -0.1]))
     after = loop.model.update(loop.model.predict(state, np.zeros(0))[0], np.array([0.5, 0.1]))
@@ -170,8 +170,8 @@ def test_an_output_that_is_fed_back_is_known_once_both_rows_are(change):
 
 
 @pytest.mark.parametrize("kind", ["change", "level", "kinematics"])
-def test_targets_and_errors_are_those_of_the_map(kind):
-    """Outputs that hit their targets, with the errors added, lead from one row to the next."""
+def test_targets_plus_errors_reproduce_the_next_observation(kind):
+    """The readout output plus its error gives the next observation, for learned and kinematic columns."""
     loop = a_loop(**KINDS[kind])
     dyn, rng = loop.dynamics, np.random.default_rng(3)
     y = rng.normal(size=(9, dyn.n_columns))
@@ -187,8 +187,8 @@ def test_targets_and_errors_are_those_of_the_map(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ten_steps_are_those_of_the_stochastic_system(kind):
-    """20,000 samples of the real recursion: means within 0.1 deviations, deviations within 10 %, lag correlations within 0.05."""
+def test_ten_step_moments_agree_with_samples(kind):
+    """Compare with 20,000 samples: means within 0.1 std, standard deviations within 10 %, lag correlations within 0.05."""
     loop = a_loop(**KINDS[kind], parts=("state", "noise"))
     rng = np.random.default_rng(7)
     samples, steps, (d, n), at = 20_000, 10, sizes(loop), loop.layout["inputs"]
@@ -211,12 +211,12 @@ def test_ten_steps_are_those_of_the_stochastic_system(kind):
     np.testing.assert_allclose(correlation, found, atol=0.05)
 
 
-# ---------------------------------------------------------------- where it starts
+# ---------------------------------------------------------------- initial state
 
 
 @pytest.mark.parametrize(("form", "rank"), [("full", 14), ("low-rank", 14), ("low-rank", 6)])
 @pytest.mark.parametrize("missing", [[0], [1], [0, 1], [0, 1, 2], []])
-def test_a_first_row_with_gaps_is_conditioned_on_what_is_there(form, rank, missing):
+def test_initial_state_is_conditioned_on_observed_entries_only(form, rank, missing):
     loop = a_loop(n_known=1, form=form, rank=rank)
     rng = np.random.default_rng(0)
     z = np.cumsum(rng.normal(size=(400, 3)), axis=0) % 5.0 - 2.5
@@ -239,18 +239,18 @@ def test_a_first_row_with_gaps_is_conditioned_on_what_is_there(form, rank, missi
     np.testing.assert_allclose(state.variances()[loop.layout["inputs"]], u_var)
 
 
-# ---------------------------------------------------------------- after learning
+# ---------------------------------------------------------------- updated readout
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
 @pytest.mark.parametrize("kind", ["controls", "feedback", "kinematics"])
-def test_a_loop_that_has_learned_is_one_made_anew(kind, form):
+def test_with_readout_equals_a_newly_built_loop(kind, form):
     loop, other = (a_loop(**{**KINDS[kind], "form": form, "rank": 6, "seed": seed}) for seed in (1, 3))
-    begun(loop)  # everything that is kept is there
+    begun(loop)  # fills all caches
     learned = loop.with_readout(other.readout, other.errors)
     anew = replace(loop, readout=other.readout, errors=other.errors)
     known = np.zeros(sizes(loop)[1])
-    for _ in range(2):  # the loop itself stays what it was
+    for _ in range(2):  # the original loop is unchanged
         found, expected = (one.model.predict(begun(one), known, known) for one in (learned, anew))
         np.testing.assert_array_equal(found[0].mean, expected[0].mean)
         np.testing.assert_array_equal(found[0].variances(), expected[0].variances())
@@ -259,12 +259,12 @@ def test_a_loop_that_has_learned_is_one_made_anew(kind, form):
         learned, anew = learned.with_readout(loop.readout, loop.errors), loop
 
 
-# ---------------------------------------------------------------- members
+# ---------------------------------------------------------------- ensemble members
 
 
 @pytest.mark.parametrize("parts", [PARTS, ("state", "weights"), ("state", "noise")])
-def test_each_member_has_the_leverage_of_its_own_features(parts):
-    """On average that of the closed form; and the noise that it adds has the closed form's covariance."""
+def test_ensemble_leverage_agrees_with_closed_form(parts):
+    """The mean leverage over the members and the covariance of the added noise equal those of the closed form."""
     loop = a_loop(parts=parts, n_known=1)
     members = replace(loop, form="ensemble", n_members=20_000)
     closed, state = begun(loop), begun(members)

@@ -1,10 +1,10 @@
-"""Claims about drawing layers and groups:
+"""Tests of drawing layers and groups:
 
-1. One layer is the plain reservoir, to the bit; the first of several layers is, too.
-2. Each group has the spectral radius, the density and the leak rate that its Layer says; what enters a layer is scaled by the
-   number of units before it; nothing else is connected.
-3. ``memory`` draws an orthogonal matrix for each group, or takes one.
-4. Wrong layers are refused by name.
+1. A single layer, and the first of several layers, equal the plain reservoir bit by bit.
+2. Each group has the spectral radius, density and leak rate of its Layer. The inputs of a layer are scaled by the number of
+   units in the preceding layer. There are no other connections.
+3. ``memory`` draws an orthogonal matrix for each group or uses the given one.
+4. Invalid layers raise errors that name the parameter.
 """
 
 import numpy as np
@@ -22,18 +22,18 @@ def same(a, b):
         np.testing.assert_array_equal(one, other)
 
 
-# ---------------------------------------------------------------- 1. one layer
+# ---------------------------------------------------------------- 1. single layer
 
 
 @pytest.mark.parametrize("layers", [1, np.int64(1), [Layer()], (Layer(30),), [[Layer()]]])
-def test_one_layer_is_the_plain_reservoir(layers):
+def test_single_layer_equals_the_plain_reservoir(layers):
     same(
         draw_layers(layers, 2, 3, feedback_scaling=0.3, rng=5, **OWN),
         draw(n_inputs=2, n_outputs=3, feedback_scaling=0.3, rng=5, **OWN),
     )
 
 
-def test_the_first_of_several_layers_is_the_plain_reservoir():
+def test_first_of_several_layers_equals_the_plain_reservoir():
     plain, deep = (
         draw(n_inputs=2, n_outputs=3, rng=5, feedback_scaling=0.3, **OWN),
         draw_layers(3, 2, 3, feedback_scaling=0.3, rng=5, **OWN),
@@ -47,10 +47,10 @@ def test_the_first_of_several_layers_is_the_plain_reservoir():
     deep.check()
 
 
-# ---------------------------------------------------------------- 2. what was asked for
+# ---------------------------------------------------------------- 2. groups and layers
 
 
-def test_groups_and_layers_are_what_their_records_say():
+def test_groups_have_the_requested_radius_density_and_leak_rate():
     given = [
         [Layer(20, spectral_radius=1.1), Layer(10, leak_rate=0.1, bias_scaling=0.0)],
         Layer(25, density=0.5, input_scaling=2.0),
@@ -75,7 +75,7 @@ def test_groups_and_layers_are_what_their_records_say():
         assert 0.97 * largest < np.abs(block).max() <= largest
 
 
-def test_leak_rates_by_unit_are_those_of_each_layer():
+def test_leak_rates_per_unit_are_repeated_for_each_layer():
     leaks = np.linspace(0.1, 1.0, 30)
     deep = draw_layers(2, 1, 1, rng=0, **{**OWN, "leak_rate": leaks.tolist()})
     np.testing.assert_array_equal(deep.leak_rate, np.tile(leaks, 2))
@@ -98,7 +98,7 @@ def test_memory_is_orthogonal_within_each_group():
     np.testing.assert_allclose(draw_layers(given, 1, 1, memory=O.astype(np.float32), rng=0, **OWN).rotation, O, atol=1e-6)
 
 
-# ---------------------------------------------------------------- 4. refusals
+# ---------------------------------------------------------------- 4. invalid layers
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_memory_is_orthogonal_within_each_group():
         ({"memory": np.roll(np.eye(60), 1, axis=0), "layers": 2}, r"memory must be 0 between the layers \(30, 30\)"),
     ],
 )
-def test_wrong_layers_are_refused_by_name(change, message):
+def test_invalid_layers_raise_with_the_parameter_name(change, message):
     arguments = {"layers": 1, **OWN, **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         draw_layers(arguments.pop("layers"), 2, 1, rng=0, **arguments)
 
 
-def test_a_layer_that_was_not_made_by_its_constructor_is_refused():
+def test_layer_modified_after_construction_raises():
     layer = Layer(5)
     object.__setattr__(layer, "n_units", -5)
     with pytest.raises(ValueError, match=r"^layer 2: n_units must be 1 or more, got -5"):
@@ -143,12 +143,12 @@ def test_a_layer_that_was_not_made_by_its_constructor_is_refused():
         ({"n_units": 3, "leak_rate": [0.5, 0.5]}, r"leak_rate must be a number or have shape \(3,\)"),
     ],
 )
-def test_a_wrong_layer_is_refused_when_it_is_made(given, message):
+def test_invalid_layer_raises_at_construction(given, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         Layer(**given)
 
 
-def test_a_layer_shows_what_is_its_own():
+def test_repr_shows_only_the_given_parameters():
     assert repr([Layer(), Layer(5), Layer(topology="ring", leak_rate=0.1)]) == (
         "[Layer(), Layer(5), Layer(leak_rate=0.1, topology='ring')]"
     )

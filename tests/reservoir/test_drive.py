@@ -1,13 +1,13 @@
-"""Claims about reservoirs:
+"""Tests of driven reservoirs:
 
-1. W is what was asked for: spectral radius to 1e-10, density to the weight, one connected whole; a seed gives the same
-   numbers on every platform, whatever the scalings.
-2. The compiled loops are the formulas: a naive NumPy twin, written here, gives the same states, with a teacher's feedback,
-   with the network's own, with noise, and for the mean and variance of the probabilistic network.
-3. A run cut in two is the same run, to the bit.
-4. Moments inside the loop are those of ``pesn.moments`` within 1e-8, the variance also within 1e-6 of itself; they are
-   never negative and never infinite. Without variance and noise the probabilistic network is the deterministic one.
-5. Wrong input is refused by name before anything runs.
+1. W has the requested spectral radius within 1e-10, the exact number of weights, and is strongly connected. A seed gives the
+   same weights on every platform and for all scalings.
+2. The compiled loops agree with a naive NumPy implementation: with teacher forcing, with output feedback, with noise, and for
+   the mean and variance of the probabilistic network.
+3. A split run equals the whole run bit by bit.
+4. Moments inside the loop agree with ``pesn.moments`` within 1e-8, variances also within a relative 1e-6. Variances are finite
+   and nonnegative. Without variance and noise, the probabilistic network equals the deterministic one.
+5. Invalid input raises an error that names the parameter.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ def data(reservoir):
         (400, 0.1, 0.9),
     ],
 )
-def test_spectral_radius_density_and_connection_are_as_asked(n_units, density, radius):
+def test_spectral_radius_density_and_connectivity_are_as_requested(n_units, density, radius):
     for seed in range(3):
         W = draw(n_units, 1, 1, spectral_radius=radius, density=density, rng=seed).W
         assert abs(np.abs(np.linalg.eigvals(W.toarray())).max() - radius) < 1e-10
@@ -72,14 +72,14 @@ def test_spectral_radius_density_and_connection_are_as_asked(n_units, density, r
         assert connected_components(W, directed=True, connection="strong")[0] == 1
 
 
-def test_the_cycle_alone_has_the_geometric_mean_of_its_weights_for_radius():
-    data = draw(1000, 1, 1, density=1 / 1000, rng=0).data  # no eigenvalue solver is near 1e-10 here
+def test_spectral_radius_of_a_cycle_is_the_geometric_mean_of_its_weights():
+    data = draw(1000, 1, 1, density=1 / 1000, rng=0).data  # eigenvalue solvers do not reach 1e-10 here
     assert np.exp(np.log(np.abs(data)).mean()) == pytest.approx(0.9, abs=1e-12)
     W = draw(30, 1, 1, density=1 / 30, rng=0).W
     assert np.abs(np.linalg.eigvals(W.toarray())) == pytest.approx(0.9, abs=1e-10)
 
 
-def test_arpack_that_does_not_converge_gives_way(monkeypatch):
+def test_falls_back_to_dense_eigenvalues_if_arpack_does_not_converge(monkeypatch):
     W = draw(250, 1, 1, rng=0).W
 
     def fails(*_, **__):
@@ -89,7 +89,7 @@ def test_arpack_that_does_not_converge_gives_way(monkeypatch):
     np.testing.assert_allclose(draw(250, 1, 1, rng=0).W.data, W.data, rtol=1e-12)
 
 
-def test_a_seed_gives_the_same_numbers_everywhere():
+def test_seed_gives_the_same_weights_on_every_platform():
     drawn = draw(220, 2, 1, input_scaling=0.5 * 2**0.5, feedback_scaling=0.3, rng=42)
     digest = hashlib.sha256()
     for part in drawn[:6]:
@@ -98,13 +98,13 @@ def test_a_seed_gives_the_same_numbers_everywhere():
 
 
 @pytest.mark.parametrize("d", [1, 4, 50])
-def test_what_inputs_add_to_a_unit_does_not_grow_with_their_number(d):
+def test_input_variance_per_unit_does_not_depend_on_the_number_of_inputs(d):
     W_in = draw(2000, d, 1, input_scaling=0.6, density=0.001, rng=0).W_in
     assert np.abs(W_in).max() <= 0.6 / np.sqrt(d)
-    assert np.mean(np.sum(W_in**2, axis=1)) == pytest.approx(0.6**2 / 3.0, rel=0.05)  # the variance, of inputs of variance 1
+    assert np.mean(np.sum(W_in**2, axis=1)) == pytest.approx(0.6**2 / 3.0, rel=0.05)  # variance for inputs of variance 1
 
 
-def test_scalings_scale_and_do_not_redraw():
+def test_scalings_do_not_change_the_random_draws():
     plain = draw(30, 2, 1, rng=0)
     other = draw(
         30, 2, 1, spectral_radius=0.45, input_scaling=1.0, bias_scaling=0.0, feedback_scaling=2.0, rng=np.random.default_rng(0)
@@ -118,7 +118,7 @@ def test_scalings_scale_and_do_not_redraw():
     assert (plain.n_units, plain.n_inputs, plain.n_outputs) == (30, 2, 1)
 
 
-def test_too_few_weights_for_a_cycle_name_the_remedy():
+def test_too_low_density_raises_with_a_remedy():
     with pytest.raises(
         ValueError, match=r"density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
     ):
@@ -134,17 +134,17 @@ def test_too_few_weights_for_a_cycle_name_the_remedy():
         ("input_scaling", -1.0), ("feedback_scaling", np.inf), ("bias_scaling", np.nan),
     ],
 )  # fmt: skip
-def test_parameters_out_of_range_are_refused_by_name(name, value):
+def test_parameters_out_of_range_raise_with_their_name(name, value):
     arguments = {"n_units": 20, "n_inputs": 1, "n_outputs": 1, name: value}
     with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
         draw(arguments.pop("n_units"), arguments.pop("n_inputs"), arguments.pop("n_outputs"), **arguments)
 
 
-# ---------------------------------------------------------------- 2. the formulas
+# ---------------------------------------------------------------- 2. naive recursion
 
 
 def twin(r, z, state, teacher=None, readout=None, noise=None, var=None):
-    """One step a row, as it stands in the documentation; with var, the diagonal probabilistic network."""
+    """Run the documented recursion step by step; with var, that of the diagonal probabilistic network."""
     W, L = r.W.toarray(), r.leak_rate
     h, y = state.mean, state.output
     v, y_var = (state.var, state.output_var) if var is not None else (np.zeros_like(h), np.zeros_like(y))
@@ -180,7 +180,7 @@ def options(data, given, rows=slice(None)):
 
 
 @FEEDBACKS
-def test_the_kernel_is_the_formula(reservoir, data, given):
+def test_run_matches_the_naive_recursion(reservoir, data, given):
     states, outputs, last = run(reservoir, data["inputs"], data["state"], **options(data, given))
     true, _, true_outputs, _ = twin(reservoir, data["inputs"], data["state"], *options(data, given).values())
     np.testing.assert_allclose(states, true, rtol=0, atol=1e-13)
@@ -196,7 +196,7 @@ def test_the_kernel_is_the_formula(reservoir, data, given):
 
 @FEEDBACKS
 @pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0, 100.0])
-def test_the_probabilistic_kernel_is_the_formula(reservoir, data, given, scale):
+def test_run_gaussian_matches_the_naive_recursion(reservoir, data, given, scale):
     var, s = data["var"] * scale, data["state"]
     start = s._replace(var=min(scale, 1.0) * s.var, output_var=min(scale, 1.0) * s.output_var)
     means, variances, outputs, last = run_gaussian(
@@ -224,18 +224,18 @@ def test_the_probabilistic_kernel_is_the_formula(reservoir, data, given, scale):
         ("monte-carlo", 0.1),
     ],
 )
-def test_every_method_of_moments_serves(reservoir, data, method, tolerance):
+def test_moment_methods_agree_with_the_exact_method(reservoir, data, method, tolerance):
     arguments = reservoir, data["inputs"][:20], data["var"][:20], data["state"]
     exact, other = (run_gaussian(*arguments, moments=name, rng=0) for name in ("exact", method))
     np.testing.assert_allclose(other[0], exact[0], rtol=0, atol=tolerance)
     np.testing.assert_allclose(other[1], exact[1], rtol=0, atol=tolerance)
 
 
-# ---------------------------------------------------------------- 3. cut in two
+# ---------------------------------------------------------------- 3. split runs
 
 
 @FEEDBACKS
-def test_a_run_cut_in_two_is_the_same_run(reservoir, data, given):
+def test_split_run_equals_the_whole_run(reservoir, data, given):
     rng, halves, state = np.random.default_rng(7), [], data["state"]
     whole = run(reservoir, data["inputs"], state, noise=0.05, rng=7, **options(data, given))
     for rows in (slice(0, 77), slice(77, 77), slice(77, T)):
@@ -249,10 +249,10 @@ def test_a_run_cut_in_two_is_the_same_run(reservoir, data, given):
 
 @FEEDBACKS
 @pytest.mark.parametrize("cut", [30, 61, 90])
-def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_the_bit(reservoir, data, given, cut):
+def test_split_at_zero_variance_equals_the_whole_run_bit_by_bit(reservoir, data, given, cut):
     reservoir = reservoir._replace(leak_rate=1.0, data=1e-60 * reservoir.data, W_fb=1e-60 * reservoir.W_fb)
     inputs, var = data["inputs"], np.zeros_like(data["var"])
-    var[60] = 0.1  # dead again five rows later
+    var[60] = 0.1  # zero again five steps later
     var[120:130] = 0.1
     whole = run_gaussian(reservoir, inputs, var, **options(data, given))
     state, parts = None, []
@@ -271,7 +271,7 @@ def test_a_cut_before_variance_starts_or_after_it_has_died_is_the_same_run_to_th
     np.testing.assert_array_equal(whole[0][:60], run(reservoir, inputs[:60], **options(data, given, slice(0, 60)))[0])
 
 
-def test_neither_the_inputs_nor_the_state_are_written_to(reservoir, data):
+def test_inputs_and_state_are_not_modified(reservoir, data):
     before = {name: np.copy(value) for name, value in data.items() if name != "state"}
     mean = data["state"].mean.copy()
     run(reservoir, data["inputs"], data["state"], readout=data["readout"])
@@ -281,7 +281,7 @@ def test_neither_the_inputs_nor_the_state_are_written_to(reservoir, data):
         np.testing.assert_array_equal(data[name], value)
 
 
-def test_strided_read_only_and_float32_arrays_give_the_same(reservoir, data):
+def test_strided_read_only_and_float32_arrays_give_equal_states(reservoir, data):
     z = data["inputs"].astype(np.float32)
     expected = run(reservoir, z.astype(float))[0]
     frozen = z.copy()
@@ -302,7 +302,7 @@ def in_kernel(mean, var):
 @pytest.mark.parametrize(
     "var", [1e-250, 1e-12, 1e-6, 1e-4, 5.9e-3, 6.1e-3, 0.01, 0.011, 0.03, 0.05, 0.1, 0.11, 0.25, 0.26, 0.5, 0.51, 3.0, 1e6]
 )
-def test_kernel_moments_are_those_of_the_library(var):
+def test_kernel_moments_agree_with_pesn_moments(var):
     mean = np.linspace(-21.0, 21.0, 1281)
     got = in_kernel(mean, np.full_like(mean, var))
     for method in ("surface", "exact"):
@@ -313,12 +313,12 @@ def test_kernel_moments_are_those_of_the_library(var):
 
 
 @pytest.mark.parametrize("var", [1e-4, 1e-3, 6e-3, 0.01, 0.03, 0.05, 0.1, 0.25, 0.5])
-def test_kernel_moments_are_as_accurate_as_stated_where_each_rule_ends(var):
+def test_kernel_moments_are_accurate_at_the_limits_of_each_rule(var):
     x, w = np.polynomial.hermite_e.hermegauss(180)
     w, d = w / w.sum(), np.tanh(np.sqrt(var) * x)
     mean = np.linspace(-9.0, 9.0, 1281)
     t, g = np.tanh(mean)[:, None], (1.0 / np.cosh(mean) ** 2)[:, None]
-    away = g * d / (1.0 + t * d)  # tanh(m + x) − tanh m, by the addition theorem: nothing cancels
+    away = g * d / (1.0 + t * d)  # tanh(m + x) − tanh m, by the addition theorem: no cancellation
     true_var = (away - (away @ w)[:, None]) ** 2 @ w
     got = in_kernel(mean, np.full_like(mean, var))
     np.testing.assert_allclose(got[0], np.tanh(mean) + away @ w, rtol=0, atol=3e-10)
@@ -326,7 +326,7 @@ def test_kernel_moments_are_as_accurate_as_stated_where_each_rule_ends(var):
     np.testing.assert_allclose(got[1], true_var, rtol=2e-7, atol=0)
 
 
-def test_kernel_tanh_is_tanh_odd_and_exact_near_0():
+def test_kernel_tanh_is_odd_and_accurate_near_zero():
     x = np.concatenate([np.linspace(0.0, 40.0, 20_001), 10.0 ** np.linspace(-307, 300, 5001)])
     got, zero = in_kernel(x, np.zeros_like(x))
     np.testing.assert_allclose(got, np.tanh(x), rtol=4e-15, atol=0)
@@ -334,7 +334,7 @@ def test_kernel_tanh_is_tanh_odd_and_exact_near_0():
     assert not zero.any()
 
 
-def test_a_unit_without_variance_keeps_none_among_uncertain_ones():
+def test_certain_unit_among_uncertain_ones_stays_certain():
     mean, var = np.array([0.3, -2.0, 1.0]), np.array([0.0, 0.2, 0.0])
     got = in_kernel(mean, var)
     np.testing.assert_allclose(got[0][[0, 2]], np.tanh(mean[[0, 2]]), rtol=0, atol=4e-15)
@@ -342,7 +342,7 @@ def test_a_unit_without_variance_keeps_none_among_uncertain_ones():
 
 
 @FEEDBACKS
-def test_without_variance_the_network_is_deterministic(reservoir, data, given):
+def test_run_gaussian_without_variance_equals_run(reservoir, data, given):
     start = data["state"]._replace(var=None, output_var=None)
     states, outputs, last = run(reservoir, data["inputs"], start, **options(data, given))
     for var in (None, np.zeros((T, D))):
@@ -361,7 +361,7 @@ def test_without_variance_the_network_is_deterministic(reservoir, data, given):
 
 @pytest.mark.parametrize("var", [1e-308, 1.0, 1e6, 1e300, 1e308])
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e3, 1e300])
-def test_variances_stay_finite_and_not_negative(reservoir, data, var, size):
+def test_variances_stay_finite_and_nonnegative(reservoir, data, var, size):
     means, variances, *_ = run_gaussian(reservoir, size * np.sign(data["inputs"]), np.full((T, D), var), data["state"])
     assert np.abs(means).max() <= 1.0
     assert np.isfinite(variances).all()
@@ -369,7 +369,7 @@ def test_variances_stay_finite_and_not_negative(reservoir, data, var, size):
     assert variances.max() <= 1.0
 
 
-# ---------------------------------------------------------------- 5. wrong input
+# ---------------------------------------------------------------- 5. invalid input
 
 
 def changed(array, place, value):
@@ -392,7 +392,7 @@ def changed(array, place, value):
         (lambda d: {"noise": -0.1}, "noise must lie in"),
     ],
 )
-def test_wrong_input_is_refused_by_name(reservoir, data, change, message):
+def test_invalid_input_raises_with_the_parameter_name(reservoir, data, change, message):
     arguments = {"inputs": data["inputs"], **change(data)}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         run(reservoir, arguments.pop("inputs"), arguments.pop("state", None), **arguments)
@@ -407,7 +407,7 @@ def test_wrong_input_is_refused_by_name(reservoir, data, change, message):
         ({"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
     ],
 )
-def test_wrong_uncertain_input_is_refused_by_name(reservoir, data, change, message):
+def test_invalid_uncertain_input_raises_with_the_parameter_name(reservoir, data, change, message):
     arguments = {"mean": data["inputs"], "var": data["var"], **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         run_gaussian(reservoir, arguments.pop("mean"), arguments.pop("var"), arguments.pop("state", None), **arguments)
@@ -423,7 +423,7 @@ def test_wrong_uncertain_input_is_refused_by_name(reservoir, data, change, messa
         (lambda r: {"leak_rate": 0.0}, "leak_rate must lie in"),
     ],
 )
-def test_foreign_weights_are_checked(reservoir, change, message):
+def test_check_rejects_inconsistent_weights(reservoir, change, message):
     reservoir.check()
     with pytest.raises(ValueError, match=f"^{message}"):
         Reservoir(**{**reservoir._asdict(), **change(reservoir)}).check()

@@ -1,5 +1,5 @@
-"""Claim: what a network sees of y is the same on rows of numbers and, in closed form, on a Gaussian state; its moments are those
-of samples; a loop of such rows has the moments of its members, in every form."""
+"""Tests of the encoding of periodic and ignorable coordinates: numbers and Gaussian states are encoded consistently, the
+moments agree with samples, and every state form follows the deterministic recursion if there is no variance."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ ENCODING = Encoding(np.array([2, 0]), np.array([3]), np.array([0.4, -0.2]), np.a
 
 
 def a_loop(form="full", features=Features(), rank=8, seed=0):
-    """An angle that is learned, one that is kinematic, a column as it is and an ignorable one."""
+    """Return a loop with a learned angle, a kinematic angle, a plain column and an ignorable column."""
     rng = np.random.default_rng(seed)
     z = ENCODING.size(D) + KNOWN
     learned, kinematic = np.array([0, 1]), np.array([2, 3])
@@ -45,7 +45,7 @@ def started(loop, spread=0.2, **options):
     return loop.init(mean, root * (spread > 0.0), rng.normal(size=D), np.array([0.3]), y_root=y_root, **options)
 
 
-def test_rows_are_kept_columns_then_sines_then_cosines():
+def test_encoding_concatenates_columns_sines_and_cosines():
     y = np.random.default_rng(0).normal(size=(5, 3, D))
     theta = ENCODING.mean + ENCODING.std * y[..., [2, 0]]
     np.testing.assert_allclose(ENCODING(y), np.concatenate([y[..., [1]], np.sin(theta), np.cos(theta)], axis=-1), rtol=1e-15)
@@ -56,7 +56,7 @@ def test_rows_are_kept_columns_then_sines_then_cosines():
 
 
 @pytest.mark.parametrize("spread", [1e-9, 0.3, 2.0])
-def test_an_uncertain_row_against_samples(spread):
+def test_encoded_gaussian_moments_agree_with_samples(spread):
     rng = np.random.default_rng(0)
     mean, root = rng.normal(size=D), spread * rng.normal(size=(D, D))
     found, cov = ENCODING.encode_gaussian(mean, root @ root.T)
@@ -71,8 +71,8 @@ def test_an_uncertain_row_against_samples(spread):
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "ensemble", "none"])
 @pytest.mark.parametrize("features", [Features(), Features(2, 2)], ids=["plain", "lags and products"])
-def test_without_variance_the_moves_are_the_numbers(form, features):
-    """Every form goes where a plain loop over rows of numbers goes."""
+def test_rollout_without_variance_matches_the_deterministic_recursion(form, features):
+    """The mean of every state form equals that of a plain NumPy loop."""
     loop = replace(a_loop(form, features), parts=("state",), n_members=3)
     state, u = started(loop, 0.0), np.random.default_rng(2).normal(size=(6, 1))
     path = rollout(loop.model, state, u)
@@ -90,14 +90,14 @@ def test_without_variance_the_moves_are_the_numbers(form, features):
         after = y[:2] + dyn.scale * (loop.readout.weights @ b)
         y = np.concatenate([after, A @ y + B @ after])
         np.testing.assert_allclose(path.mean[k], y, rtol=1e-10)
-    if form == "none":  # and the compiled loop of them is that of single steps
+    if form == "none":  # the compiled loop agrees with single steps
         slow = rollout(replace(loop.model, fast=None), state, u)
         np.testing.assert_allclose(path.mean, slow.mean, rtol=1e-12)
         assert loop.model.fast.take(state, u, None, None) is not None
 
 
-def test_a_low_rank_factor_keeps_sines_and_cosines_as_the_full_covariance_does():
-    """With fewer columns than entries, and an angle as wide as a turn: what is read out, and what earlier rows keep, is whole."""
+def test_low_rank_covariances_of_encoded_entries_equal_full_covariances():
+    """Use fewer factor columns than entries and a wide angle: encoded and carried covariances are not truncated."""
     features = Features(1)
     full, low = (replace(a_loop(form, features, 6), dynamics=a_loop().dynamics) for form in ("full", "low-rank"))
     states = [loop.model.move(started(loop, 1.0)) for loop in (full, low)]
@@ -109,7 +109,7 @@ def test_a_low_rank_factor_keeps_sines_and_cosines_as_the_full_covariance_does()
     np.testing.assert_allclose(second.block_covariance(carried), first.block_covariance(carried), atol=0.02)
 
 
-def test_a_start_of_missing_entries_knows_angles_that_are_there():
+def test_initial_state_with_missing_entries_uses_observed_angles():
     loop = a_loop()
     z, rng = loop.reservoir.n_inputs, np.random.default_rng(3)
     root = rng.normal(size=(z + N, z + N))
@@ -124,7 +124,7 @@ def test_a_start_of_missing_entries_knows_angles_that_are_there():
     np.testing.assert_allclose(state.variances()[:D], [0.0, (cov[:1, :1] - gain @ cov[1:z, :1])[0, 0], 0.0, 0.0], rtol=1e-6)
 
 
-def test_a_state_as_certain_has_the_sines_of_its_mean():
+def test_as_certain_encodes_the_mean():
     loop = a_loop(features=Features(0, 1))
     state = loop.as_certain(loop.model.move(started(loop, 1.0)))
     row = loop.dynamics.network_rows(np.concatenate([state.mean[:D], state.mean[loop.layout["inputs"]]]))

@@ -1,5 +1,5 @@
-"""Claim: what is learned of a reservoir's state is ridge regression on all quadratic features of its last inputs, for every
-number of them from one factor; its covariances are those of the residuals and of the samples, and hold on rows unseen."""
+"""Tests of the learned initial state: it is ridge regression on all quadratic features of the last inputs, for every number of
+lags from one factor. Its covariances equal those of residuals and samples and are calibrated on held-out data."""
 
 import tracemalloc
 
@@ -17,12 +17,12 @@ RIDGE = 1e-6
 
 @pytest.fixture
 def every_row(monkeypatch):
-    """Where a twin has all rows, none is to be left out."""
+    """Disable subsampling, so that the naive implementation uses the same samples."""
     monkeypatch.setattr(pesn.reservoir.initial_state, "_ROWS_PER_COLUMN", 1000)
 
 
 def series(n, d, n_states, seed=0):
-    """Inputs of unlike size and offset, and states that remember three rows, with noise."""
+    """Return inputs of different scales and offsets, and noisy states that depend on three lags."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, d)) * np.geomspace(0.1, 10.0, d) + np.linspace(-3.0, 50.0, d)
     x = (z - z.mean(axis=0)) / z.std(axis=0)
@@ -36,7 +36,7 @@ def lorenz(n):
 
 
 def slow_features(rows, lags):
-    """Of rows with the most recent one last, in the order that is promised, one by one."""
+    """Return the features in the documented order; the most recent row is last."""
     recent = [rows[-1 - j] for j in range(lags)]
     features = [1.0]
     for j, row in enumerate(recent):
@@ -48,7 +48,7 @@ def slow_features(rows, lags):
 
 
 def slow(z, h, first, lags):
-    """Plain ridge regression: features of a row, coefficients (f, N), square sum of residuals and penalty, n - f."""
+    """Fit plain ridge regression; return predict, the squared residuals and penalty, and the degrees of freedom n - f."""
     center, size = z.mean(axis=0), np.abs(z - z.mean(axis=0)).max(axis=0)
     x = (z - center) / size
     phi = np.array([slow_features(x[: t + 1], lags) for t in range(first, len(z))])
@@ -75,7 +75,7 @@ def is_finite(start):
 @pytest.mark.usefixtures("every_row")
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("used", [0, 1, 2, 3])
-def test_is_plain_ridge_regression_for_every_number_of_rows(d, used):
+def test_prediction_equals_plain_ridge_regression_for_every_number_of_lags(d, used):
     z, h = series(302 if d == 2 else 150, d, n_states=4)
     start = learn([(z, h, 0)], max_lags=3)
     assert (start.lags, start.n_samples) == (3, len(z) - 2)
@@ -84,15 +84,15 @@ def test_is_plain_ridge_regression_for_every_number_of_rows(d, used):
         rows = z[t + 1 - used : t + 1]
         mean, root = start.predict(rows)
         np.testing.assert_allclose(mean, predict(rows), rtol=1e-9, atol=1e-11)
-    mean, root = start._replace(persistence=np.zeros(0)).predict(rows)  # of the training rows on average
+    mean, root = start._replace(persistence=np.zeros(0)).predict(rows)  # averaged over training samples
     np.testing.assert_allclose(covariance(root), (residual + penalty) / freedom, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(covariance(root), residual / freedom, rtol=1e-4, atol=1e-6)  # the ridge is not noticed
+    np.testing.assert_allclose(covariance(root), residual / freedom, rtol=1e-4, atol=1e-6)  # the ridge is negligible
     excess = covariance(root) - residual / freedom
-    assert np.linalg.eigvalsh(excess).min() > -1e-12  # and what it adds is never below 0
+    assert np.linalg.eigvalsh(excess).min() > -1e-12  # its contribution is positive semidefinite
 
 
 @pytest.mark.usefixtures("every_row")
-def test_fewer_rows_are_answered_as_if_no_more_had_been_learned():
+def test_short_context_equals_a_model_fitted_with_fewer_lags():
     z, h = series(252, 2, 30)
     three = learn([(z, h, 2)], max_lags=3)
     for lags in (0, 1, 2):
@@ -102,7 +102,7 @@ def test_fewer_rows_are_answered_as_if_no_more_had_been_learned():
         np.testing.assert_allclose(covariance(root), covariance(twin_root), rtol=1e-9, atol=1e-12)
 
 
-def test_only_the_last_rows_count():
+def test_prediction_uses_only_the_last_lags():
     z, h = series(252, 2, 3)
     start = learn([(z, h, 0)], max_lags=3)
     for one, other in zip(start.predict(z[:40]), start.predict(z[37:40]), strict=True):
@@ -110,18 +110,18 @@ def test_only_the_last_rows_count():
 
 
 @pytest.mark.usefixtures("every_row")
-def test_pieces_are_the_whole():
+def test_overlapping_segments_equal_the_whole_sequence():
     z, h = series(242, 2, 3)
     whole = learn([(z, h, 0)], max_lags=3)
     pieces = learn([(z[:101], h[:101], 0), (z[99:102], h[99:102], 2), (z[100:], h[100:], 2)], max_lags=3)
     assert whole.n_samples == pieces.n_samples == 240
-    # The pieces' inputs are counted twice where they overlap, so features are scaled a little differently: not to the bit.
+    # Overlapping inputs are counted twice, so feature scales differ slightly: equality is not bit by bit.
     np.testing.assert_allclose(pieces.predict(z[:3])[0], whole.predict(z[:3])[0], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(covariance(pieces.predict(z[:3])[1]), covariance(whole.predict(z[:3])[1]), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(covariance(pieces.stationary()[1]), covariance(whole.stationary()[1]), rtol=1e-9, atol=1e-12)
 
 
-def test_rows_that_are_skipped_serve_as_lags_alone():
+def test_skipped_samples_are_used_only_as_lags():
     z, h = series(252, 2, 3)
     spoilt = h.copy()
     spoilt[:20] = 1e3
@@ -129,7 +129,7 @@ def test_rows_that_are_skipped_serve_as_lags_alone():
     assert (mean == twin).all()
     assert (root == twin_root).all()
     moved = z.copy()
-    moved[18:20] = moved[19:17:-1]  # the two rows before the first that is learned from: no longer the same features
+    moved[18:20] = moved[19:17:-1]  # lags of the first training sample: its features change
     assert (learn([(moved, h, 20)]).predict(z[19:22])[0] != mean).any()
 
 
@@ -138,7 +138,7 @@ def test_rows_that_are_skipped_serve_as_lags_alone():
 
 @pytest.mark.usefixtures("every_row")
 @pytest.mark.parametrize("max_lags", [0, 1, 3])
-def test_stationary_and_joint_are_the_samples_own(max_lags):
+def test_stationary_and_joint_moments_equal_sample_moments(max_lags):
     z, h = series(302, 2, 30)
     start = learn([(z, h, 2)], max_lags=max_lags)
     both = np.hstack([z, h])[2:]
@@ -152,7 +152,7 @@ def test_stationary_and_joint_are_the_samples_own(max_lags):
     np.testing.assert_allclose(covariance(root) / np.outer(std, std), np.cov(both.T) / np.outer(std, std), rtol=0, atol=2e-6)
 
 
-def test_a_large_offset_leaves_the_joint_covariance_alone():
+def test_joint_covariance_is_accurate_for_inputs_with_a_large_offset():
     rng = np.random.default_rng(0)
     z = 1e6 + rng.normal(size=(100, 1))
     h = 0.1 * (z - 1e6) + rng.normal(size=(100, 1))
@@ -161,7 +161,7 @@ def test_a_large_offset_leaves_the_joint_covariance_alone():
     np.testing.assert_allclose(covariance(root), covariance(twin.joint()[1]), rtol=1e-6)
 
 
-def test_a_periodic_input_is_seen_at_every_phase():
+def test_subsampling_covers_all_phases_of_a_periodic_input():
     t = np.arange(30 * 50)  # 30 rows are used: a stride of exactly one period
     h = np.column_stack([np.sin(2 * np.pi * t / 50), np.cos(2 * np.pi * t / 50)])
     start = learn([(h[:, :1], h, 0)], max_lags=1)
@@ -171,11 +171,11 @@ def test_a_periodic_input_is_seen_at_every_phase():
     np.testing.assert_allclose(covariance(root), 0.5 * np.eye(2), atol=0.05)
 
 
-# ---------------------------------------------------------------- a reservoir
+# ---------------------------------------------------------------- reservoir states
 
 
 @pytest.mark.parametrize("columns", [slice(0, 3), slice(0, 1)])
-def test_errors_on_rows_unseen_are_as_large_as_said_and_more_rows_explain_more(columns):
+def test_held_out_errors_match_predicted_std_and_shrink_with_more_lags(columns):
     z = lorenz(6000)[:, columns]
     h, _, _ = run(draw(100, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
     start = learn([(z[:4500], h[:4500], 200)], max_lags=3)
@@ -189,17 +189,17 @@ def test_errors_on_rows_unseen_are_as_large_as_said_and_more_rows_explain_more(c
     assert (np.array(sizes[-1]) < 0.4 * np.array(sizes[0])).all()
 
 
-def test_memory_does_not_grow_with_the_number_of_rows():
+def test_memory_usage_does_not_grow_with_the_number_of_samples():
     rng = np.random.default_rng(0)
     z, h = rng.normal(size=(100_000, 1)), rng.normal(size=(100_000, 20))
     tracemalloc.start()
     learn([(z, h, 0)])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 0.3 * h.nbytes  # of which 1/8 is the mask that finds what is not finite
+    assert peak < 0.3 * h.nbytes  # 1/8 is the mask of finite values
 
 
-# ---------------------------------------------------------------- far out, and hardly anything
+# ---------------------------------------------------------------- extrapolation and few samples
 
 
 def test_the_mean_stays_near_the_training_range():
@@ -212,13 +212,13 @@ def test_the_mean_stays_near_the_training_range():
         mean, _ = start.predict(rows)
         assert (mean <= h[100:].max(axis=0) + width).all()
         assert (mean >= h[100:].min(axis=0) - width).all()
-    assert (start.predict([[1e3]])[0] == start.predict([[1e6]])[0]).all()  # held, both of them
+    assert (start.predict([[1e3]])[0] == start.predict([[1e6]])[0]).all()  # both are clipped
 
 
 @pytest.mark.usefixtures("every_row")
-def test_features_are_held_one_width_beyond_their_own_range():
+def test_features_are_clipped_one_width_beyond_their_training_range():
     z = np.linspace(-1.0, 1.0, 41)[:, None]
-    h = 0.1 * z + 0.2 * z**2 + np.where(np.arange(41) % 2, 9.0, -9.0)[:, None]  # so wide that no mean of it is held
+    h = 0.1 * z + 0.2 * z**2 + np.where(np.arange(41) % 2, 9.0, -9.0)[:, None]  # wide range: the mean is not clipped
     B = np.polynomial.polynomial.polyfit(z[:, 0], h[:, 0], 2)
     start = learn([(z, h, 0)], max_lags=1)
     for far, features in ((2.5, [1.0, 2.5, 2.0]), (3.0, [1.0, 3.0, 2.0]), (50.0, [1.0, 3.0, 2.0]), (-50.0, [1.0, -3.0, 2.0])):
@@ -229,17 +229,17 @@ def test_features_are_held_one_width_beyond_their_own_range():
     ("n", "d", "most", "lags", "n_features"),
     [
         (1, 2, 600, 0, 3),  # a single row
-        (11, 2, 600, 0, 3),  # four rows for each of 1 + d features are 12
+        (11, 2, 600, 0, 3),  # four samples per feature: 4 (1 + d) = 12 are needed
         (12, 2, 600, 1, 3),  # linear
         (24, 2, 600, 1, 6),  # and quadratic
-        (60, 2, 600, 1, 6),  # one of the 60 has no row before it: 59 are too few for two lags
+        (60, 2, 600, 1, 6),  # the first sample has no lag: 59 are too few for two lags
         (61, 2, 600, 2, 15),
         (500, 2, 600, 7, 120),
         (9, 40, 600, 0, 41),  # more features than rows
         (5000, 40, 600, 1, 41),
     ],
 )
-def test_as_many_lags_as_there_is_room_for(n, d, most, lags, n_features):
+def test_number_of_lags_is_limited_by_samples_and_features(n, d, most, lags, n_features):
     z, h = np.split(np.random.default_rng(0).normal(size=(n, d + 3)), [d], axis=1)
     start = learn([(z, h, 0)], most_features=most)
     assert (start.lags, start.n_features, start.n_inputs, start.n_states) == (lags, n_features, d, 3)
@@ -248,7 +248,7 @@ def test_as_many_lags_as_there_is_room_for(n, d, most, lags, n_features):
     assert (np.tril(start.root, -1) == 0.0).all()
 
 
-def test_one_row_is_its_own_mean_without_variance():
+def test_single_sample_gives_its_value_with_zero_variance():
     start = learn([(np.array([[2.0, 3.0]]), np.array([[0.1, 0.2, 0.3]]), 0)])
     mean, root = start.joint()
     np.testing.assert_allclose(mean, [2.0, 3.0, 0.1, 0.2, 0.3], rtol=1e-12)
@@ -256,7 +256,7 @@ def test_one_row_is_its_own_mean_without_variance():
     np.testing.assert_allclose(start.predict([[7.0, 7.0]])[0], [0.1, 0.2, 0.3], rtol=1e-12)
 
 
-def test_inputs_and_states_that_never_change():
+def test_constant_inputs_and_states_have_zero_variance():
     z, h = series(400, 2, 3)
     still, fixed = np.full((400, 1), 0.1), np.full((400, 1), 0.7)
     start = learn([(np.hstack([z, still]), np.hstack([h, fixed]), 2)], max_lags=3)
@@ -264,12 +264,12 @@ def test_inputs_and_states_that_never_change():
     mean, root = start.joint()
     np.testing.assert_allclose(mean[[2, 6]], [0.1, 0.7], rtol=1e-12)
     assert np.abs(covariance(root)[[2, 6]]).max() < 1e-14
-    moved = np.hstack([z[:3], [[5.0]] * 3])  # nothing is known of it: it counts for nothing
+    moved = np.hstack([z[:3], [[5.0]] * 3])  # a constant input has no effect
     np.testing.assert_array_equal(start.predict(moved)[0], start.predict(np.hstack([z[:3], still[:3]]))[0])
     assert start.predict(moved)[0][3] == pytest.approx(0.7, rel=1e-12)
 
 
-def test_states_that_outnumber_the_rows():
+def test_more_states_than_samples_give_the_sample_covariance():
     z, h = series(40, 1, 200)
     start = learn([(z, h, 0)])
     _, root = start.stationary()
@@ -278,15 +278,15 @@ def test_states_that_outnumber_the_rows():
 
 
 @pytest.mark.usefixtures("every_row")
-def test_no_inputs_at_all():
+def test_without_inputs_the_prediction_is_the_sample_mean():
     h = np.random.default_rng(0).normal(size=(30, 2))
     start = learn([(np.empty((30, 0)), h, 0)], max_lags=1)
     mean, root = start.predict(np.empty((3, 0)))
     np.testing.assert_allclose(mean, h.mean(axis=0), rtol=1e-12)
-    assert 1.0 <= np.diagonal(covariance(root) / np.cov(h.T)).max() < 1.2  # it is the mean of 30 rows
+    assert 1.0 <= np.diagonal(covariance(root) / np.cov(h.T)).max() < 1.2  # includes the error of a mean of 30 samples
 
 
-def test_single_precision_is_taken_and_answered_in_double():
+def test_single_precision_input_gives_double_precision_output():
     z, h = (a.astype(np.float32) for a in series(252, 2, 3))
     single, double = learn([(z, h, 0)]), learn([(z.astype(float), h.astype(float), 0)])
     for a, b in zip(single.predict(z[:3]), double.predict(z[:3].astype(float)), strict=True):
@@ -294,7 +294,7 @@ def test_single_precision_is_taken_and_answered_in_double():
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- invalid input
 
 Z, H = np.zeros((9, 2)), np.zeros((9, 3))
 
@@ -306,22 +306,22 @@ Z, H = np.zeros((9, 2)), np.zeros((9, 3))
         ([(Z, H, 9), (Z, H, 12)], "rows must hold at least one row to learn from, got 2 sequences"),
     ],
 )
-def test_what_cannot_be_learned_from_is_named(rows, message):
+def test_missing_training_samples_raise(rows, message):
     with pytest.raises(ValueError, match=message):
         learn(rows)
 
 
 @pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 1))])
-def test_rows_of_another_width_are_refused(z):
+def test_context_of_wrong_shape_raises(z):
     with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
         learn([(Z, H, 0)]).predict(z)
 
 
-def test_many_contexts_at_once_are_each_alone():
+def test_batch_of_contexts_equals_single_contexts():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(300, 2))
     start = learn([(z, np.tanh(z @ rng.normal(size=(2, 3))) + 0.1 * z[:, :1] ** 2, 0)], max_lags=2)
-    for count in (1, 2, 50):  # fewer and more than there are states
+    for count in (1, 2, 50):  # fewer and more than the number of states
         rows = rng.normal(size=(count, 2, 2))
         many, root = start.predict(rows)
         for one, mean, own in zip(rows, many, root, strict=True):
@@ -330,8 +330,8 @@ def test_many_contexts_at_once_are_each_alone():
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_a_start_that_few_rows_are_like_is_as_uncertain_as_the_regression_is(rho):
-    """1 + φᵀ (Φᵀ Φ)⁻¹ φ, n rows counting as n (1 − ρ)/(1 + ρ); and errors of new sequences are as large as that says."""
+def test_variance_includes_leverage_at_the_effective_sample_size(rho):
+    """The factor is 1 + φᵀ (Φᵀ Φ)⁻¹ φ at the effective sample size n (1 − ρ)/(1 + ρ), and it matches the actual errors."""
     rng, n = np.random.default_rng(0), 200
 
     def rows_of(n):
@@ -352,5 +352,5 @@ def test_a_start_that_few_rows_are_like_is_as_uncertain_as_the_regression_is(rho
     leverage = at @ np.linalg.solve(phi.T @ phi, at) * (1.0 + start.persistence[0]) / (1.0 - start.persistence[0])
     assert wide / own == pytest.approx(1.0 + leverage, rel=1e-3)
     assert narrow < wide
-    errors = start.predict(far[None])[0] - far[0]  # of 300 states that differ by chance alone
+    errors = start.predict(far[None])[0] - far[0]  # 300 states with independent noise
     assert 0.3 < np.mean(np.square(errors)) / (own / 300) / (wide / own - 1.0) < 3.0

@@ -1,10 +1,9 @@
-"""Claims about reservoirs of several layers, of leak rates by unit, and with a rotation (ES²N):
+"""Tests of reservoirs with several layers, leak rates per unit, and a rotation (ES²N):
 
-1. The loop is the formulas: a chain of hand-written loops, one for each layer, gives the same states and outputs, with a
-   teacher's feedback and with the network's own.
-2. Wrong records are refused by name.
+1. A chain of naive loops, one for each layer, gives the same states and outputs, with teacher forcing and with output feedback.
+2. Invalid records raise errors that name the parameter.
 
-Without uncertainty, cut in two, side by side, in files: see tests/esn/test_layers.py.
+For certain inputs, split runs, batches and saved models see tests/esn/test_layers.py.
 """
 
 import numpy as np
@@ -33,7 +32,7 @@ def plain():
 
 
 def lower(W):
-    """Without what a layer would see of those after it."""
+    """Remove connections from later to earlier layers."""
     W = W.toarray()
     for rows in ROWS:
         W[rows, rows.stop :] = 0.0
@@ -75,7 +74,7 @@ def data():
 
 
 def chain(r, inputs, teacher=None, readout=None):
-    """Each layer a loop of its own, over what the layers before it did at the same rows."""
+    """Run one loop per layer, driven by the states of the preceding layers at the same step."""
     f = np.tanh if r.activation == "tanh" else lambda a: np.maximum(a, 0.0)
     W, L = r.W.toarray(), np.broadcast_to(r.leak_rate, N)
     O = np.eye(N) if r.rotation is None else r.rotation  # noqa: E741
@@ -98,11 +97,11 @@ def chain(r, inputs, teacher=None, readout=None):
     return np.array(states), np.array(outputs)
 
 
-# ---------------------------------------------------------------- 1. the loop
+# ---------------------------------------------------------------- 1. naive loops
 
 
 @pytest.mark.parametrize(("teacher", "own"), [(False, False), (True, False), (False, True), (True, True)])
-def test_the_loop_is_a_chain_of_loops(reservoir, data, teacher, own):
+def test_run_matches_a_chain_of_single_layer_loops(reservoir, data, teacher, own):
     feedback, readout = data["teacher"] if teacher else None, data["readout"] if own else None
     states, outputs, last = run(reservoir, data["inputs"], feedback=feedback, readout=readout)
     expected, expected_outputs = chain(reservoir, data["inputs"], feedback, readout)
@@ -112,7 +111,7 @@ def test_the_loop_is_a_chain_of_loops(reservoir, data, teacher, own):
         np.testing.assert_allclose(outputs, expected_outputs, rtol=1e-12, atol=1e-13)
 
 
-def test_noise_is_added_after_all_layers_have_moved(reservoir, data):
+def test_noise_is_added_after_all_layers_are_updated(reservoir, data):
     inputs, draws = data["inputs"], np.random.default_rng(0)
     noisy, _, _ = run(reservoir, inputs[:2], noise=0.1, rng=0)
     first, _, after = run(reservoir, inputs[:1])
@@ -123,7 +122,7 @@ def test_noise_is_added_after_all_layers_have_moved(reservoir, data):
     np.testing.assert_allclose(variances[0], 0.01, rtol=1e-12)
 
 
-# ---------------------------------------------------------------- 2. records
+# ---------------------------------------------------------------- 2. invalid records
 
 
 @pytest.mark.parametrize(
@@ -137,6 +136,6 @@ def test_noise_is_added_after_all_layers_have_moved(reservoir, data):
         ({"rotation": ortho_group.rvs(N, random_state=0), "layers": SIZES}, "rotation must be 0 between the layers"),
     ],
 )
-def test_wrong_records_are_refused_by_name(plain, parts, message):
+def test_check_rejects_invalid_layers_and_rotations(plain, parts, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         Reservoir(**{**plain._asdict(), **parts}).check()

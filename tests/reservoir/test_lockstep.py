@@ -1,10 +1,10 @@
-"""Claims about sequences that move together:
+"""Tests of sequences that run in lockstep:
 
-1. They are a loop over sequences: the same states, to the bit without feedback, the same outputs, the same last states; whatever
-   their lengths, layers, rotations and leak rates.
-2. ``predict`` and ``transform`` of both networks with many ``lengths`` are those of each sequence alone, with deviations,
-   uncertain rows, process noise, feedback, learned, given and carried-on starts.
-3. Few sequences, and such as would wait for one long one, are not held together.
+1. States, outputs and final states equal those of single runs, for all lengths, layers, rotations and leak rates. Without
+   feedback the states are equal bit by bit.
+2. ``predict`` and ``transform`` with many ``lengths`` equal the results of single sequences for both networks, with standard
+   deviations, uncertain inputs, process noise, feedback, and learned, given and continued initial states.
+3. Few sequences, or sequences of very unequal lengths, do not run in lockstep.
 """
 
 import numpy as np
@@ -46,12 +46,12 @@ def reservoir_of(kind):
     return r._replace(**changes[kind])
 
 
-# ---------------------------------------------------------------- 1. a loop
+# ---------------------------------------------------------------- 1. single runs
 
 
 @pytest.mark.parametrize("kind", ["plain", "leaks", "rotation", "layers"])
 @pytest.mark.parametrize("readout", [None, READOUT], ids=["alone", "read out"])
-def test_stacked_sequences_are_each_run_alone(kind, readout):
+def test_run_many_equals_single_runs(kind, readout):
     r = reservoir_of(kind)
     states, outputs, ends = run_many(r, INPUTS, SEQUENCES, STARTS, readout=readout)
     same = np.testing.assert_array_equal if readout is None and kind != "rotation" else close
@@ -68,12 +68,12 @@ def test_stacked_sequences_are_each_run_alone(kind, readout):
 
 @pytest.mark.parametrize("kind", ["plain", "layers"])
 @pytest.mark.parametrize("scale", [0.0, 0.01, 3.0])
-def test_stacked_gaussian_sequences_are_each_run_alone(kind, scale):
+def test_gaussian_run_many_equals_single_runs(kind, scale):
     r, var = reservoir_of(kind), scale * RNG.random(INPUTS.shape)
     states, outputs, ends = run_many(r, np.stack([INPUTS, var]), SEQUENCES, STARTS, readout=READOUT, noise=0.05)
     for rows, start, end in zip(SEQUENCES, STARTS, ends, strict=True):
         mean, variance, out, last = run_gaussian(r, INPUTS[rows], var[rows], start, readout=READOUT, noise=0.05)
-        # which rule serves a unit's variance goes by its neighbors, and these are other sequences here
+        # the moment rule of a unit depends on its neighbors in memory, which are other sequences here
         for found, expected in ((states[:, rows], [mean, variance]), (outputs[:, rows], out)):
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         for name in ("mean", "var", "output", "output_var"):
@@ -84,7 +84,7 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
-# ---------------------------------------------------------------- 2. the networks
+# ---------------------------------------------------------------- 2. networks
 
 
 SERIES = np.sin(0.3 * np.arange(400.0))[:, None] + 0.1 * RNG.normal(size=(400, 1))
@@ -95,7 +95,7 @@ TAKEN = slice(0, sum(LENGTHS))
 @pytest.mark.parametrize(
     "options", [{}, {"feedback_scaling": 0.3}, {"features": pesn.Features(products=1)}, {"activation": "relu"}]
 )
-def test_many_lengths_are_each_sequence_alone(options):
+def test_predict_with_lengths_equals_single_sequences(options):
     esn = pesn.EchoStateNetwork(30, random_state=0, **options).fit(X, Y)
     outputs, ends = esn.predict(X[TAKEN], lengths=LENGTHS, return_state=True)
     states = esn.transform(X[TAKEN], lengths=LENGTHS)
@@ -124,7 +124,7 @@ def test_many_lengths_are_each_sequence_alone(options):
     ],
     ids=str,
 )
-def test_many_gaussian_lengths_are_each_sequence_alone(options):
+def test_probabilistic_predict_with_lengths_equals_single_sequences(options):
     esn = pesn.ProbabilisticESN(30, covariance="diagonal", random_state=0, **options).fit(X, Y)
     blurred = pesn.Gaussian(X[TAKEN], var=np.full(X[TAKEN].shape, 0.01))
     for given, alone in (
@@ -149,7 +149,7 @@ def test_many_gaussian_lengths_are_each_sequence_alone(options):
                 near(going_on[both][rows], again[both])
 
 
-def test_gaussian_lengths_do_move_together(monkeypatch):
+def test_probabilistic_predict_with_lengths_runs_in_lockstep(monkeypatch):
     esn = pesn.ProbabilisticESN(30, covariance="diagonal", random_state=0).fit(X, Y)
 
     def alone(*given):
@@ -165,10 +165,10 @@ def near(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-# ---------------------------------------------------------------- 3. when
+# ---------------------------------------------------------------- 3. selection
 
 
-def test_few_sequences_and_very_different_ones_are_not_held_together():
+def test_few_sequences_or_unequal_lengths_do_not_run_in_lockstep():
     r = reservoir_of("plain")
     assert in_lockstep(r, cut([50] * 20))
     assert in_lockstep(r, cut([20, 10] * 40))

@@ -1,8 +1,8 @@
-"""A reservoir with its readout over uncertain rows.
+"""Tests of the open loop, a reservoir with its readout over uncertain inputs.
 
-Claims: where tanh is a line, every form that keeps covariances is the linear recursion for means and covariances, feedback,
-noise and the leverage included; certain rows are the deterministic run to the bit; the compiled loops are the step-by-step way;
-a state of any form starts a run of any other; a run cut at any row is the whole.
+Where tanh is linear, every form with covariances equals the linear recursion for means and covariances, including feedback,
+noise and leverage. Certain inputs equal the deterministic run bit by bit. The compiled loops agree with single steps. A state of
+any form can start a run of any other form. A split run equals the whole run.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from pesn.statespace.rollout import rollout
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
 WEIGHTS = 0.3 * np.random.default_rng(0).standard_normal((2, 15))
 WEIGHTS[:, 0] = 0.0
-TINY = 1e-4  # deviations for which tanh(x) = x up to 1e-8 of them
+TINY = 1e-4  # standard deviation for which tanh(x) = x within a relative 1e-8
 FORMS = ["full", "low-rank", "diagonal"]
 
 
@@ -33,12 +33,12 @@ def a_loop(form="full", reservoir=RESERVOIR, weights=WEIGHTS, **options):
 
 
 def of_root(root):
-    """A readout of whose weights this is a root of A⁻¹."""
+    """Return a readout whose weight covariance A⁻¹ has this root."""
     return Readout(np.zeros((2, 15)), np.eye(2), root, 1)
 
 
 def zero(var=None):
-    """A state at 0, with variances of the units."""
+    """Return a state with zero mean and the given variance of the units."""
     return State(np.zeros(12), None if var is None else np.full(12, var), np.zeros(2), None if var is None else np.zeros(2))
 
 
@@ -51,7 +51,7 @@ def step_by_step(loop, *args, **options):
 
 
 def linear(z, var, noise):
-    """Means and covariances of [y, h] by matrices alone, and Cov [z, h] after each row: the obvious twin of a run."""
+    """Compute means and covariances of [y, h], and Cov [z, h] after each step, by plain matrix products."""
     r, N, m, d = RESERVOIR, 12, 2, 2
     L, W, mean, cov = r.leak_rate, r.W.toarray(), np.zeros(m + N), np.zeros((m + N, m + N))
     T, K = np.eye(d + m + N), np.zeros((m + N, d + m + N))
@@ -60,7 +60,7 @@ def linear(z, var, noise):
     seen = np.array([0, 1, *range(4, 16)])
     outputs, covs, features = [], [], []
     for row, v in zip(z, var, strict=True):
-        x, P = np.concatenate([row, mean]), np.zeros((d + m + N, d + m + N))  # of [z, y, h]
+        x, P = np.concatenate([row, mean]), np.zeros((d + m + N, d + m + N))  # moments of [z, y, h]
         P[:d, :d], P[d:, d:] = np.diag(v), cov
         x, P = T @ x, T @ P @ T.T
         P[d + m :, d + m :] += noise**2 * np.eye(N)
@@ -73,7 +73,7 @@ def linear(z, var, noise):
 
 @pytest.mark.parametrize(("form", "rank"), [("full", 40), ("low-rank", 40), ("low-rank", 11)])
 @pytest.mark.parametrize("noise", [0.0, 0.3 * TINY])
-def test_where_tanh_is_a_line_it_is_the_linear_recursion(form, rank, noise):
+def test_moments_equal_the_linear_recursion_where_tanh_is_linear(form, rank, noise):
     rng = np.random.default_rng(1)
     z, var = TINY * rng.standard_normal((15, 2)), TINY**2 * rng.uniform(0.0, 1.0, (15, 2))
     var[5:8] = 0.0
@@ -97,7 +97,7 @@ def test_where_tanh_is_a_line_it_is_the_linear_recursion(form, rank, noise):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_certain_rows_are_the_deterministic_run_to_the_bit(form):
+def test_certain_inputs_equal_the_deterministic_run_bit_by_bit(form):
     z = np.random.default_rng(2).standard_normal((30, 2))
     loop, start = a_loop(form), zero(0.0)
     states, outputs, end = run(RESERVOIR, z, readout=WEIGHTS)
@@ -113,7 +113,7 @@ def test_certain_rows_are_the_deterministic_run_to_the_bit(form):
 
 
 def same(one, other, tolerance):
-    """Two paths, in all that they hold."""
+    """Assert that all arrays of two paths agree."""
     pairs = [(getattr(one, name), getattr(other, name)) for name in ("mean", "cov", "left")]
     pairs += [(one.state.mean, other.state.mean), (one.state.variances(), other.state.variances())]
     for found, expected in ((one.parts, other.parts), (one.probed, other.probed)):
@@ -126,7 +126,7 @@ def same(one, other, tolerance):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("clamped", [False, True])
 @pytest.mark.parametrize("leverage", [False, True])
-def test_the_deterministic_loop_is_the_step_by_step_way(form, clamped, leverage):
+def test_compiled_deterministic_loop_agrees_with_single_steps(form, clamped, leverage):
     rng = np.random.default_rng(2)
     z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
     loop = a_loop(form, weights=rng.standard_normal((2, 15)), readout=of_root(np.eye(15)) if leverage else None)
@@ -138,8 +138,8 @@ def test_the_deterministic_loop_is_the_step_by_step_way(form, clamped, leverage)
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("clamped", [False, True])
 @pytest.mark.parametrize("certain", [False, True])
-def test_the_diagonal_loop_is_the_step_by_step_way(noise, clamped, certain):
-    """Within 1e-8, as far as the compiled moments go."""
+def test_compiled_diagonal_loop_agrees_with_single_steps(noise, clamped, certain):
+    """The tolerance is set by the compiled moments, which are accurate to 1e-8."""
     rng = np.random.default_rng(2)
     z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
     var = None if certain else rng.uniform(0.0, 0.2, (30, 2))
@@ -154,7 +154,7 @@ def test_the_diagonal_loop_is_the_step_by_step_way(noise, clamped, certain):
     same(rollout(loop.model, state, z, var, clamp=clamp), step_by_step(loop, state, z, var, clamp=clamp), 1e-7)
 
 
-def test_noise_that_differs_between_units_goes_step_by_step():
+def test_noise_that_differs_between_units_is_not_compiled():
     own = np.linspace(0.0, 0.1, 12)
     loop = a_loop("diagonal", process_noise=Noise(np.zeros((0, 12)), own))
     state, z = loop.init(np.zeros(12)), np.random.default_rng(2).standard_normal((5, 2))
@@ -164,8 +164,8 @@ def test_noise_that_differs_between_units_goes_step_by_step():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_uncertain_rows_between_certain_ones(form):
-    """The compiled loop, the steps and the compiled loop again: all the same as the steps alone, that stop where these do."""
+def test_uncertain_inputs_between_certain_ones_agree_with_single_steps(form):
+    """The run switches from the compiled loop to single steps and back, and agrees with single steps throughout."""
     rng = np.random.default_rng(5)
     z, var = rng.standard_normal((200, 2)), np.zeros((200, 2))
     var[20:25] = 0.1
@@ -178,10 +178,10 @@ def test_uncertain_rows_between_certain_ones(form):
     assert path.state.is_certain() == (form != "diagonal")
 
 
-# ---------------------------------------------------------------- states that a user keeps
+# ---------------------------------------------------------------- user-provided states
 
 
-def test_a_start_in_every_form_of_state():
+def test_initial_states_of_every_form_give_equal_covariances():
     rng = np.random.default_rng(3)
     factor, own = 0.1 * rng.standard_normal((12, 3)), np.full(12, 0.01)
     cov, z = factor @ factor.T + np.diag(own), 0.3 * rng.standard_normal((4, 2))
@@ -205,7 +205,7 @@ def test_a_start_in_every_form_of_state():
     assert wrong == ["mean", "var", "cov", "own"]
 
 
-def test_independent_units_become_correlated_in_a_low_rank_too():
+def test_low_rank_covariance_agrees_with_full_for_independent_units():
     big, rng = draw(60, n_inputs=1, n_outputs=1, rng=0), np.random.default_rng(0)
     z, weights = np.sin(0.3 * np.arange(20.0))[:, None], 0.1 * rng.standard_normal((1, 62))
     start = State(np.zeros(60), np.full(60, 0.04), np.zeros(1), np.zeros(1))
@@ -217,8 +217,8 @@ def test_independent_units_become_correlated_in_a_low_rank_too():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("first", ["certain", "uncertain", "one certain", "given"])
 @pytest.mark.parametrize("clamped", [False, True])
-def test_rows_cut_anywhere_are_the_whole(form, first, clamped):
-    """While a learned start looks back on the first rows, and after; with a row that goes another way in between."""
+def test_split_at_any_step_equals_the_whole_run(form, first, clamped):
+    """Split within and after the first steps, which the learned initial state uses; one later input is uncertain."""
     rng = np.random.default_rng(6)
     long = rng.standard_normal((600, 2))
     start = learn([(long, run(RESERVOIR, long)[0], 50)])
@@ -247,7 +247,7 @@ def test_rows_cut_anywhere_are_the_whole(form, first, clamped):
 
 
 def state_parts(state):
-    """All of a state that has one value: of a factor its covariance."""
+    """Return the uniquely defined arrays of a state; a factor is replaced by its covariance."""
     cov = state.cov if state.own is None else state.cov @ state.cov.T
     return [
         part for part in (state.mean, state.var, state.output, state.output_var, cov, state.own, state.rows) if part is not None

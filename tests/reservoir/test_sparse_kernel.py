@@ -1,9 +1,9 @@
-"""Claims about the sparse product of the compiled loops:
+"""Tests of the sparse product of the compiled loops:
 
-1. Four rows at a time, or one, are W h: whatever the numbers of units and layers, the density, rows without weights, rows of
-   different lengths; for means and variances too.
-2. Without compilation, for debuggers, the loops give the same.
-3. A long run, for which W is packed, and the same rows one a call, for which it is not, are the same to the bit.
+1. It equals W h, in blocks of four rows or row by row, for all numbers of units and layers, all densities, empty rows and rows
+   of different lengths, and for means and variances.
+2. Without compilation (for debugging) the loops give equal results.
+3. A long run, for which W is packed, equals single-step calls, for which it is not packed, bit by bit.
 """
 
 import os
@@ -17,7 +17,7 @@ from scipy import sparse
 from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.weights import Reservoir
 
-T = 80  # rows: enough for W to be packed
+T = 80  # enough steps for W to be packed
 
 
 def uneven(n, rng):
@@ -56,7 +56,7 @@ def layers_of(n):
     return [(), (n,)] + ([(n // 2, n - n // 2)] if n > 1 else []) + ([(1, 6, n - 7)] if n > 7 else [])
 
 
-def test_the_product_is_w_times_h(W):
+def test_states_match_dense_matrix_products(W):
     inputs, n = np.random.default_rng(1).normal(size=(T, 1)), len(W)
     for layers in layers_of(n):
         r = reservoir_of(W, layers)
@@ -69,17 +69,17 @@ def test_the_product_is_w_times_h(W):
             np.testing.assert_allclose(states[k], h, rtol=0, atol=1e-12)
 
 
-def test_means_and_variances_take_w_and_its_squares(W):
+def test_gaussian_moments_match_scipy_products(W):
     inputs, var, n = np.random.default_rng(1).normal(size=(T, 1)), np.full((T, 1), 0.02), len(W)
     for layers in layers_of(n):
         r = reservoir_of(W, layers)
         found = run_gaussian(r, inputs, var)
-        slow = run_gaussian(r, inputs, var, moments="exact")  # step by step, by SciPy's products
+        slow = run_gaussian(r, inputs, var, moments="exact")  # single steps with SciPy products
         np.testing.assert_allclose(found[0], slow[0], rtol=0, atol=1e-7)
         np.testing.assert_allclose(found[1], slow[1], rtol=3e-6, atol=1e-12)
 
 
-def test_packed_or_not_is_the_same_to_the_bit(W):
+def test_packed_and_unpacked_weights_give_equal_results_bit_by_bit(W):
     inputs, var = np.random.default_rng(1).normal(size=(T, 1)), np.full((T, 1), 0.02)
     r = reservoir_of(W, layers_of(len(W))[-1])
     states, _, _ = run(r, inputs)
@@ -94,7 +94,7 @@ def test_packed_or_not_is_the_same_to_the_bit(W):
         np.testing.assert_array_equal(variance[0], variances[k])
 
 
-def test_the_loops_run_without_compilation():
+def test_loops_without_compilation_give_equal_results():
     code = """
 import numpy as np, pesn
 series = np.sin(0.3 * np.arange(101.0))[:, None]

@@ -1,6 +1,7 @@
-"""Claim: units are connected as asked, and any activation passes a reservoir as tanh does, with its uncertainty.
+"""Tests of topologies and activations of a reservoir.
 
-Names and functions are scaled to the spectral radius, a matrix is taken as it is; what is no matrix of N units is refused.
+Named and callable topologies are scaled to the spectral radius, a given matrix is used unscaled, and an invalid matrix raises.
+All activations propagate means and uncertainty correctly.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ def made(topology, n, spectral_radius=0.7, density=0.1, seed=0):
 
 
 def chain_of_blocks(n, rng):
-    """Cycles of two, the third part of the units each, one after the other, and what leads from each to the next."""
+    """Return three blocks of 2-cycles with different radii, each connected to the next block."""
     return np.kron(np.diag([1.0, 3.0, 2.0]) + 1e3 * np.eye(3, k=-1), np.kron(np.eye(n // 6), [[0.0, 1.0], [1.0, 0.0]]))
 
 
@@ -35,28 +36,28 @@ def chain_of_blocks(n, rng):
         lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("n", [30, 252])  # below and above what is found by all eigenvalues
-def test_names_and_functions_are_scaled_to_the_spectral_radius(topology, n):
+@pytest.mark.parametrize("n", [30, 252])  # dense and iterative eigenvalue solver
+def test_named_and_callable_topologies_have_the_requested_spectral_radius(topology, n):
     assert radius(made(topology, n)) == pytest.approx(0.7, rel=1e-9)
 
 
-def test_orthogonal_columns():
+def test_orthogonal_topology_is_haar_distributed():
     W = made("orthogonal", 50).toarray()
     np.testing.assert_allclose(W @ W.T, 0.49 * np.eye(50), atol=1e-12)
     traces = [np.trace(made("orthogonal", 20, seed=seed).toarray()) / 0.7 for seed in range(300)]
-    assert abs(np.mean(traces)) < 0.2  # of a Haar matrix: mean 0 and variance 1, whatever its size
+    assert abs(np.mean(traces)) < 0.2  # trace of a Haar matrix: mean 0, variance 1
     assert np.var(traces) == pytest.approx(1.0, abs=0.3)
 
 
 @pytest.mark.parametrize("topology", NAMES)
-def test_one_seed_gives_one_matrix_whatever_its_scale(topology):
+def test_seed_determines_the_matrix_up_to_scale(topology):
     first, again, other = made(topology, 60), made(topology, 60, 1.4), made(topology, 60, seed=1)
     np.testing.assert_allclose(again.toarray(), 2.0 * first.toarray(), rtol=1e-14)
     assert (topology == "ring") == np.array_equal(first.toarray(), other.toarray())
 
 
 @pytest.mark.parametrize("topology", NAMES)
-def test_networks_of_every_topology_learn_and_are_saved(topology, tmp_path):
+def test_every_topology_fits_and_survives_save_and_load(topology, tmp_path):
     esn = pesn.ProbabilisticESN(24, topology=topology, washout=20, random_state=0).fit(X[:300], X[1:301])
     mean, std = esn.predict(X[300:400], return_std=True, state=esn.state_)
     assert np.abs(mean - X[301:401]).max() < 0.05
@@ -69,7 +70,7 @@ def test_networks_of_every_topology_learn_and_are_saved(topology, tmp_path):
 
 
 @pytest.mark.parametrize("of_a_layer", [False, True])
-def test_a_sparse_matrix_is_saved_as_an_array(tmp_path, of_a_layer):
+def test_sparse_topology_survives_save_and_load(tmp_path, of_a_layer):
     W = sparse.csr_array(0.5 * np.eye(24, k=1) + 0.1 * np.eye(24, k=-3))
     where = {"layers": [pesn.Layer(topology=W), [pesn.Layer(10), pesn.Layer(topology=W)]]} if of_a_layer else {"topology": W}
     esn = pesn.EchoStateNetwork(24, random_state=0, **where).fit(X[:300], X[1:301])
@@ -80,8 +81,8 @@ def test_a_sparse_matrix_is_saved_as_an_array(tmp_path, of_a_layer):
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.data, esn.reservoir_.data)
 
 
-def test_each_of_many_matrices_is_scaled_by_its_own_eigenvalue():
-    for size in (0.3, 0.9):  # the second time what was found the first time is known
+def test_each_matrix_is_scaled_by_its_own_spectral_radius():
+    for size in (0.3, 0.9):  # the second pass uses cached eigenvalues
         for seed in range(10):
             W = draw(20, 2, 1, spectral_radius=size, rng=seed % 5).W
             assert radius(W) == pytest.approx(size, rel=1e-9)
@@ -91,7 +92,7 @@ def test_each_of_many_matrices_is_scaled_by_its_own_eigenvalue():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.coo_array, np.ndarray.tolist])
-def test_a_matrix_is_taken_as_it_is(kind):
+def test_given_matrix_is_used_unscaled(kind):
     W = np.random.default_rng(0).normal(size=(12, 12)) * 0.1
     reservoir = draw(12, 2, 1, topology=kind(W), spectral_radius=0.9, rng=0)
     np.testing.assert_array_equal(reservoir.W.toarray(), W)
@@ -113,13 +114,13 @@ def test_a_matrix_is_taken_as_it_is(kind):
         (lambda n, rng: np.triu(np.ones((n, n)), 1), "topology must give .* nilpotent: .* a matrix itself is taken as it is"),
     ],
 )
-def test_what_is_no_topology_is_refused(topology, message):
+def test_invalid_topology_raises(topology, message):
     with pytest.raises((TypeError, ValueError), match=message):
         draw(12, 2, 1, topology=topology, rng=0)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "sigmoid", "softplus"])
-def test_any_activation_is_the_recursion(activation):
+def test_activations_match_the_naive_recursion(activation):
     reservoir = draw(15, 2, 1, activation=activation, feedback_scaling=0.3, rng=0)
     f, readout = pesn.activations.get(activation), 0.1 * np.random.default_rng(1).normal(size=(1, 18))
     states, outputs, last = run(reservoir, X[:30], readout=readout)
@@ -136,7 +137,7 @@ def test_any_activation_is_the_recursion(activation):
 
 
 def samples(esn, z):
-    """Outputs (n, T, m) of n runs z (n, T, d) side by side, by the formulas as they stand."""
+    """Return outputs (n, T, m) of n runs with inputs z (n, T, d), by the plain recursion."""
     r, f, h = esn.reservoir_, pesn.activations.get(esn.activation), np.zeros((len(z), esn.n_units))
     outputs = []
     for k in range(z.shape[1]):
@@ -147,12 +148,12 @@ def samples(esn, z):
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "sigmoid"])
 @pytest.mark.parametrize("covariance", ["full", "low-rank"])
-def test_uncertain_inputs_pass_any_activation_as_samples_do(activation, covariance):
+def test_uncertain_inputs_with_any_activation_agree_with_samples(activation, covariance):
     esn = pesn.ProbabilisticESN(25, activation=activation, covariance=covariance, rank=20, initial_state="zero", random_state=0)
     esn.fit(X[:500], np.roll(X[:500], -1, axis=0))
     rows, std = X[600:612], 0.2
     mean, cov = esn.predict(pesn.Gaussian(rows, var=np.full(rows.shape, std**2)), return_cov=True)
-    _, certain = esn.predict(rows, return_cov=True)  # residuals and weights, which samples of the state do not have
+    _, certain = esn.predict(rows, return_cov=True)  # residual and weight variance, absent from samples
     rng = np.random.default_rng(0)
     draws = samples(esn, rows + std * rng.normal(size=(10_000, *rows.shape)))
     own = np.sqrt(np.diagonal(cov, axis1=1, axis2=2) - np.diagonal(certain, axis1=1, axis2=2))
@@ -160,7 +161,7 @@ def test_uncertain_inputs_pass_any_activation_as_samples_do(activation, covarian
     np.testing.assert_allclose(own, draws.std(axis=0), rtol=0.08)
 
 
-def test_an_activation_of_ones_own():
+def test_custom_activation_fits():
     slope = lambda x: 1.0 / (1.0 + x * x)  # noqa: E731
     own = pesn.activations.custom(np.arctan, derivative=slope, left=None, right=None, name="arctan")
     esn = pesn.EchoStateNetwork(20, activation=own, random_state=0).fit(X[:300], X[1:301])

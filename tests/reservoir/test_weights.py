@@ -1,4 +1,4 @@
-"""Claim: what enters the units from beside them stands before W, row by row; it is scaled as asked, or given."""
+"""Tests of input, feedback and bias weights: they are prepended to W, and either scaled or given explicitly."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pesn
 from pesn.reservoir.weights import draw
 
 
-def test_a_matrix_beside_w_is_scipys_own():
+def test_prepend_columns_matches_scipy_hstack():
     reservoir = draw(30, 2, 2, density=0.2, feedback_scaling=0.1, rng=0)
     C = np.hstack([reservoir.W_in, np.zeros((30, 2)), reservoir.W_fb])
     ours, theirs = reservoir.prepend_columns(C), sparse.hstack([sparse.csr_array(C), reservoir.W], format="csr")
@@ -16,9 +16,9 @@ def test_a_matrix_beside_w_is_scipys_own():
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
-def test_each_column_has_its_own_scaling():
+def test_scaling_can_be_given_per_column():
     plain, one = draw(30, 3, 2, input_scaling=1.0, feedback_scaling=1.0, rng=0), draw(30, 3, 2, input_scaling=[0.5] * 3, rng=0)
-    np.testing.assert_array_equal(one.W_in, draw(30, 3, 2, input_scaling=0.5, rng=0).W_in)  # a number is as many of them
+    np.testing.assert_array_equal(one.W_in, draw(30, 3, 2, input_scaling=0.5, rng=0).W_in)  # a scalar applies to every column
     each = draw(30, 3, 2, input_scaling=np.array([0.0, 2.0, 0.1]), feedback_scaling=(3.0, 0.0), rng=0)
     np.testing.assert_allclose(each.W_in, plain.W_in * [0.0, 2.0, 0.1], rtol=1e-15)
     np.testing.assert_allclose(each.W_fb, plain.W_fb * [3.0, 0.0], rtol=1e-15)
@@ -26,7 +26,7 @@ def test_each_column_has_its_own_scaling():
         np.testing.assert_array_equal(getattr(each, name), getattr(plain, name))
 
 
-def test_weights_of_ones_own_are_taken_as_they_are():
+def test_given_weights_are_copied_unscaled():
     rng = np.random.default_rng(0)
     W_in, W_fb, bias, W = (rng.normal(size=shape) for shape in ((4, 2), (4, 1), (4,), (4, 4)))
     own = draw(4, 2, 1, input_scaling=W_in, feedback_scaling=W_fb, bias_scaling=bias, topology=W, rng=1)
@@ -36,7 +36,7 @@ def test_weights_of_ones_own_are_taken_as_they_are():
 
 
 @pytest.mark.parametrize("scaling", [[0.1, 1.0], np.array([0.1, 1.0], np.float32), "own"])
-def test_networks_with_weights_of_ones_own_are_saved(scaling, tmp_path):
+def test_network_with_given_weights_survives_save_and_load(scaling, tmp_path):
     X = np.sin(np.outer(np.arange(300.0), [0.2, 0.31]))
     given = np.random.default_rng(0).normal(size=(20, 2)) if isinstance(scaling, str) else scaling
     esn = pesn.ProbabilisticESN(20, input_scaling=given, bias_scaling=np.linspace(-1.0, 1.0, 20), random_state=0)
