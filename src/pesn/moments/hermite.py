@@ -1,15 +1,16 @@
-"""Hermite coefficients in closed form, at any order, of activations whose derivative is a sum of normal densities ("bumps").
+"""Closed-form Hermite coefficients, of any order, of activations whose derivative is a sum of normal densities ("bumps").
 
-A bump is a normal density of variance t about κ; t = 0 is the δ of a kink. Its coefficients for z ~ N(m, s²) are Hermite
-functions,
+A bump is a normal density with mean κ and variance t; t = 0 is a Dirac delta (a kink of f). With z = m + s x ~ N(m, s²), its
+Hermite coefficients are Hermite functions,
 
     E[N(z; κ, t) He_n(x)]/√(n!) = τ_n/√(s² + t),    τ_n = (−r)ⁿ He_n(a) φ(a)/√(n!),    a = (m − κ)/√(s² + t),  r = s/√(s² + t),
 
-by a recurrence whose terms are bounded. If the k-th derivative of f is the bump, then c_n = s^k √((n−k)!/n!) times that of order
-n − k. relu″ = δ(z), hard tanh″ = δ(z + 1) − δ(z − 1), erf′ = 2 N(z; 0, ½), gelu = φ's second antiderivative less φ; tanh′ is a
-mixture of eight. Of elu″ = αe^z 1(z < 0) + (1 − α)δ(z) the exponential part e_n = E[e^z 1(z < 0) He_n(x)]/√(n!) satisfies
-√n e_n = s (e_{n−1} − τ_{n−1}/s), which loses digits as e^{s²/2} grows; for a wide Gaussian it is a sum of δ's at Gauss-Laguerre
-nodes.
+computed by a recurrence with bounded terms. If the k-th derivative of f is a bump, the coefficient c_n of f is s^k √((n−k)!/n!)
+times the coefficient of order n − k of the bump. Examples are relu″ = δ(z), hard tanh″ = δ(z + 1) − δ(z − 1) and
+erf′ = 2 N(z; 0, ½). gelu is the second antiderivative of φ minus φ, and tanh′ is approximated by a mixture of eight bumps.
+For elu″ = αe^z 1(z < 0) + (1 − α)δ(z), the exponential part e_n = E[e^z 1(z < 0) He_n(x)]/√(n!) satisfies
+√n e_n = s (e_{n−1} − τ_{n−1}/s). This recurrence loses digits as e^{s²/2} grows; for large s, the exponential is replaced by
+deltas at Gauss-Laguerre nodes.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ from pesn.activations.smooth import ERF, GELU
 
 _TILE = 16
 _TOGETHER = 64
-_FEW_ORDERS = 10  # up to which the search for negligible orders costs more than it saves
-_MANY_ORDERS = 32  # from which on a bound per pair is worth its time
-_NEGLIGIBLE = 34.5  # e^−34.5 = 1e-15 of a variance: omitted terms must not make the matrix indefinite
+_FEW_ORDERS = 10  # up to this number of orders, searching for negligible ones costs more than it saves
+_MANY_ORDERS = 32  # from this number of orders on, an error bound for each pair pays off
+_NEGLIGIBLE = 34.5  # −log(1e-15), relative to a variance: omitted terms must not make the matrix indefinite
 
 
 _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
 
 
 class Sums(NamedTuple):
-    """Mehler's series of a batch of matrices: inputs, and the last three fields, which are filled.
+    """Mehler's series for a batch of matrices: inputs, and three output arrays (``out``, ``orders``, ``first``).
 
     Parameters
     ----------
     correlation : array of shape (B, D, D)
-        ρ.
+        Input correlations ρ.
     largest : array of shape (B,)
         Largest |ρ| off the diagonal.
     variance : array of shape (B, D)
-        Diagonal of the result; the series is scaled by its square roots.
+        Output variances; the series is scaled to these.
     rest : bool
-        Whether to omit the first order.
+        Whether to omit the first-order term.
     out : array of shape (B, D, D)
-        The sums.
+        Output covariances.
     orders : array of shape (B,)
-        Number of orders summed; 0: not enough orders, the matrix is unchanged.
+        Number of terms summed; 0 if the available orders are not enough, in which case the matrix is unchanged.
     first : array of shape (B, D)
-        c_1 in output standard deviations.
+        First-order coefficients c_1, in units of the output standard deviations.
     """
 
     correlation: Array
@@ -80,13 +81,17 @@ def mirror(a: Array) -> None:
 
 @jit()
 def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) -> tuple[int, int, int, int]:
-    """Fill the correlations (B, D, D), 0 where a deviation is 0, and the largest of each; return where and how cov is invalid."""
+    """Compute correlations (B, D, D) into ``out`` and the largest absolute one of each matrix into ``largest``.
+
+    Correlations are 0 where a standard deviation is 0. Return (b, i, j, code): code 1 for an asymmetric entry, 2 for an entry
+    that exceeds the product of the standard deviations, 0 if ``cov`` is valid.
+    """
     batch, size = std.shape
     slack = max(1e-8, 32.0 * eps)
     for b in range(batch):
         for i in range(size):
             for j in range(i + 1, size):
-                # Relative to the deviations of this pair; the second term allows rounding if one of them is 0.
+                # relative to the standard deviations of the pair; the second term allows rounding errors if one of them is 0
                 product = std[b, i] * std[b, j]
                 room = slack * product + 32.0 * eps * max(std[b, i], std[b, j]) ** 2
                 if abs(cov[b, i, j] - cov[b, j, i]) > room:
@@ -100,9 +105,9 @@ def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) ->
 
 @jit(no_cpython_wrapper=True)
 def fill_correlations(cov: Array, std: Array, out: Array) -> float:
-    """Fill the upper triangle of the correlations, 0 where a deviation is 0; return the largest, not clipped to 1."""
+    """Fill the upper triangle with correlations, 0 where a standard deviation is 0; return the largest |ρ|, not clipped to 1."""
     size = std.shape[0]
-    inverse, most = np.zeros(size), np.zeros(size)  # the largest by column, so that the loop is vectorized
+    inverse, most = np.zeros(size), np.zeros(size)  # maximum of each column, so that the loop is vectorized
     for i in range(size):
         if std[i] > 0.0:
             inverse[i] = 1.0 / std[i]
@@ -111,7 +116,7 @@ def fill_correlations(cov: Array, std: Array, out: Array) -> float:
         for j in range(i + 1, size):
             rho = cov[i, j] * inverse[i] * inverse[j]
             most[j] = max(most[j], abs(rho))
-            # collinear except for rounding, which a steep activation would amplify
+            # collinear up to rounding errors, which a steep activation would amplify
             out[i, j] = math.copysign(1.0, rho) if abs(rho) > 1.0 - 1e-15 else rho
     largest = 0.0
     for i in range(size):
@@ -121,7 +126,7 @@ def fill_correlations(cov: Array, std: Array, out: Array) -> float:
 
 @_inline
 def _significant_orders(rho: Array, count: int) -> int:
-    """Count the orders, of ``count``, that are not negligible beside the first, by the largest |ρ|."""
+    """Return how many of ``count`` orders are not negligible relative to the first, based on the largest |ρ|."""
     largest = 0.0
     for j in range(rho.size):
         largest = max(largest, abs(rho[j]))
@@ -132,10 +137,10 @@ def _significant_orders(rho: Array, count: int) -> int:
 
 @_fused
 def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
-    """Compute Σ_n ρⁿ c_n c_nᵀ by Horner, row by row over the upper triangle; c is (N, D), so that the inner loop runs over units.
+    """Compute Σ_n ρⁿ c_n c_nᵀ by Horner's scheme, row by row over the upper triangle.
 
-    Four orders at a time, as a sum is loaded and stored once for them. Where there are many, the units of a tile begin where the
-    largest of their |ρ|ⁿ is 1e-15.
+    c is (N, D), so that the inner loop runs over units. Four orders are summed at a time to save loads and stores. If there are
+    many orders, a tile omits those for which its largest |ρ|ⁿ is below 1e-15.
     """
     count, size = c.shape
     together = _TOGETHER if count > _FEW_ORDERS else size
@@ -167,7 +172,7 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
 
 @jit(no_cpython_wrapper=True)
 def find_inaccurate_row(correlation: Array, left: Array, power: int, tolerance: float, suspect: int) -> int:
-    """Return a row with a pair of |ρ|^power √(left_i left_j) > tolerance, −1 if there is none; ``suspect`` is checked first."""
+    """Return a row i with |ρ_ij|^power √(left_i left_j) > tolerance for some j, or −1; row ``suspect`` is checked first."""
     size = left.shape[0]
     root, square, value = np.sqrt(left), np.empty(size), np.empty(size)
     for turn in range(-1, size - 1):
@@ -194,7 +199,7 @@ def find_inaccurate_row(correlation: Array, left: Array, power: int, tolerance: 
 
 @jit()
 def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None:
-    """Scale matrices (B, D, D) to the variances ``variance`` (B, D), from their upper triangles; 0 for units not live."""
+    """Rescale matrices (B, D, D), given by their upper triangles, to ``variance`` (B, D); covariances are 0 unless ``live``."""
     batch, size = variance.shape
     factor = np.empty(size)
     for b in range(batch):
@@ -202,7 +207,7 @@ def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None
             own = matrix[b, i, i]
             factor[i] = (
                 math.sqrt(variance[b, i]) / math.sqrt(own) if live[b, i] and own > 1e-290 else 0.0
-            )  # below, digits are lost
+            )  # smaller numbers lose digits
         for i in range(size):
             for j in range(i + 1, size):
                 matrix[b, i, j] = matrix[b, i, j] * factor[i] * factor[j]
@@ -212,7 +217,7 @@ def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None
 
 @jit()
 def sum_series(sums: Sums, b: int, c: Array) -> None:
-    """Sum the series of matrix b with coefficients c (N, D), which are overwritten."""
+    """Sum the series of matrix b with coefficients c (N, D); c may be overwritten."""
     deviation, own = np.empty(c.shape[1]), np.empty(c.shape[1])
     for i in range(c.shape[1]):
         own[i] = sums.variance[b, i]
@@ -227,9 +232,10 @@ def sum_series(sums: Sums, b: int, c: Array) -> None:
 
 @jit()
 def sum_projections(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Array, tolerance: float, sums: Sums) -> None:
-    """Sum the series of matrices ``rows`` (b,) with as few projected coefficients c_n/s, (b, D, N), as are enough.
+    """Sum the series of matrices ``rows`` (b,) with the fewest coefficients that meet the tolerance.
 
-    They are overwritten with c_n in output standard deviations. ``own`` is the variance of f(z), (B, D).
+    ``found`` (b, D, N) holds projected coefficients c_n/s; they are overwritten with c_n in units of the output standard
+    deviations. ``own`` (B, D) is the variance of f(z).
     """
     _, size, count = found.shape
     c, left, remainder = np.empty((count, size)), np.empty((count, size)), np.empty(count)
@@ -248,15 +254,15 @@ def sum_projections(found: Array, rows: npt.NDArray[np.intp], std: Array, own: A
 
 @jit(**INLINE)
 def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
-    """Scale the coefficients (N,) of a unit to output deviations; fill the remaining variance of each order.
+    """Scale the coefficients (N,) of a unit to output standard deviations; fill ``left`` with the variance beyond each order.
 
-    ``remainder`` is raised to it where it is smaller.
+    ``remainder`` is updated to the maximum of itself and ``left``.
     """
     total = 0.0
     for n in range(c.size):
         c[n] *= scale
         total += c[n] * c[n]
-    # rounding must not leave a negative remainder on the diagonal
+    # rounding errors must not make the remainder on the diagonal negative
     shrink, room = 1.0 / math.sqrt(total) if total > 1.0 else 1.0, 1.0 if scale > 0.0 else 0.0
     for n in range(c.size):
         c[n] *= shrink
@@ -267,7 +273,7 @@ def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
 
 @jit(**INLINE)
 def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
-    """Return the first order whose truncation error of any correlation is within the tolerance; 0 if there is none."""
+    """Return the lowest order at which the truncation error of all correlations is within the tolerance, or 0."""
     power = largest
     for n in range(remainder.size):
         power *= largest
@@ -278,7 +284,7 @@ def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
 
 @jit(no_cpython_wrapper=True)
 def _choose_order(left: Array, remainder: Array, correlation: Array, largest: float, tolerance: float) -> int:
-    """Return nearly the least order whose remainder (N, D) is within the tolerance, or 0; ``remainder`` (N,) is the largest."""
+    """Return an approximately minimal order that meets the tolerance, or 0; ``remainder`` (N,) is the row maximum of ``left``."""
     count, chosen = left.shape[0], fewest_orders(remainder, largest, tolerance)
     if chosen == 0 and count >= _MANY_ORDERS and find_inaccurate_row(correlation, left[count - 1], count + 1, tolerance, 0) < 0:
         chosen = count
@@ -293,17 +299,18 @@ def _choose_order(left: Array, remainder: Array, correlation: Array, largest: fl
     return chosen
 
 
-_LEAST = 1e-305  # a variance below which the inverse of its root overflows
-_WIDE = 5.0  # standard deviations above which the exponential part of elu is a sum of δ's
-_LOOK_EARLY = 20  # kinks that need too many orders are detected here
+_LEAST = 1e-305  # smaller output variances are treated as 0, to avoid overflow
+_WIDE = 5.0  # standard deviation of z above which the exponential part of elu is replaced by deltas
+_LOOK_EARLY = 20  # order at which kinks that need too many orders are detected
 _ENOUGH, _HOPELESS = -1, -2
-_LOOK = 48  # from this order on the remainder is checked pair by pair, then after every quarter more
+_LOOK = 48  # first order at which the remainder is checked for each pair; n + n//4 is the next
 
 
 class Bumps(NamedTuple):
-    """Bumps at ``place`` of variance ``width``, (K,), with ``weight`` (3, K) in f, f′ and f″.
+    """Bumps with means ``place`` (K,), variances ``width`` (K,), and weights ``weight`` (3, K) in f, f′ and f″.
 
-    The first ``common`` apply to all units, the others to wide ones; ``exponential``: α of elu, whose kink is the first bump.
+    The first ``common`` bumps apply to all units, the others only to units with a large input standard deviation.
+    ``exponential`` is α of elu, whose kink is the first bump, and 0 for other activations.
     """
 
     place: Array
@@ -314,7 +321,7 @@ class Bumps(NamedTuple):
 
 
 def get_bumps(record: Activation) -> tuple[Bumps, Reduction] | None:
-    """Return the bumps of the base of ``record`` and the scaling, or None if it has none."""
+    """Return the bumps of the base activation of ``record`` and its scaling, or None if it has no such form."""
     reduction = record.reduction or Reduction(record, 1.0, 1.0, 0.0)
     base = reduction.base
     if base.slopes is not None:
@@ -351,9 +358,9 @@ def _elu(alpha: float) -> Bumps:
 
 
 class Units(NamedTuple):
-    """Inputs z of units, (D,) or (B, D): mean and standard deviation of z, variance ``own`` of f(z), E[f′].
+    """Moments of units, (D,) or (B, D): mean and standard deviation of z, variance ``own`` of f(z), and ``gain`` E[f′(z)].
 
-    ``gain`` is empty if bumps determine it; ``exponential`` is e_0 of elu, otherwise 0.
+    ``gain`` is empty if it follows from the bumps; ``exponential`` is e_0 of elu and 0 for other activations.
     """
 
     mean: Array
@@ -364,10 +371,11 @@ class Units(NamedTuple):
 
 
 class _Goal(NamedTuple):
-    """Stopping rule: as many orders as bring the error of any output correlation to ``tolerance``, at most ``most``.
+    """Stopping rule: stop when the error of all output correlations is within ``tolerance``, or after ``most`` orders.
 
-    A negative tolerance takes all orders. ``correlation`` (D, D) is empty if only ``largest`` is known. The remainder of kinks
-    falls as n^(−``decay``): if that is not enough, the sum stops early; 0: unknown.
+    A negative tolerance computes all orders. ``correlation`` (D, D) is empty if only ``largest`` is known. The remainder of
+    kinks decays as n^(−``decay``); if it would still be too large after ``most`` orders, the computation stops early. A
+    ``decay`` of 0 means that the rate is unknown.
     """
 
     tolerance: float
@@ -378,7 +386,7 @@ class _Goal(NamedTuple):
 
 
 def make_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> Units:
-    """Return the inputs of units of an activation with these bumps, which is not scaled."""
+    """Return the `Units` of an unscaled activation with the given bumps."""
     if not bumps.exponential:
         return Units(mean, std, own, gain, np.zeros(mean.shape))
     live = np.where(std > 0.0, std, 1.0)
@@ -391,7 +399,7 @@ def make_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -
 
 
 def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> Array:
-    """Return c_n/s for n = 1 … count, (D, count); std > 0."""
+    """Return the coefficients c_n/s (D, count) for n = 1 … count; ``std`` must be positive."""
     units = make_units(bumps, gain, mean, std, np.ones(len(mean)))
     _, c = coefficients(bumps, units, np.empty((0, len(mean))), 1.0, -1.0, count)
     return np.asarray(c.T / std[:, None])
@@ -400,10 +408,10 @@ def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> A
 def coefficients(
     bumps: Bumps, units: Units, known: Array, largest: float, tolerance: float, most: int
 ) -> tuple[bool, Array]:  # fmt: skip
-    """Compute c_n/√own, (N, D), until largest^{N+1} times the remainder of any unit is within the tolerance.
+    """Compute coefficients c_n/√own (N, D) until largest^{N+1} times the largest remainder is within the tolerance.
 
-    The first of them are ``known`` (n, D). A negative tolerance takes all ``most`` orders, not limited by the variance of a unit.
-    Return whether the tolerance is met, and the coefficients.
+    The first n are given by ``known`` (n, D). With a negative tolerance, all ``most`` orders are computed, and their squares may
+    exceed the variance of a unit. Return whether the tolerance is met, and the coefficients.
     """
     out, state, left = np.zeros((most, len(units.mean))), np.zeros((7, len(bumps.place), len(units.mean))), units.std.copy()
     out[: len(known)] = known
@@ -422,9 +430,9 @@ def coefficients(
 def sum_closed_form(
     bumps: Bumps, units: Units, known: Array, rows: npt.NDArray[np.intp], tolerance: float, most: int, sums: Sums
 ) -> None:
-    """Sum the series of matrices ``rows`` (b,) with as many orders as the tolerance needs, at most ``most``.
+    """Sum the series of matrices ``rows`` (b,) with as many orders as the tolerance requires, at most ``most``.
 
-    ``known`` (b, n, D): known coefficients in output standard deviations; ``units`` (b, D).
+    ``known`` (b, n, D) holds known coefficients in units of the output standard deviations; ``units`` has shape (b, D).
     """
     size = units.mean.shape[1]
     c, state, left = np.empty((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
@@ -446,7 +454,7 @@ def sum_closed_form(
 
 @jit()
 def _largest(values: Array) -> float:
-    """Return the largest |value| by a loop: NumPy's function takes a second to compile."""
+    """Return the largest |value|; a loop, as np.max takes a second to compile."""
     largest = 0.0
     for value in values.flat:
         largest = max(largest, abs(value))
@@ -455,7 +463,7 @@ def _largest(values: Array) -> float:
 
 @jit()
 def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Array) -> None:
-    """Initialize the recurrence of one bump and one unit; nothing if it is too far away."""
+    """Initialize the recurrence of one bump and one unit, unless the bump is too far from the mean to matter."""
     total = math.hypot(s, math.sqrt(bumps.width[k]))
     a, r, scale = (m - bumps.place[k]) / total, s / total, 1.0 / (total * math.sqrt(own))
     if abs(a) <= 38.0:
@@ -466,10 +474,10 @@ def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Arr
 
 @jit()
 def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, out: Array) -> tuple[int, int]:
-    """Initialize the recurrences; return the number of known coefficients, including the gain, and of bumps.
+    """Initialize the recurrences; return the number of known coefficients, including the gain, and the number of bumps used.
 
-    ``state``: τ_0 of each bump and unit, the factors of its recurrence (−r a, −r²), the weights of τ_n, τ_{n−1}, τ_{n−2} in
-    output standard deviations, and 0 for τ_{−1}.
+    For each bump and unit, ``state`` (7, K, D) holds τ_0, the factors −r a and −r² of the recurrence, the weights of τ_n, τ_{n−1}
+    and τ_{n−2} in units of the output standard deviation, and τ_{−1} = 0.
     """
     kinds = bumps.place.shape[0] if _largest(units.std) > _WIDE else bumps.common
     for i in range(units.mean.shape[0]):
@@ -490,9 +498,9 @@ def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, ou
 def _coefficients(
     alpha: float, units: Units, goal: _Goal, kinds: int, known: int, state: Array, left: Array, out: Array
 ) -> tuple[int, bool]:  # fmt: skip
-    """Fill rows n = 1 … of ``out`` and subtract their squares from ``left``; return their number and whether they are enough.
+    """Fill ``out`` with c_1, c_2, … and subtract their squares from ``left``; return their number and whether it suffices.
 
-    ``state`` holds τ_{n−1}; loops are separate and use few arrays, otherwise LLVM does not vectorize them.
+    ``state`` holds τ_{n−1}. The loops are separate and use few arrays; otherwise LLVM does not vectorize them.
     """
     size = state.shape[2]
     now, before, total, e = state[0], state[6], np.empty(size), np.zeros((3, size))
@@ -524,7 +532,7 @@ def _coefficients(
 
 @_inline
 def _add_exponential(n: int, std: Array, tau: Array, e: Array, total: Array) -> None:
-    """Add e_{n−2} to c_n and replace it by e_{n−1}; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D): e, its weight, 1/s."""
+    """Add e_{n−2} to c_n and replace it by e_{n−1}; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D) holds e, its weight and 1/s."""
     root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
     both, step = inverse / root, 1.0 / root
     now, weight, pull = e[0], e[1], e[2]
@@ -555,12 +563,12 @@ def _add_bumps(
 def _subtract_variance(
     known: bool, kinds: int, total: Array, e: Array, now: Array, before: Array, left: Array, out: Array
 ) -> float:  # fmt: skip
-    """Subtract c_n², or its known value, from the remaining variances; return the largest of them."""
+    """Store c_n unless it is known, and subtract c_n² from the remaining variances; return the largest of these."""
     beyond = 0
     for i in range(total.size):
         total[i] = out[i] if known else total[i]
         beyond += 1 if total[i] * total[i] > left[i] else 0
-    if beyond:  # rounding, or the error of a mixture: the unit keeps its variance, and further terms are 0
+    if beyond:  # rounding errors, or the error of a mixture: preserve the variance of the unit, and set further terms to 0
         for i in range(total.size):
             if total[i] * total[i] > left[i]:
                 total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
@@ -576,7 +584,7 @@ def _subtract_variance(
 
 @_inline
 def _check_pairs(goal: _Goal, n: int, left: Array, suspect: int) -> int:
-    """Return a row that n orders are not enough for, or that they are enough, or that no more will be."""
+    """Return a row for which n orders are not enough, `_ENOUGH`, or `_HOPELESS` if ``goal.most`` orders would not be enough."""
     suspect = find_inaccurate_row(goal.correlation, left, n + 1, goal.tolerance, suspect)
     if suspect < 0:
         return _ENOUGH

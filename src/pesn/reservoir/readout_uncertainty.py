@@ -1,4 +1,4 @@
-"""Readout parameter uncertainty: leverage of the features of a state, and weight errors in closed loop."""
+"""Readout parameter uncertainty: leverage of uncertain features, and weight errors in closed loop."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 
 class Leverage:
-    """Leverage of the features of states x, for each output of a readout.
+    """Leverage of the features b of a state x, for each output of a readout.
 
-    If groups of outputs use different features, only the entries of x that a group uses are considered.
+    If groups of outputs use different features, each group considers only the entries of x that it uses.
 
     Parameters
     ----------
     moves : Moves
         Positions of the features in x.
     parts : list of Part
-        Outputs, their features, and a root of A⁻¹, of :meth:`pesn.readout.ridge.Readout.parts`.
+        Outputs, their features, and a root of A⁻¹, as returned by :meth:`pesn.readout.ridge.Readout.parts`.
     n_outputs : int
-        m.
+        Number of outputs, m.
     n_features : int
-        p.
+        Number of features, p.
     variances_alone : bool, default=False
-        Whether states have no covariances: traces then need the diagonal of A⁻¹ only.
+        Whether states have a diagonal covariance. Traces then need only the diagonal of A⁻¹.
     """
 
     def __init__(
         self, moves: Moves, parts: list[Part], n_outputs: int, n_features: int, variances_alone: bool = False
     ) -> None:  # fmt: skip
-        self._parts = [_PartOfState(moves, part, n_features, variances_alone) for part in parts]
+        self._parts = [_OutputGroup(moves, part, n_features, variances_alone) for part in parts]
         self._n_outputs = n_outputs
 
     def trace(self, state: GaussianState) -> Array:
-        """Return tr(A⁻¹ Cov b) (…, m)."""
+        """Return tr(A⁻¹ Cov b) (…, m), the leverage due to uncertain features."""
         found = np.empty((*state.mean.shape[:-1], self._n_outputs))
         for part in self._parts:
             here = state if part.places is None else state.only(part.places)
@@ -55,7 +55,7 @@ class Leverage:
         return found
 
     def of_means(self, x: Array) -> Array:
-        """Return bᵀ A⁻¹ b (…, m) of x (…, n)."""
+        """Return bᵀ A⁻¹ b (…, m), the leverage of certain states x (…, n)."""
         found = np.empty((*x.shape[:-1], self._n_outputs))
         for part in self._parts:
             v = part.constant + (x if part.places is None else x[..., part.places]) @ part.root
@@ -63,14 +63,17 @@ class Leverage:
         return found
 
     def __call__(self, state: GaussianState) -> Array:
-        """Return the total leverage (…, m); for an ensemble bᵀ A⁻¹ b of each member, (…, M, m)."""
+        """Return the expected leverage (…, m), or the leverage of each ensemble member (…, M, m)."""
         if isinstance(state, Ensemble):
             return self.of_means(state.members)
         return self.of_means(state.mean) + self.trace(state)
 
 
-class _PartOfState:
-    """Outputs, the ``places`` in x that they use, None: all; a root (n, r) of A⁻¹ there, and its row of the constant."""
+class _OutputGroup:
+    """Group of outputs, with a root (n, r) of A⁻¹ over the entries of x that it uses.
+
+    ``places`` are the positions of these entries, None for all. ``constant`` is the row of the root for the intercept.
+    """
 
     def __init__(self, moves: Moves, part: Part, n_features: int, variances_alone: bool) -> None:
         self.outputs, self._diagonal = part.outputs, variances_alone
@@ -86,26 +89,27 @@ class _PartOfState:
 
     @cached_property
     def form(self) -> QuadraticForm:
-        """A⁻¹ over these places; the constant is certain."""
+        """Quadratic form A⁻¹ over these entries; the intercept has no variance."""
         root = self.root  # computed on demand: the product is expensive
         return QuadraticForm(np.diag(np.vecdot(root, root)) if self._diagonal else outer(root))
 
 
-_FLOOR, _SMALL = 1e-6, 1e-8  # relative ridge of the parameter covariance, used if the readout's is below the second number
-_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # directions of the weights, and directions times outputs
-_WEAKEST = 1e-8  # least factor of the prior: below, rounding errors dominate
-_NEW = 0.02  # orthogonal share of v² that adds a direction
+_FLOOR, _SMALL = 1e-6, 1e-8  # relative ridge of the parameter covariance, used if that of the readout is below _SMALL
+_MOST_DIRECTIONS, _MOST_UNKNOWNS = 20, 64  # largest number of weight directions, and of directions times outputs
+_WEAKEST = 1e-8  # smallest factor of the prior precision: below it, rounding errors dominate
+_NEW = 0.02  # fraction of |v|² orthogonal to the current directions above which a direction is added
 
 
 class WeightErrors:
-    """Errors of the weights of a readout in closed loop: their effect on y, and the directions of the features.
+    """Errors of the readout weights in closed loop: persistent errors along a few directions of the features b.
 
-    ``output_root`` (d, m): root of the covariance of y where bᵀ A⁻¹ b = 1, c R, including kinematic columns. R is the total
-    one-step error covariance in the long run. c is estimated on a validation set (:class:`ErrorModel`), and at least
-    (1 + ρ)/(1 − ρ), since autocorrelated residuals carry less information. ``root`` (p, p): S, see :func:`posterior_root`.
+    ``output_root`` (d, m) is a root of c R, the covariance of y at unit leverage bᵀ A⁻¹ b = 1, including kinematic columns. R is
+    the total long-run covariance of the one-step errors. The inflation c is estimated on a validation set (:class:`ErrorModel`).
+    It is at least (1 + ρ)/(1 − ρ), since autocorrelated residuals carry less information. ``root`` (p, p) is a root S of the
+    parameter covariance, see :func:`posterior_root`.
 
-    For groups of outputs that share weights, an error is the same in all of them: ``output_root`` is (d, s), with the root of R
-    of each group in its rows, and features have directions for each group. ``groups`` (m,): the group of each output.
+    Groups of outputs that share weights also share their errors: ``output_root`` is then (d, s), with a root of R for each group
+    in its rows, and each group has its own coordinates along the directions. ``groups`` (m,) is the group of each output.
     """
 
     def __init__(self, loop: ClosedLoop) -> None:
@@ -126,13 +130,13 @@ class WeightErrors:
 
     @cached_property
     def root(self) -> Array:
-        """S."""
+        """Root S of the parameter covariance."""
         readout, penalty = self._loop.readout, self._loop.penalty
         return np.asarray(readout.covariance_root, float) if penalty is None else posterior_root(readout, penalty, self._var)
 
     @cached_property
     def regularized_root(self) -> Array:
-        """S with a ridge that is not too small for uncertain features."""
+        """Root S with a lower bound of the ridge, for uncertain features."""
         S = np.asarray(self._loop.readout.covariance_root, float)
         return np.stack([_floor_root(one, self._loop.readout.n_samples) for one in S.reshape(-1, *S.shape[-2:])]).reshape(S.shape)
 
@@ -142,10 +146,11 @@ class WeightErrors:
         return int(np.clip(_MOST_UNKNOWNS // self.output_root.shape[1], 1, _MOST_DIRECTIONS))
 
     def project(self, features: Array) -> Array:
-        """Return the effect (…, T, r) of r directions on an output at each step, of features (…, T, p): Σ squares = bᵀ A⁻¹ b.
+        """Project features (…, T, p) on r weight directions; return the coordinates (…, T, r) at each step.
 
-        Directions are added step by step, so that those of a step do not depend on later ones; a remainder is distributed over
-        them. For groups (…, T, G r), those of each group after the other.
+        The squared coordinates of a step add up to its leverage bᵀ A⁻¹ b. Directions are added step by step, so that they do not
+        depend on later steps; a remainder is distributed over the existing ones. For G groups, the coordinates are concatenated
+        to (…, T, G r).
         """
         groups = self._loop.readout.groups
         if groups is None:
@@ -169,21 +174,21 @@ class WeightErrors:
 
 
 class LeverageNoise:
-    """New noise of a step: the innovation of the errors, widened by parameter uncertainty.
+    """Noise of one step: the innovation of the one-step errors, scaled up by parameter uncertainty.
 
-    The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) widens the innovation of the learned columns by √(1 + leverage), with the leverage
-    inflated by (1 + ρ)/(1 − ρ): n autocorrelated residuals count as n (1 − ρ)/(1 + ρ). ``parts``: parts of the variance to
-    include, "noise" and "weights". Each member of an ensemble has the leverage of its own features.
+    The innovation of the learned columns is multiplied by √(1 + leverage). The leverage bᵀ A⁻¹ b + tr(A⁻¹ Cov b) is inflated by
+    (1 + ρ)/(1 − ρ), as n autocorrelated residuals count as n (1 − ρ)/(1 + ρ) independent ones. ``parts`` selects the parts of
+    the variance to include, "noise" and "weights". In an ensemble, each member has the leverage of its own features.
     """
 
     def __init__(self, loop: ClosedLoop, parts: tuple[str, ...]) -> None:
         learned = loop.dynamics.learned
         d = loop.dynamics.n_columns
         self._loop, self._with_noise = loop, "noise" in parts
-        self._root_of_innovation = factor_covariance(loop.errors.innovation)
+        self._innovation_root = factor_covariance(loop.errors.innovation)
         self._widened = loop.errors.innovation if "weights" in parts else None
         self._J, self._d = loop.step[2], d
-        self._noise = np.sum(np.square(self._J[:d] @ self._root_of_innovation), axis=-1) * self._with_noise
+        self._noise = np.sum(np.square(self._J[:d] @ self._innovation_root), axis=-1) * self._with_noise
         self._inflation = np.zeros(d)
         self._inflation[learned] = variance_inflation(loop.errors.persistence[learned])
 
@@ -193,13 +198,13 @@ class LeverageNoise:
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:
-        """Return the noise of the state that the outputs are read from."""
+        """Return the noise of the outputs that are read from ``state``."""
         J = self._J
         if self._widened is None:
-            return Emission(J @ self._root_of_innovation, self._noise, self._noise)
+            return Emission(J @ self._innovation_root, self._noise, self._noise)
         grown = np.sqrt(1.0 + self._inflation * self.leverage(state))
         if self._with_noise:  # R ∘ g gᵀ
-            root = grown[..., :, None] * self._root_of_innovation
+            root = grown[..., :, None] * self._innovation_root
         else:
             root = factor_covariance(self._widened * (grown[..., :, None] * grown[..., None, :] - 1.0))
         new = J @ root
@@ -209,7 +214,7 @@ class LeverageNoise:
         return Emission(new, self._noise, both)
 
     def leverage(self, state: GaussianState) -> Array:
-        """Return bᵀ A⁻¹ b + tr(A⁻¹ Cov b) for each column of y (…, d); bᵀ A⁻¹ b of each member (…, M, d)."""
+        """Return the leverage for each column of y (…, d), or for each ensemble member (…, M, d); 0 for columns not learned."""
         found = self._leverage(state)
         result = np.zeros((*found.shape[:-1], self._d))
         result[..., self._loop.dynamics.learned] = found
@@ -223,17 +228,17 @@ def variance_inflation(persistence: Array) -> Array:
 
 
 def _floor_root(S: Array, n: int) -> Array:
-    """Return a root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ, c = 1e-6 n, for a root S of A⁻¹; S if its ridge is not that small.
+    """Return a root of (A + c I)⁻¹ = S (I + c Sᵀ S)⁻¹ Sᵀ with c = 1e-6 n, for a root S of A⁻¹; S itself if its ridge is larger.
 
-    Where features are collinear, A⁻¹ is large in directions that were never seen. A covariance with a relative error of a
-    thousandth, as of every closure, would be dominated by them.
+    If features are collinear, A⁻¹ is large in directions without training data. These would dominate the trace with a covariance
+    whose relative error is about 1e-3, as in every moment closure.
     """
-    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # an upper bound of the norm below, without a matrix product
+    if np.sum(np.square(S)) * _SMALL * n <= 1.0:  # bounds the norm below, without a matrix product
         return S
     if np.linalg.norm(S.T @ S) * _SMALL * n <= 1.0:
         return S
-    # QR of [√c S; I] is Q R with RᵀR = I + c Sᵀ S, and the root S R⁻¹ is the upper part of Q by √c: bounded, whatever the sizes
-    # of the rows of S. They differ much where units are all but dead; large rows first, nothing of the small ones is lost.
+    # QR of [√c S; I] gives RᵀR = I + c Sᵀ S, and the root S R⁻¹ is the upper part of Q divided by √c. It is bounded for rows of S
+    # of any size. Their sizes differ widely if units are nearly inactive; sorting large rows first keeps small ones accurate.
     root_floor = np.sqrt(_FLOOR * n)
     rows = np.vstack([root_floor * S, np.eye(S.shape[1])])
     order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
@@ -243,7 +248,7 @@ def _floor_root(S: Array, n: int) -> Array:
 
 
 def _root_by_groups(cov: Array, groups: Groups) -> Array:
-    """Return (m, s), a root of R in the rows of each group; or (m, m), block-diagonal, if groups share no weights."""
+    """Return the roots of R of all groups, stacked (m, s) if the groups share weights, else block-diagonal (m, m)."""
     root = np.zeros((len(cov), groups.n_outputs if groups.shared else len(cov)))
     for own in groups.outputs:
         root[own[:, None], np.arange(groups.n_outputs) if groups.shared else own] = factor_covariance(cov[np.ix_(own, own)])
@@ -251,15 +256,16 @@ def _root_by_groups(cov: Array, groups: Groups) -> Array:
 
 
 def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
-    """Return a root of (A − (1 − f) P)⁻¹, A = Σ b bᵀ + P with P = diag(penalty): the posterior of a weaker prior.
+    """Compute a root of the parameter covariance with the prior precision scaled by f ≤ 1, from its evidence.
 
-    A ridge is the prior that weights have the variance R/P. The weights determined by k effective parameters show their own size:
-    f = m k / tr(R⁻¹ W P Wᵀ) maximizes the evidence for these W (MacKay 1992). A prior is only weakened: f is at most 1.
+    The result is a root of (A − (1 − f) P)⁻¹, where A = Σ b bᵀ + P and P = diag(penalty). The ridge penalty corresponds to a
+    Gaussian prior on the weights with covariance R/P. Given the weights W and k effective parameters, f = m k / tr(R⁻¹ W P Wᵀ)
+    maximizes the evidence (MacKay 1992). The prior is only weakened, never strengthened.
 
     Parameters
     ----------
     readout : Readout
-        W (m, p) and a root of A⁻¹.
+        Readout with weights W (m, p) and a root of A⁻¹.
     penalty : array of shape (p,)
         Ridge penalty in units of the sum over the samples.
     var : array of shape (m,)
@@ -268,7 +274,7 @@ def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
     Returns
     -------
     array of shape (p, p)
-        Or of the shape of the readout's own root, if it has groups.
+        The root. If the readout has groups, it has the shape of the root of the readout.
     """
     if (groups := readout.groups) is not None:
         local, each = groups.own_penalty(penalty), groups.own_values(var).reshape(-1, groups.n_outputs)
@@ -284,5 +290,5 @@ def posterior_root(readout: Readout, penalty: Array, var: Array) -> Array:
     M[np.diag_indices_from(M)] += 1.0
     try:
         return np.asarray(solve_triangular(np.linalg.cholesky(M), S.T, lower=True).T)
-    except np.linalg.LinAlgError:  # forgetting has removed part of the penalty
+    except np.linalg.LinAlgError:  # not positive definite: forgetting has removed part of the penalty
         return S

@@ -14,15 +14,15 @@ from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.state import GaussianState, Observation, Parts, flat, observe, rotate_rows
 
-_FAR = 1e50  # products of columns stay finite in diverging loops
-_SKETCH = 8  # directions of the Nyström sketch
-_BLOCK = 256  # rows of a large product at a time
-_DEPENDENT = 1e-10  # of a row's norm: a smaller orthogonal component counts as linearly dependent
+_FAR = 1e50  # entries are clipped here, so that products of columns stay finite in diverging loops
+_SKETCH = 8  # number of directions of the Nyström sketch
+_BLOCK = 256  # number of rows per block of a large matrix product
+_DEPENDENT = 1e-10  # relative tolerance below which a row counts as linearly dependent
 
 
 @dataclass(frozen=True, eq=False)
 class _Factored(GaussianState):
-    """Gaussian state with ``factor`` F (…, n, k): columns of independent sources of uncertainty."""
+    """Gaussian state with ``factor`` F (…, n, k), whose columns are independent sources of uncertainty."""
 
     factor: Array
 
@@ -40,7 +40,7 @@ class _Factored(GaussianState):
         return np.asarray(self.mean[..., None, :] + sources @ transpose(self.factor))
 
     def _affine_parts(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Parts:
-        """Return mean, ``cross`` and F after x[rows] ← K x + k + noise."""
+        """Return the mean, ``cross`` and F after the update x[rows] ← K x + k + noise."""
         F, own = self.factor, multiply_rows(K, self.factor)
         fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
         noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
@@ -50,14 +50,14 @@ class _Factored(GaussianState):
         return {**parts, "factor": new.reshape(*F.shape[:-1], new.shape[-1])}
 
     def _assign_factor(self, rows: slice, var: Array | None) -> Array:
-        """Return F after x[rows] was assigned values with variances ``var`` (…, r)."""
+        """Return F after assigning values with variances ``var`` (…, r) to x[rows]."""
         F = self.factor.copy()
         F[..., rows, :] = 0.0
         return F if var is None or not np.any(var) else _append(F, rows, _diagonal(np.sqrt(var)))
 
 
 def _append(F: Array, rows: slice | npt.NDArray[np.intp], columns: Array) -> Array:
-    """Append ``columns`` (…, r, q), 0 outside these rows, to F (…, n, k)."""
+    """Append ``columns`` (…, r, q) to F (…, n, k), zero outside ``rows``."""
     k = F.shape[-1]
     new = np.zeros((*F.shape[:-1], k + columns.shape[-1]))
     new[..., :k], new[..., rows, k:] = F, columns
@@ -65,7 +65,7 @@ def _append(F: Array, rows: slice | npt.NDArray[np.intp], columns: Array) -> Arr
 
 
 def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
-    """Return the gain (…, n, s) of an observation, and the factor after it."""
+    """Return the Kalman gain (…, n, s) of an observation and the posterior factor."""
     here = told.here[..., None]
     seen = np.where(here, F[..., told.seen, :], 0.0)
     if told.noise is not None:  # columns of the noise, independent of x
@@ -80,15 +80,20 @@ def _condition(F: Array, told: Observation) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class LowRank(_Factored):
-    """Gaussian state with Cov(x) = F Fᵀ + diag(0, D): ``factor`` F (…, n, k) and ``own`` D (…, N), own variances of h.
+    """Gaussian state with low-rank plus diagonal covariance, Cov(x) = F Fᵀ + diag(0, D), for x = [c, h].
 
-    A move makes F Fᵀ ← T F Fᵀ Tᵀ + M, where M = T D Tᵀ + the rest of the activation + noise is known by its products with a few
-    directions V, those read out among them. Nyström's formula G Gᵀ = M V (Vᵀ M V)⁻¹ Vᵀ M never exceeds M and agrees with it
-    on V: G is appended to F, and the missing part of the diagonal is the new D. Of the activation's rest, Mehler's second order
-    comes from products of two columns of F. F is then rotated and truncated to its widest columns; c and what is read out lose
-    nothing, and every entry keeps its variance. So D has no share in what is read out, and in :meth:`affine` a row of K over h
-    must lie in the basis of the cell's ``compression``. A cell moves entries of h only, at the cost of one sparse product with k
-    columns and O(N k²).
+    ``factor`` is F (…, n, k). ``own`` is D (…, N), independent variances of the entries of h.
+
+    A move maps F Fᵀ to T F Fᵀ Tᵀ + M. Here T is the linearized transition, and M is the sum of T D Tᵀ, the covariance of the
+    activations beyond first order, and noise. M is never formed: only its products with a few directions V are computed, which
+    include the directions that are read out. The Nyström approximation G Gᵀ = M V (Vᵀ M V)⁻¹ Vᵀ M is bounded by M and exact
+    on V. G is appended to F, and the remaining diagonal is the new D. The second-order term of the activations (Mehler's series)
+    is computed from products of two columns of F.
+
+    F is then rotated and truncated to the columns of largest norm. Truncation preserves all variances, and all covariances of c
+    and of the directions that are read out. D therefore does not contribute to the outputs. In :meth:`affine`, each row of K
+    over h must lie in the basis of the cell's ``compression``. A cell moves entries of h only; the cost is one sparse product
+    with k columns and O(N k²).
     """
 
     own: Array
@@ -121,14 +126,14 @@ class LowRank(_Factored):
 
     def trace(self, A: QuadraticForm) -> Array:  # noqa: D102
         F, total, n = self.factor, self.own @ A.diagonal[self.carried :], len(A.matrix)
-        near = A.near_identity if F.size > n * n else None  # eigenvectors take as long as n columns
+        near = A.near_identity if F.size > n * n else None  # an eigendecomposition costs as much as n columns
         if near is not None:
             w, apart, V = near
             along = V @ F
             total = total + w * np.einsum("...ij,...ij->...", F, F)
             total = total + np.einsum("...ij,...ij->...i", along, along) @ apart
             return np.asarray(np.maximum(total, 0.0))
-        for start in range(0, n, _BLOCK):  # symmetric: use the upper triangle twice
+        for start in range(0, n, _BLOCK):  # A is symmetric: blocks above the diagonal count twice
             stop = start + _BLOCK
             here = F[..., start:stop, :]
             beside = A.matrix[start:stop, start:stop] @ here
@@ -143,7 +148,7 @@ class LowRank(_Factored):
 
     def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         p, L, F, D, rows, compression = self.carried, cell.leaks, self.factor, self.own, cell.rows, cell.compression
-        assert compression is not None  # of a cell that moves entries of h alone
+        assert compression is not None  # set for all cells that move entries of h only
         into = cell.enter @ np.concatenate([F, self.mean[..., None]], axis=-1)
         mean, into = into[..., -1] + cell.bias, into[..., :-1]
         A, transposed, squares = cell.slice_columns(p)
@@ -151,8 +156,8 @@ class LowRank(_Factored):
         var = np.einsum("...ij,...ij->...i", into, into) + spread
         unit, unit_var = cell.units.moments(mean, var)
         g, curvature = cell.units.slopes(mean, var)
-        # for small variances the difference loses all digits, and the leading term (f″ v)²/2 replaces it,
-        # unless f has a kink: then the difference is of the order of v itself
+        # for small variances the difference suffers from cancellation: use its leading term (f″ v)²/2,
+        # unless f has a kink, where the difference is of order v
         rest = np.where((var < 1e-8) & cell.units.smooth, 0.5 * np.square(curvature * var), unit_var - g * g * var)
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
@@ -174,7 +179,7 @@ class LowRank(_Factored):
         own = np.maximum(own, 0.0) + total + (0.0 if noise is None else noise.variances)
 
         def times(V: Array) -> Array:
-            """Return M V for directions V (…, r, s) among the rows that move, (…, N, s): D couples them to other rows."""
+            """Return M V (…, N, s) for directions V (…, r, s) over the rows that move; D couples them to other rows."""
             product, result = np.zeros((*D.shape, V.shape[-1])), rest[..., None] * V
             if second is not None:
                 result += second @ (transpose(second) @ V)
@@ -198,7 +203,10 @@ class LowRank(_Factored):
         return unit, g, {"factor": factor, "own": left}
 
     def _second_order_columns(self, into: Array, compression: Compression, large: npt.NDArray[np.bool_]) -> Array | None:
-        """Return columns of a (…, r, w) whose products are used; ``large`` (…): whether those of a state matter."""
+        """Return the columns (…, r, w) whose products form the second-order term, or None if it is omitted.
+
+        ``large`` (…) marks the states for which the term is not negligible.
+        """
         if len(compression.squared) and self.factor.shape[-1]:
             return _rotate_columns(into, self.factor[..., compression.squared, :], compression.products)
         if compression.products and large.any():
@@ -225,7 +233,7 @@ class LowRank(_Factored):
         return self.with_arrays(factor=factor, own=self._without_own(rows), **parts)
 
     def condition(self, rows: slice, values: Array, noise_cov: Array | None = None) -> LowRank:  # noqa: D102
-        # states with the same missing entries together: the same rotation as for each alone
+        # group states by their missing entries: the rotation of a state must not depend on its batch
         batch, r = self.mean.shape[:-1], values.shape[-1]
         values = np.broadcast_to(values, (*batch, r))
         patterns, which = np.unique(np.isnan(values).reshape(-1, r), axis=0, return_inverse=True)
@@ -242,18 +250,18 @@ class LowRank(_Factored):
         return self.with_arrays(mean=mean, cross=cross, own=own, factor=factor)
 
     def _condition_together(self, rows: slice, values: Array, noise_cov: Array | None) -> LowRank:
-        """Condition states that all miss the same entries."""
+        """Condition a batch of states with the same missing entries."""
         told = observe(rows, values, noise_cov)
         F, own, p = self.factor, self.own, self.carried
         inside = told.seen[told.seen >= p]
-        if own[..., inside - p].any():  # own variances of observed entries become columns
+        if own[..., inside - p].any():  # the diagonal variances of observed entries become columns
             F, own = _append(F, inside, _diagonal(np.sqrt(own[..., inside - p]))), own.copy()
             own[..., inside - p] = 0.0
         gain, factor = _condition(F, told)
         return self.with_arrays(factor=_pack(factor), own=own, **self._condition_mean_and_cross(told, gain))
 
     def _without_own(self, rows: slice) -> Array:
-        """Return ``own`` after x[rows] was replaced, with all its variance in the factor."""
+        """Return ``own`` with zeros at x[rows], whose variance is entirely in the factor."""
         p = self.carried
         if rows.stop <= p:
             return self.own
@@ -263,12 +271,12 @@ class LowRank(_Factored):
 
 
 def _diagonal(values: Array) -> Array:
-    """Return diagonal matrices (…, n, n) of values (…, n)."""
+    """Return diagonal matrices (…, n, n) with diagonals ``values`` (…, n)."""
     return values[..., None] * np.eye(values.shape[-1])
 
 
 def _pack(F: Array) -> Array:
-    """Remove columns of zeros from F (…, n, k); a batch keeps as many columns as any of its states has."""
+    """Remove zero columns from F (…, n, k); a batch keeps the largest number of nonzero columns of its states."""
     live = _live(F)
     if live.all():
         return F
@@ -277,17 +285,17 @@ def _pack(F: Array) -> Array:
 
 
 def _live(F: Array) -> npt.NDArray[np.bool_]:
-    """Return which columns of F (…, n, k) are not 0, (…, k)."""
+    """Return a mask (…, k) of the nonzero columns of F (…, n, k)."""
     live = np.zeros((*F.shape[:-2], F.shape[-1]), bool)
     kernels.live_columns(flat(F), flat(live, 1))
     return live
 
 
 def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Array, Array]:
-    """Rotate F and truncate it to its widest columns; add the lost variance to ``own``.
+    """Rotate F and truncate it to the columns of largest norm; add the lost variance to ``own``.
 
-    The p entries of c and the basis lose nothing. Truncation starts at one and a half times the rank: it costs as much as the
-    columns do.
+    The covariances of the p entries of c and of the projections on the basis are preserved. To amortize its cost, truncation is
+    delayed until F has half the rank more columns than it keeps.
     """
     rank = compression.rank
     width = max(rank, p + rank // 2)
@@ -296,7 +304,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
     full = count > width + rank // 2
     if not full.any():
         return F, own
-    if not full.all():  # states of a batch are truncated individually
+    if not full.all():  # truncate only the states that need it
         cut, left = truncate(F[full], own[full], p, compression)
         F, own = F[..., : max(cut.shape[-1], count[~full].max())].copy(), own.copy()
         F[full], own[full] = 0.0, left
@@ -304,8 +312,8 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         return F, own
     h = F[..., p:, :]
     first = _span(np.concatenate([F[..., :p, :], compression.basis.T @ h], axis=-2))
-    room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # for each state of a batch
-    # first the columns that c and the basis depend on, then the others by size
+    room = np.maximum(width - first.any(axis=-2).sum(axis=-1), 0)  # number of other columns of each state
+    # first the directions that c and the basis depend on, then the others by norm
     if first.any(axis=-2).all():
         apart = h @ np.linalg.qr(first, mode="complete")[0][..., first.shape[-1] :]
         _, vectors = np.linalg.eigh(transpose(apart) @ apart)
@@ -313,7 +321,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
         turned = np.zeros((*F.shape[:-1], first.shape[-1] + kept.shape[-1]))
         turned[..., : first.shape[-1]], turned[..., p:, first.shape[-1] :] = F @ first, kept
         lost = np.einsum("...ij,...ij->...i", apart, apart) - np.einsum("...ij,...ij->...i", kept, kept)
-    else:  # states with fewer directions have columns of 0, shifted to negative eigenvalues
+    else:  # some states have fewer directions: make the eigenvalues of ``first`` negative, so that they come last
         gram = transpose(h) @ h
         apart = gram - first @ (transpose(first) @ gram)
         apart -= (apart @ first + np.trace(gram, axis1=-2, axis2=-1)[..., None, None] * first) @ transpose(first)
@@ -325,10 +333,10 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
 
 
 def _span(rows: Array) -> Array:
-    """Return orthonormal columns (…, k, s) that span ``rows`` (…, s, k), in their order.
+    """Return an orthonormal basis (…, k, s) of the span of ``rows`` (…, s, k), in the order of the rows.
 
-    A row that depends on those before it adds no direction: QR would return rounding errors in its place. States of a batch with
-    fewer directions are padded with columns of zeros.
+    A row that is linearly dependent on earlier ones adds no direction: QR would return rounding errors for it. States of a batch
+    with fewer directions are padded with zero columns.
     """
     directions, triangle = np.linalg.qr(transpose(rows))
     live = np.abs(triangle.diagonal(0, -2, -1)) > _DEPENDENT * np.sqrt(np.vecdot(rows, rows)[..., : triangle.shape[-2]])
@@ -342,34 +350,34 @@ def _span(rows: Array) -> Array:
 
 
 def _append_nystrom(F: Array, own: Array, p: int, V: Array, Y: Array, mine: slice) -> tuple[Array, Array]:
-    """Append columns G of a new covariance M, known by Y = M V, to F (…, n, k); return F and the rest of ``own`` (…, N)."""
+    """Append the Nyström factor G of M, given Y = M V, to F (…, n, k); return F and the remaining diagonal (…, N) of ``own``."""
     G = Y @ inverse_root(transpose(V) @ Y[..., mine, :])  # G Gᵀ = Y (Vᵀ Y)⁻¹ Yᵀ
     return _append(F, slice(p, None), G), np.maximum(own - np.einsum("...ij,...ij->...i", G, G), 0.0)
 
 
 def _sketch_directions(moved: Array, compression: Compression, p: int, mine: slice) -> Array:
-    """Return V (…, r, s): the basis and the widest (first) columns of ``moved``; the identity if the rank is large enough."""
+    """Return directions V (…, r, s): the basis and the leading columns of ``moved``, or the identity if the rank allows it."""
     n = moved.shape[-2]
     if compression.rank >= n + p:
         return np.broadcast_to(np.eye(n), (*moved.shape[:-2], n, n))
     basis = compression.basis[mine]
-    basis = basis[:, basis.any(axis=0)]  # other cells have no entries in these rows
+    basis = basis[:, basis.any(axis=0)]  # columns for other cells are zero in these rows
     widest = moved[..., p : p + max(_SKETCH - basis.shape[1], 0)]
     return np.concatenate([np.broadcast_to(basis, (*moved.shape[:-2], *basis.shape)), widest], axis=-1)
 
 
 def _widest(into: Array, count: int) -> Array:
-    """Return the ``count`` widest columns."""
+    """Return the ``count`` columns of largest norm."""
     size = np.einsum("...ij,...ij->...j", into, into)
     widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(into, widest[..., None, :], axis=-1)
 
 
 def _rotate_columns(into: Array, first: Array, count: int) -> Array:
-    """Rotate columns: return those that rows ``first`` (…, s, k) depend on, and the ``count`` widest of the others."""
+    """Rotate columns onto the span of the rows ``first`` (…, s, k), and append the ``count`` largest residual columns."""
     turn = np.linalg.qr(transpose(first))[0]
     wide = into @ turn
-    # |into − wide turnᵀ|² by column, expanded: only the selected columns are computed
+    # squared norms of the columns of into − wide turnᵀ, expanded: only the selected columns are computed
     along = transpose(into) @ wide
     size = np.einsum("...ij,...ij->...j", into, into) + np.vecdot(turn @ (transpose(wide) @ wide) - 2.0 * along, turn)
     widest = np.argsort(-size, axis=-1, kind="stable")[..., :count]
@@ -379,9 +387,9 @@ def _rotate_columns(into: Array, first: Array, count: int) -> Array:
 
 
 def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Array]:
-    """Return columns E with E Eᵀ = ½ curvature (wide wideᵀ)² curvatureᵀ (Mehler's second order), and the rest of ``rest`` (…, N).
+    """Return a factor E of the second-order term of Mehler's series, and the remaining variances (…, N) of ``rest``.
 
-    No row exceeds ``rest``.
+    E Eᵀ = ½ diag(curvature) (wide wideᵀ)² diag(curvature), with an elementwise square. The variances of E do not exceed ``rest``.
     """
     count = wide.shape[-1]
     columns, left = np.empty((*rest.shape, count * (count + 1) // 2)), np.empty(rest.shape)
@@ -389,16 +397,17 @@ def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Ar
     return columns, left
 
 
-_GROWTH = 32  # additional columns before the factor is reduced
+_GROWTH = 32  # number of additional columns at which the factor is reduced
 
 
 @dataclass(frozen=True, eq=False)
 class FirstOrder(_Factored):
     """Gaussian state with Cov(x) = F Fᵀ: ``factor`` F (…, n, k), a column for each independent source of uncertainty.
 
-    A move uses E[f] and E[f′] with the variances of a, and multiplies each column by E[f′]; the remainder of Cov f(a), of second
-    order in Cov(a), is dropped. If there are many columns, a pivoted Cholesky factor replaces them: c, what is read out and the
-    widest other entries keep all of their covariances.
+    A move computes E[f(a)] and E[f′(a)] from the mean and variance of the preactivations a, and multiplies each column by
+    E[f′(a)]. The remainder of Cov f(a), of second order in Cov(a), is dropped. If there are many columns, they are replaced by a
+    pivoted Cholesky factor, which preserves the covariances of c, of the directions that are read out, and of the other entries
+    with the largest variances.
     """
 
     @classmethod
@@ -455,10 +464,10 @@ class FirstOrder(_Factored):
 
 
 def fewer(F: Array, p: int, compression: Compression) -> Array:
-    """Reduce F (…, n, k) by a pivoted Cholesky factor of F Fᵀ if it has many more columns than the rank.
+    """Replace F (…, n, k) by a pivoted Cholesky factor of F Fᵀ if it has many more columns than the rank.
 
-    The p entries of c, what is read out (the basis of ``compression``), and the widest other entries, as many as the rank, keep
-    their covariances with all entries.
+    The covariances of the p entries of c, of the directions that are read out (the basis of ``compression``), and of ``rank``
+    other entries, selected by their variance, are preserved.
     """
     if not are_many(F.shape[-1], p, compression):
         return F
@@ -468,12 +477,15 @@ def fewer(F: Array, p: int, compression: Compression) -> Array:
 
 
 def are_many(columns: int, p: int, compression: Compression) -> bool:
-    """Return whether a factor with this number of columns is reduced."""
+    """Return whether a factor with ``columns`` columns has to be reduced."""
     return columns > p + compression.basis.shape[-1] + compression.rank + _GROWTH
 
 
 def select_entries(rows: Array, p: int, compression: Compression) -> tuple[Array, npt.NDArray[np.intp]]:
-    """Return the pivoted Cholesky factor (…, e, r) of rows (…, e, k) of [c, basis, h], and its pivots (…, r), padded with −1."""
+    """Compute a pivoted Cholesky factor (…, e, r) of the Gram matrix of ``rows`` (…, e, k), those of [c, basis, h].
+
+    Also return its pivots (…, r), padded with −1.
+    """
     first = p + compression.basis.shape[-1]
     size = min(first + compression.rank, rows.shape[-2])
     factor, pivots = np.zeros((*rows.shape[:-1], size)), np.full((*rows.shape[:-2], size), -1, np.intp)
