@@ -1,4 +1,4 @@
-"""States, cells, and the moves by the formulas as they stand, for the tests of every form."""
+"""States, cells and naive reference implementations for the tests of all state forms."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def world(
     n=8, p=2, *, leak=0.6, seed=0, outputs=2, scale=0.8, bias=0.3, rank=20, products=4, activation="tanh", method="surface",
     rotation=None,
 ):  # fmt: skip
-    """A reservoir of n units that p carried entries enter, what is read out of it, and how a factor is kept small."""
+    """Return a reservoir of n units driven by p carried entries, with its readout and compression."""
     rng = np.random.default_rng(seed)
     reservoir = draw(n, p, outputs, density=min(1.0, 4.0 / n), leak_rate=np.max(leak), bias_scaling=bias, rng=seed)
     A = sparse.hstack([scale * sparse.csr_array(reservoir.W_in), reservoir.W], format="csr")
@@ -37,7 +37,7 @@ def world(
 
 
 def some(world, form="full", spread=0.3, seed=1):
-    """A state with correlations everywhere, c and h among them."""
+    """Return a state in which all entries, c and h, are correlated."""
     n, p = world.n, world.p
     rng = np.random.default_rng(seed)
     state = init(form, p, 0.5 * rng.normal(size=n), spread * rng.normal(size=(n + 2, n)) / np.sqrt(n), world.compression)
@@ -64,7 +64,7 @@ def samples_of(state, count, seed=7):
 
 
 def ensemble_of(state, count=20_000, seed=3, sobol=True):
-    """Members whose mean and covariance are those of a state, to the last digits."""
+    """Return an ensemble whose sample mean and covariance equal those of a state up to rounding."""
     z, draws = Draws(seed, sobol).normal((), count, state.mean.shape[-1])
     z = z - z.mean(axis=0)
     z = z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / (count - 1))).T
@@ -73,7 +73,7 @@ def ensemble_of(state, count=20_000, seed=3, sobol=True):
 
 
 def twin(mean, cov, cell, rest="all"):
-    """A move by the formulas as they stand: the joint covariance of x and f(a), then one matrix."""
+    """Move by the plain formulas: the joint covariance of x and f(a), then one linear map."""
     A, L, n, f = cell.matrix.toarray(), np.broadcast_to(cell.leak, len(cell.bias)), len(mean), cell.units.record
     O = np.eye(len(L)) if cell.rotation is None else cell.rotation  # noqa: E741
     a, S = A @ mean + cell.bias, A @ cov @ A.T
@@ -108,7 +108,7 @@ def is_covariance(cov):
 
 
 def agrees_with_samples(mean, cov, x, deviations=5.0):
-    """Mean (n,) and covariance (n, n) with those of samples x (count, n), within so many of their own errors."""
+    """Assert that mean (n,) and covariance (n, n) agree with samples x (count, n) within ``deviations`` standard errors."""
     assert np.all(np.abs(x.mean(axis=0) - mean) <= deviations * x.std(axis=0) / np.sqrt(len(x)) + 1e-14)
     away = x - x.mean(axis=0)
     for i in range(x.shape[1]):
@@ -117,7 +117,7 @@ def agrees_with_samples(mean, cov, x, deviations=5.0):
 
 
 class LinearUnits:
-    """f(a) = a: a model of such units is the textbook's linear one."""
+    """Linear units, f(a) = a, which make the model a linear state-space model."""
 
     exact = smooth = True
 
@@ -138,7 +138,7 @@ class LinearUnits:
 
 
 def batch_of(states, shape):
-    """Many states of one form as one."""
+    """Stack states of one form into a batch."""
 
     def stack(name):
         parts = np.stack([getattr(state, name) for state in states])
@@ -153,7 +153,7 @@ def batch_of(states, shape):
 
 @pytest.fixture(scope="session")
 def kit():
-    """The functions of this file."""
+    """Return the functions of this file."""
     return SimpleNamespace(
         world=world, some=some, cov_of=cov_of, samples_of=samples_of, ensemble_of=ensemble_of, twin=twin, close=close,
         is_covariance=is_covariance, agrees_with_samples=agrees_with_samples, LinearUnits=LinearUnits, batch_of=batch_of,

@@ -1,4 +1,4 @@
-"""Claim: a cell moves its own entries of x, wherever they stand and whatever its activation; several make one model."""
+"""Tests of cells: a cell moves its own entries of x, at any position and with any activation; several cells form a model."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ COVARIANT = ("full", "low-rank")
 
 
 def readout_of(n):
-    """What is carried of n entries of h."""
+    """Return a readout of n entries of h."""
     return np.random.default_rng(0).normal(size=(2, n))
 
 
@@ -36,7 +36,7 @@ def start(form, p, n, spread=0.6, seed=1):
 
 
 def cell_of(rows, n, units, leak=0.7, seed=2, density=0.6, compression=None):
-    """A cell of x (n,), of which two entries are carried."""
+    """Return a cell of x (n,) with two carried entries."""
     rng = np.random.default_rng(seed)
     size = rows.stop - rows.start
     A = rng.normal(size=(size, n)) * (rng.random((size, n)) < density) / np.sqrt(n * density)
@@ -47,7 +47,7 @@ def cell_of(rows, n, units, leak=0.7, seed=2, density=0.6, compression=None):
 
 
 @pytest.mark.parametrize("width", [1, 7, 8, 23, 40, 64, 90])
-def test_sparse_products(kit, width):
+def test_sparse_products_match_scipy(kit, width):
     rng = np.random.default_rng(width)
     W = sparse.random_array((31, 53), density=0.1, rng=rng, format="csr")
     x = rng.normal(size=(53, width))
@@ -65,7 +65,7 @@ def test_sparse_products(kit, width):
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3,), (2, 3), (2, 0)])
 @pytest.mark.parametrize("width", [0, 1, 9])
-def test_sparse_products_of_batches(kit, shape, width):
+def test_batched_sparse_products_match_dense_products(kit, shape, width):
     rng = np.random.default_rng(0)
     W = sparse.random_array((5, 7), density=0.5, rng=rng, format="csr")
     x = rng.normal(size=(*shape, 7, width))
@@ -75,7 +75,7 @@ def test_sparse_products_of_batches(kit, shape, width):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
-def test_a_cell_of_certain_states_is_a_function(shape):
+def test_cell_applied_to_values_matches_the_formula(shape):
     cell = cell_of(slice(2, 5), 7, ActivationMoments(get("relu")))
     x = np.random.default_rng(0).normal(size=(*shape, 7))
     moved = cell(x)
@@ -89,7 +89,7 @@ def test_a_cell_of_certain_states_is_a_function(shape):
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "sine"])
 @pytest.mark.parametrize("leak", [1.0, 0.4])
-def test_dense_with_any_activation(kit, name, leak):
+def test_dense_move_with_any_activation_matches_the_formula(kit, name, leak):
     state = start("full", 2, 5)
     cell = cell_of(slice(2, 7), 7, ActivationMoments(get(name)), leak)
     after = state.move(cell)
@@ -101,8 +101,8 @@ def test_dense_with_any_activation(kit, name, leak):
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "square"])
 @pytest.mark.parametrize("spread", [1e-6, 1e-3, 0.6])
 @pytest.mark.parametrize("leak", [1.0, 0.4])
-def test_low_rank_with_any_activation(kit, name, spread, leak):
-    """Means, variances and covariances with c are Dense's; between units all but the rest is, and the second order of it."""
+def test_low_rank_move_with_any_activation_agrees_with_dense(kit, name, spread, leak):
+    """Means, variances and covariances with c equal those of Dense; those between units agree up to second order."""
     units = SquareMoments() if name == "square" else ActivationMoments(get(name))
     dense, low = (start(form, 2, 5, spread=spread) for form in COVARIANT)
     cell = cell_of(slice(2, 7), 7, units, leak, compression=make_compression(5, 1000))
@@ -111,7 +111,7 @@ def test_low_rank_with_any_activation(kit, name, spread, leak):
     kit.close(other.mean, after.mean, 1e-9)
     kit.close(other.variances(), after.variances(), 1e-6)
     kit.close(kit.cov_of(other)[:2], after.cov[:2], 1e-6)
-    live = after.variances() > 1e-6 * after.variances().max()  # a relu far below its kink has no variance
+    live = after.variances() > 1e-6 * after.variances().max()  # relu far below its kink has zero variance
     std = np.sqrt(after.variances()[live])
     far = np.abs(kit.cov_of(other) - after.cov)[np.ix_(live, live)] / np.outer(std, std)
     assert far.max() < (1e-4 if name == "square" or (spread < 0.1 and name != "relu") else 0.05)
@@ -119,7 +119,7 @@ def test_low_rank_with_any_activation(kit, name, spread, leak):
 
 @pytest.mark.parametrize("form", [*COVARIANT, "diagonal"])
 @pytest.mark.parametrize("rows", [slice(2, 5), slice(4, 7), slice(5, 9)])
-def test_rows_in_the_middle(kit, form, rows):
+def test_cell_moves_only_its_own_rows(kit, form, rows):
     state = start(form, 2, 7).remember(slice(0, 9))
     cell = cell_of(rows, 9, ActivationMoments(get("tanh")))
     noise = Noise(0.1 * np.ones((1, len(cell.bias))), np.linspace(0.01, 0.02, len(cell.bias)))
@@ -140,7 +140,7 @@ def test_rows_in_the_middle(kit, form, rows):
 
 
 def _cross(state, cell):
-    """Covariances with the state before the move: Stein's identity."""
+    """Return covariances with the state before the move by Stein's identity."""
     A, before = cell.matrix.toarray(), state.cross
     O = np.eye(len(A)) if cell.rotation is None else cell.rotation  # noqa: E741
     var = np.diag(A @ before @ A.T)  # the past is all of x
@@ -150,11 +150,11 @@ def _cross(state, cell):
     return after
 
 
-# ---------------------------------------------------------------- a layer on another
+# ---------------------------------------------------------------- stacked layers
 
 
 def cut_state():
-    """Two layers of 15, most of whose variance is each unit's own; what is read out of each of them."""
+    """Return two layers of 15 units with mostly independent variance, and a readout of each."""
     rng = np.random.default_rng(6)
     readout = np.zeros((2, 30))
     readout[0, :15], readout[1, 15:] = rng.normal(size=(2, 15))
@@ -164,8 +164,8 @@ def cut_state():
 
 
 @pytest.mark.parametrize("leak", [1.0, 0.5])
-def test_a_layer_on_another_in_a_cut_factor(kit, leak):
-    """What the units of one have to themselves reaches the other, and what is read out of it is correlated with them."""
+def test_truncated_factor_keeps_covariances_between_layers(kit, leak):
+    """Independent variance of the first layer propagates to the second and correlates with its readout."""
     state, readout, compression = cut_state()
     tanh = ActivationMoments(get("tanh"))
     cell = cell_of(slice(17, 32), 32, tanh, leak, density=0.3, compression=compression)
@@ -180,7 +180,7 @@ def test_a_layer_on_another_in_a_cut_factor(kit, leak):
 
 # ---------------------------------------------------------------- units
 #
-# Claim: the moments that the moves need are those of f(a), for every activation, for the square and for the sine of angles.
+# The moments of f(a) are correct for every activation, for squares and for sines of angles.
 
 
 def gaussian(n=4, seed=0, spread=0.7):
@@ -189,8 +189,8 @@ def gaussian(n=4, seed=0, spread=0.7):
     return rng.normal(size=n), root @ root.T
 
 
-def test_squares_have_the_covariances_of_isserlis(kit):
-    """E[a_i² a_j²] − E[a_i²] E[a_j²], from the moments of four Gaussian factors."""
+def test_square_moments_match_isserlis_theorem(kit):
+    """Compute E[a_i² a_j²] − E[a_i²] E[a_j²] from the moments of four Gaussian factors."""
     mean, cov = gaussian()
     units = SquareMoments()
     unit, var = units.moments(mean, np.diag(cov))
@@ -203,7 +203,7 @@ def test_squares_have_the_covariances_of_isserlis(kit):
 
 
 @pytest.mark.parametrize("name", ["square", "angles", "tanh", "relu", "gelu", "sine", "elu"])
-def test_all_moments_against_samples(kit, name):
+def test_unit_moments_agree_with_samples(kit, name):
     mean, cov = gaussian()
     own = {"square": SquareMoments, "angles": SineMoments}
     units = own[name]() if name in own else ActivationMoments(get(name))
@@ -220,8 +220,8 @@ def test_all_moments_against_samples(kit, name):
 
 
 @pytest.mark.parametrize("variance", [0.0, 1e-300, 1e-150, 1e-20, 1e-8, 1e-3, 0.5, 0.999, 1.001, 5.0])
-def test_sines_are_mehlers_series(variance):
-    """Sine and cosine of one angle, and of one that goes half with it: Σ cⁿ/n! E f⁽ⁿ⁾ E f⁽ⁿ⁾, in all digits of any c."""
+def test_sine_moments_match_mehlers_series(variance):
+    """Σ cⁿ/n! E f⁽ⁿ⁾ E f⁽ⁿ⁾ for sine and cosine of an angle and of one with correlation ½, to full precision for any c."""
     share = np.array([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
     mean, cov = np.array([0.3, 0.3 + 0.5 * np.pi, -1.1]), variance * share
     shrunk, orders = np.exp(-0.5 * variance), np.arange(1, 40)
@@ -239,8 +239,8 @@ def test_sines_are_mehlers_series(variance):
 
 
 @pytest.mark.parametrize("variance", [40.0, 1e5, 1e300])
-def test_a_wide_angle_is_anywhere(variance):
-    """Sine and cosine have variance ½, and nothing to do with each other."""
+def test_sine_moments_of_a_wide_angle_are_uniform(variance):
+    """Sine and cosine are uncorrelated with variance ½."""
     mean, units = np.array([0.3, 0.3 + 0.5 * np.pi]), SineMoments()
     unit, var = units.moments(mean, np.full(2, variance))
     g, rest = units.split_covariance(mean, np.full((2, 2), variance))
@@ -252,8 +252,8 @@ def test_a_wide_angle_is_anywhere(variance):
 
 @pytest.mark.parametrize("name", ["tanh", "gelu", "sigmoid", "relu", "hard_tanh", "elu"])
 @pytest.mark.parametrize("variance", [1e-12, 1e-6, 1e-2, 1.0, 100.0])
-def test_curvature_is_stein_of_second_order(name, variance):
-    """E[f″(a)] = E[f(a) (z² − 1)]/v, z standardized; and for kinks, too, where f″ is a density at a point."""
+def test_curvature_matches_second_order_stein_identity(name, variance):
+    """E[f″(a)] = E[f(a) (z² − 1)]/v for standardized z, also at kinks, where f″ is a point mass."""
     units = ActivationMoments(get(name))
     s = np.sqrt(variance)
     for distance in (0.0, 0.7, -1.3):
@@ -272,7 +272,7 @@ def test_curvature_is_stein_of_second_order(name, variance):
         assert np.isfinite(units.slopes(np.array([mean]), np.zeros(1))).all()
 
 
-def test_a_certain_entry_passes_f_itself():
+def test_moments_of_a_certain_entry_are_its_activation():
     units = ActivationMoments(get("relu"))
     mean = np.array([-1.0, 0.5])
     unit, var = units.moments(mean, np.zeros(2))
@@ -285,10 +285,9 @@ def test_a_certain_entry_passes_f_itself():
 
 # ---------------------------------------------------------------- leaks and rotations
 #
-# Claims about cells whose rows have leaks of their own, or keep a rotation of what they were: 1. Each closed form is the
-# formula as it stands, covariances with the past included; without variance it is the function. 2. Members agree with the dense
-# form, and equal leaks and the identity are the plain cell. 3. Two cells as one move keep what each of them keeps; noise of all
-# units joins after several cells in every form.
+# Cells with leaks per row or a rotation of the previous state: 1. Each closed form equals its formula, including covariances
+# with the past; without variance it equals the activation. 2. Ensemble members agree with the dense form. 3. Stacked cells keep
+# their leaks and rotations; process noise is added after the last cell in every form.
 
 
 N = 10
@@ -311,7 +310,7 @@ def world(request, kit):
 
 
 @pytest.mark.parametrize("spread", [1e-3, 0.3, 2.0])
-def test_dense_is_the_formula(kit, world, spread):
+def test_dense_move_matches_the_formula(kit, world, spread):
     state = kit.some(world, spread=spread)
     after = state.move(world.cell)
     mean, cov = kit.twin(state.mean, state.cov, world.cell)
@@ -320,17 +319,17 @@ def test_dense_is_the_formula(kit, world, spread):
     kit.is_covariance(after.cov)
 
 
-def test_low_rank_is_the_formula_without_the_rest(kit, world):
+def test_low_rank_move_matches_the_formula_without_remainder(kit, world):
     state = kit.some(world, "low-rank")
     cell = replace(world.cell, compression=replace(world.compression, products=0))
-    after = state.move(cell).move(cell)  # the second with entries that have something to themselves
+    after = state.move(cell).move(cell)  # the second move starts with independent variances
     mean, cov = kit.twin(*kit.twin(state.mean, kit.cov_of(state), cell, "none"), cell, "none")
     kit.close(after.mean, mean, 1e-9)
     kit.close(kit.cov_of(after), cov, 1e-7)
 
 
-def test_low_rank_in_a_cut_factor_keeps_variances_and_what_is_read_out(kit, world):
-    """Of a state whose units have something to themselves, with fewer columns than units."""
+def test_truncated_low_rank_keeps_variances_and_readout_covariances(kit, world):
+    """Use a state with independent variances and fewer factor columns than units."""
     rng = np.random.default_rng(2)
     state = kit.some(world, "low-rank")
     state = state.with_arrays(factor=state.factor[..., :4], own=0.05 * rng.random(N))
@@ -344,7 +343,7 @@ def test_low_rank_in_a_cut_factor_keeps_variances_and_what_is_read_out(kit, worl
     kit.close(after.factor @ (after.factor.T @ y.T), cov @ y.T, 1e-9)
 
 
-def test_diagonal_is_the_formula(kit, world):
+def test_diagonal_move_matches_the_formula(kit, world):
     state, cell = kit.some(world, "diagonal"), world.cell
     after, A = state.move(cell), cell.matrix.toarray()
     unit, unit_var = cell.units.moments(A @ state.mean + cell.bias, A**2 @ state.var)
@@ -353,7 +352,7 @@ def test_diagonal_is_the_formula(kit, world):
     kit.close(after.var[world.units], (1 - cell.leaks) ** 2 * (O**2 @ state.var[world.units]) + cell.leaks**2 * unit_var, 1e-12)
 
 
-def test_first_order_is_the_formula_to_first_order(kit, world):
+def test_first_order_move_agrees_with_dense_for_small_variance(kit, world):
     dense = kit.some(world, spread=1e-4)
     state = FirstOrder.from_state(dense, world.compression)
     after, other = state.move(world.cell), dense.move(world.cell)
@@ -362,13 +361,13 @@ def test_first_order_is_the_formula_to_first_order(kit, world):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
-def test_covariances_with_the_past(kit, world, form):
+def test_covariances_with_the_past_match_steins_identity(kit, world, form):
     state = kit.some(world, form).remember(slice(0, N + world.p))
     kit.close(state.move(world.cell).cross, _cross(state, world.cell), 1e-9)
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "none", "ensemble"])
-def test_without_variance_it_is_the_function(world, form):
+def test_move_without_variance_equals_the_activation(world, form):
     h = np.random.default_rng(1).normal(size=N)
     state = init(form, world.p, h, np.zeros((0, N)), world.compression).assign(world.carry, np.array([0.3, -0.2]))
     cell, x = world.cell, np.concatenate([[0.3, -0.2], h])
@@ -381,7 +380,7 @@ def test_without_variance_it_is_the_function(world, form):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_a_batch_is_a_loop(kit, world, form, shape):
+def test_batch_equals_single_states(kit, world, form, shape):
     states = [kit.some(world, form, seed=i) for i in range(int(np.prod(shape)))]
     batch = kit.batch_of(states, shape).move(world.cell)
     for place, state in zip(np.ndindex(*shape), states, strict=True):
@@ -393,7 +392,7 @@ def test_a_batch_is_a_loop(kit, world, form, shape):
 # ---------------------------------------------------------------- 2. independent methods
 
 
-def test_members_agree_with_the_dense_form(kit, world):
+def test_ensemble_members_agree_with_the_dense_form(kit, world):
     state = kit.some(world)
     after, members = state.move(world.cell), kit.ensemble_of(state, 200_000, sobol=False).move(world.cell)
     kit.agrees_with_samples(after.mean, after.cov, members.members)
@@ -402,8 +401,8 @@ def test_members_agree_with_the_dense_form(kit, world):
 # ---------------------------------------------------------------- 3. several cells
 
 
-def test_two_cells_as_one_move(kit, world):
-    """x = [c, c², h]: squares without a leak, and units that keep what they keep."""
+def test_stacked_cells_agree_with_samples(kit, world):
+    """x = [c, c², h]: squares without leak, and units with leak or rotation."""
     p, cell = world.p, world.cell
     A = cell.matrix.toarray()
     rows, n = slice(2 * p, 2 * p + N), 2 * p + N
@@ -419,7 +418,7 @@ def test_two_cells_as_one_move(kit, world):
 
 
 def layers_of(compression):
-    """Two cells of four and six of the units, the second seeing the first."""
+    """Return two cells of four and six units; the first drives the second."""
     rng = np.random.default_rng(3)
     A = rng.normal(size=(N, 2 + N)) / 3.0
     A[:4, 6:] = 0.0
@@ -431,7 +430,7 @@ def layers_of(compression):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "ensemble"])
-def test_noise_of_all_units_joins_after_the_last_cell(kit, form):
+def test_process_noise_is_added_after_the_last_cell(kit, form):
     rng = np.random.default_rng(0)
     readout = np.zeros((2, N))
     readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)
@@ -448,7 +447,7 @@ def test_noise_of_all_units_joins_after_the_last_cell(kit, form):
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max() if form == "ensemble" else 1e-12)
 
 
-def test_noise_in_a_cut_factor_reaches_all_that_is_read_out(kit):
+def test_noise_in_a_truncated_factor_keeps_readout_covariances(kit):
     rng = np.random.default_rng(0)
     readout = np.zeros((2, N))
     readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)

@@ -1,4 +1,4 @@
-"""The compiled loop of means goes where one step after the other goes."""
+"""Tests of the compiled loop of means: it agrees with single steps."""
 
 from dataclasses import replace
 
@@ -13,12 +13,12 @@ from pesn.statespace.rollout import CertainPath, rollout
 
 
 def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):
-    """y (2,), an input, a square of their sums, six units."""
+    """Return a model of y (2,), one input, one squared sum of them, and six units."""
     squares = Cell(slice(3, 4), sparse.csr_array([[1.0, 0.5, 0.0] + 7 * [0.0]]), np.zeros(1), 1.0, SquareMoments())
     enter = sparse.random_array((6, 10), density=0.5, rng=rng, data_sampler=rng.standard_normal)
     units = Cell(slice(4, 10), enter, rng.normal(size=6), 0.7, ActivationMoments(get(activation)))
     K, k = size * rng.normal(size=(*readouts, 4, 10)), rng.normal(size=(*readouts, 4))
-    K[..., 2:4, :] = k[..., 2:4] = 0.0  # the input and the square are made anew
+    K[..., 2:4, :] = k[..., 2:4] = 0.0  # the input and the square are recomputed in each step
     return StateSpaceModel((squares, units), K, k, slice(2, 3), slice(0, 2), guard=guard)
 
 
@@ -43,7 +43,7 @@ def _assert_same(model, state, inputs, moved=False, served=True):
 
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize(("readouts", "batch"), [((), ()), ((), (3,)), ((), (2, 9)), ((5, 1), (5, 12)), ((3, 1), (3, 33))])
-def test_rows_of_any_batch_are_those_of_single_steps(readouts, batch, moved):
+def test_batches_agree_with_single_steps(readouts, batch, moved):
     rng = np.random.default_rng(0)
     state = init("none", 3, rng.normal(size=(*batch, 7)), np.zeros((0, 7)))
     _assert_same(_model(rng, readouts), state, rng.normal(size=(*batch, 8, 1)), moved)
@@ -51,24 +51,24 @@ def test_rows_of_any_batch_are_those_of_single_steps(readouts, batch, moved):
 
 @pytest.mark.parametrize("kinematic", [False, True])
 @pytest.mark.parametrize("widen", [False, True])
-def test_a_mean_that_leaves_is_brought_back_to_where_single_steps_bring_it(kinematic, widen):
+def test_bounded_means_agree_with_single_steps(kinematic, widen):
     rng = np.random.default_rng(1)
     model = _model(rng, (4, 1), _bounds(kinematic, widen), size=1.0)
     state = init("none", 3, rng.normal(size=(4, 20, 7)), np.zeros((0, 7)))
     path = _assert_same(model, state, rng.normal(size=(4, 20, 5, 1)))
     assert path.left[..., 0].any()
     assert not path.left.all()
-    assert path.left[..., 1].any()  # a kinematic column where it moves by more than its range
+    assert path.left[..., 1].any()  # also a kinematic column, if it moves by more than its range
 
 
-def test_a_loop_that_diverges_stops_where_single_steps_do():
+def test_diverging_loop_agrees_with_single_steps():
     rng = np.random.default_rng(2)
     state = init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     path = _assert_same(_model(rng, size=1e60), state, np.zeros((20, 1)))
     assert np.isfinite(path.mean).all()
 
 
-def test_layers_and_leaks_by_unit_are_compiled_and_rotations_go_step_by_step():
+def test_layers_and_leaks_per_unit_are_compiled_but_rotations_are_not():
     rng = np.random.default_rng(4)
     model, leaks, tanh = _model(rng), rng.uniform(0.1, 1.0, 6), ActivationMoments(get("tanh"))
     squares, units = model.cells
@@ -77,12 +77,12 @@ def test_layers_and_leaks_by_unit_are_compiled_and_rotations_go_step_by_step():
     inputs, state = rng.normal(size=(3, 9, 1)), init("none", 3, rng.normal(size=(3, 7)), np.zeros((0, 7)))
     deep = _assert_same(replace(model, cells=(squares, *layers)), state, inputs)
     flat = _assert_same(replace(model, cells=(squares, replace(units, leak=leaks))), state, inputs)
-    assert np.abs(deep.mean - flat.mean).max() > 1e-3  # the second layer sees the first as it is now
+    assert np.abs(deep.mean - flat.mean).max() > 1e-3  # the second layer uses the updated first layer
     turned = replace(layers[1], rotation=np.linalg.qr(rng.normal(size=(4, 4)))[0])
     _assert_same(replace(model, cells=(squares, layers[0], turned)), state, inputs, served=False)
 
 
-def test_what_is_not_compiled_goes_step_by_step():
+def test_unsupported_models_fall_back_to_single_steps():
     rng = np.random.default_rng(3)
     inputs, state = rng.normal(size=(5, 1)), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     _assert_same(_model(rng, activation="relu"), state, inputs, served=False)
@@ -95,18 +95,18 @@ def test_what_is_not_compiled_goes_step_by_step():
     assert model.fast.take(init("full", 3, rng.normal(size=7), np.zeros((0, 7))), inputs, None, None) is None
 
 
-def test_no_rows_leave_the_state_as_it_is():
+def test_zero_steps_leave_the_state_unchanged():
     rng = np.random.default_rng(4)
     state = init("none", 3, rng.normal(size=(2, 7)), np.zeros((0, 7)))
     _assert_same(_model(rng), state, np.zeros((2, 0, 1)), served=False)
 
 
-# ---------------------------------------------------------------- certain
+# ---------------------------------------------------------------- certain states
 #
-# Means alone: without uncertainty, see test_cell.
+# States without uncertainty; see also test_cell.
 
 
-def test_a_batch_of_readouts_is_one_after_the_other():
+def test_batch_of_readouts_equals_single_readouts():
     rng = np.random.default_rng(1)
     model, units, inputs = _model(rng, (5, 1)), rng.normal(size=(5, 4, 7)), rng.normal(size=(5, 4, 12, 1))
     path = rollout(model, init("none", 3, units, np.zeros((0, 7))), inputs)
@@ -116,7 +116,7 @@ def test_a_batch_of_readouts_is_one_after_the_other():
         np.testing.assert_allclose(path.mean[i], one.mean, atol=1e-13)
 
 
-def test_what_is_observed_replaces_what_was_predicted_and_noise_is_left_out():
+def test_observations_replace_predictions_and_noise_is_ignored():
     rng = np.random.default_rng(2)
     model, state = _model(rng), init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     seen = model.update(state, np.array([7.0, np.nan]))

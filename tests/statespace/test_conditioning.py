@@ -1,4 +1,4 @@
-"""Claim: affine maps and observations of a Gaussian are the textbook's, in every form as far as it holds covariances."""
+"""Tests of affine maps and conditioning: they equal the textbook formulas for every form with covariances."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def noise_of(size, seed=5):
 
 
 @pytest.mark.parametrize("form", COVARIANT)
-def test_affine_is_affine(kit, form):
+def test_affine_matches_matrix_products(kit, form):
     rng = np.random.default_rng(0)
     world = kit.world(p=3)
     state = kit.some(world, form)
@@ -42,7 +42,7 @@ def test_affine_is_affine(kit, form):
 
 
 @pytest.mark.parametrize("form", COVARIANT)
-def test_affine_moves_any_rows(kit, form):
+def test_affine_maps_any_rows(kit, form):
     rng = np.random.default_rng(1)
     world = kit.world()
     state = kit.some(world, form).move(world.cell)
@@ -54,7 +54,7 @@ def test_affine_moves_any_rows(kit, form):
     added = np.zeros((10, 10))
     added[rows, rows] = noise @ noise.T
     before = kit.cov_of(state)
-    if form == "low-rank":  # a map reads the factor: what an entry has to itself is read where the basis says
+    if form == "low-rank":  # the map applies to the factor, not to independent variances
         before = state.factor @ state.factor.T
         own = np.concatenate([np.zeros(2), state.own])
         own[rows] = 0.0
@@ -62,7 +62,7 @@ def test_affine_moves_any_rows(kit, form):
     kit.close(kit.cov_of(after), M @ before @ M.T + added, 1e-12)
 
 
-def test_the_diagonal_form_drops_covariances(kit):
+def test_diagonal_form_drops_covariances(kit):
     world = kit.world(p=3)
     state = kit.some(world, "diagonal")
     K, noise, rows = np.random.default_rng(0).normal(size=(3, 11)), np.eye(3, 2), slice(0, 3)
@@ -81,7 +81,7 @@ def test_the_diagonal_form_drops_covariances(kit):
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(1, 5), slice(3, 6)])
 @pytest.mark.parametrize("variances", [False, True])
-def test_what_is_assigned_has_nothing_to_do_with_the_rest(kit, form, rows, variances):
+def test_assigned_entries_are_independent_of_the_others(kit, form, rows, variances):
     world = kit.world()
     state = kit.some(world, form).move(world.cell).remember(slice(0, 4))
     size = rows.stop - rows.start
@@ -96,7 +96,7 @@ def test_what_is_assigned_has_nothing_to_do_with_the_rest(kit, form, rows, varia
 
 
 @pytest.mark.parametrize("form", [*CLOSED_FORMS, "ensemble"])
-def test_as_certain_is_the_mean(kit, form):
+def test_as_certain_keeps_the_mean_without_variance(kit, form):
     world = kit.world()
     state = kit.some(world, "full" if form == "ensemble" else form).move(world.cell)
     state = kit.ensemble_of(state, 200) if form == "ensemble" else state
@@ -115,7 +115,7 @@ def test_as_certain_is_the_mean(kit, form):
 @pytest.mark.parametrize("form", COVARIANT)
 @pytest.mark.parametrize("pattern", [(0,), (1, 3), (0, 1, 2, 3), ()])
 @pytest.mark.parametrize("singular", [None, "certain", "twice", "units"])
-def test_observing_conditions_the_gaussian(kit, form, pattern, singular):
+def test_noise_free_observation_equals_gaussian_conditioning(kit, form, pattern, singular):
     rng = np.random.default_rng(0)
     world = kit.world(p=4)
     K = rng.normal(size=(4, 12))
@@ -124,7 +124,7 @@ def test_observing_conditions_the_gaussian(kit, form, pattern, singular):
         K[1], noise[1] = 0.0, 0.0
     if singular == "twice":
         K[1], noise[1] = -2.0 * K[3], -2.0 * noise[3]
-    if singular == "units":  # of measure
+    if singular == "units":  # different units of measurement
         K[1], noise[1] = 1e-9 * K[1], 1e-9 * noise[1]
     state = kit.some(world, form).affine(world.carry, K, np.zeros(4), noise)
     cov, seen = kit.cov_of(state), list(pattern)
@@ -148,7 +148,7 @@ def test_observing_conditions_the_gaussian(kit, form, pattern, singular):
     kit.close(kit.cov_of(again), kit.cov_of(after), 1e-14)
 
 
-def test_what_the_units_have_to_themselves_is_not_observed(kit):
+def test_observation_leaves_independent_variances_unchanged(kit):
     world = kit.world(30, rank=4, products=0)
     state = kit.some(world, "low-rank").move(world.cell)
     assert state.own.any()
@@ -160,7 +160,7 @@ def test_what_the_units_have_to_themselves_is_not_observed(kit):
 
 
 def kalman(mean, cov, seen, values, R):
-    """The update as textbooks write it."""
+    """Compute the textbook Kalman update."""
     H = np.eye(len(mean))[seen]
     G = cov @ H.T @ np.linalg.inv(H @ cov @ H.T + R)
     return mean + G @ (values - H @ mean), cov - G @ H @ cov, G
@@ -169,8 +169,8 @@ def kalman(mean, cov, seen, values, R):
 @pytest.mark.parametrize("form", [*COVARIANT, "cut"])
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(1, 5), slice(3, 6)])
 @pytest.mark.parametrize("missing", [None, 0, 1])
-def test_observing_with_noise_is_the_kalman_update(kit, form, rows, missing):
-    """Also of units whose variance is their own in a factor of few columns."""
+def test_noisy_observation_equals_the_kalman_update(kit, form, rows, missing):
+    """Include units with independent variance in a truncated factor."""
     world = kit.world(rank=2 if form == "cut" else 20)
     state = kit.some(world, "low-rank" if form == "cut" else form).move(world.cell).remember(slice(0, 3))
     size = rows.stop - rows.start
@@ -188,7 +188,7 @@ def test_observing_with_noise_is_the_kalman_update(kit, form, rows, missing):
 
 
 @pytest.mark.parametrize("form", [*COVARIANT, "ensemble"])
-def test_noise_without_variance_is_no_noise(kit, form):
+def test_zero_observation_noise_equals_no_noise(kit, form):
     world = kit.world()
     state = kit.some(world, "full" if form == "ensemble" else form).move(world.cell)
     state = (kit.ensemble_of(state, 200) if form == "ensemble" else state).remember(slice(0, 3))
@@ -212,7 +212,7 @@ def test_noise_without_variance_is_no_noise(kit, form):
         assert after.mean[0] == values[0]
 
 
-def test_forms_agree_on_an_observation_of_independent_entries(kit):
+def test_forms_agree_on_observations_of_independent_entries(kit):
     world = kit.world()
     diagonal = kit.some(world, "diagonal").move(world.cell)
     dense, low = kit.some(world, "full").as_certain(), kit.some(world, "low-rank").as_certain()
@@ -227,7 +227,7 @@ def test_forms_agree_on_an_observation_of_independent_entries(kit):
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
-def test_nothing_observed_changes_nothing(kit, form):
+def test_missing_observations_leave_the_state_unchanged(kit, form):
     state = kit.some(kit.world(), form)
     for noise in (None, np.eye(2)):
         after = state.condition(slice(0, 2), np.full(2, np.nan), noise)
@@ -235,8 +235,8 @@ def test_nothing_observed_changes_nothing(kit, form):
         kit.close(kit.cov_of(after), kit.cov_of(state), 1e-15)
 
 
-def test_a_direction_that_others_make_up_is_not_heard_twice():
-    """Two entries that are one but for the rounding of many steps: what the second says is no news."""
+def test_linearly_dependent_observations_are_used_once():
+    """The second of two entries that differ only by rounding adds no information."""
     rng = np.random.default_rng(0)
     root = rng.normal(size=(6, 5))
     for rounding in (0.0, 1e-16, 1e-15, 1e-14, 1e-13):

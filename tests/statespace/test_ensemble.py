@@ -1,4 +1,4 @@
-"""Claim: members move as the closed forms do, within the error of their number; Sobol's points come nearer than plain draws."""
+"""Tests of ensembles: moments agree with the closed forms within sampling error, and Sobol points reduce this error."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ COUNT = 20_000
 
 
 def near(ensemble, closed, tolerance=0.03):
-    """Mean and covariances, on the scale of the deviations."""
+    """Assert that means and covariances agree, relative to the standard deviations."""
     std = np.sqrt(np.maximum(closed.variances(), 1e-12))
     assert np.all(np.abs(ensemble.mean - closed.mean) < tolerance * std)
     everything = slice(0, len(std))
@@ -21,7 +21,7 @@ def near(ensemble, closed, tolerance=0.03):
 
 
 @pytest.mark.parametrize("sobol", [False, True])
-def test_members_move_as_the_closed_form(kit, sobol):
+def test_ensemble_moments_agree_with_the_closed_form(kit, sobol):
     world = kit.world(6)
     closed = kit.some(world, spread=0.4)
     members = kit.ensemble_of(closed, COUNT, sobol=sobol)
@@ -50,8 +50,8 @@ def test_members_move_as_the_closed_form(kit, sobol):
     near(members, closed)
 
 
-def test_moments_of_given_members_are_exact(kit):
-    """Whatever they are: an observation without noise is the regression of each member, and leaves none of what it tells."""
+def test_moments_equal_sample_moments_of_the_members(kit):
+    """A noise-free observation shifts each member by linear regression and leaves no variance in the observed entry."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))
     state = Ensemble(x, 2, Draws(1)).remember(slice(0, 2))
@@ -67,7 +67,7 @@ def test_moments_of_given_members_are_exact(kit):
 
 
 @pytest.mark.parametrize("sobol", [False, True])
-def test_a_seed_decides_all_draws(kit, sobol):
+def test_seed_determines_all_draws(kit, sobol):
     def one(seed):
         world = kit.world(6)
         state = kit.ensemble_of(kit.some(world), 64, seed=seed, sobol=sobol)
@@ -94,12 +94,12 @@ def test_draws_are_standard_normal(members):
         np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=8.0 / np.sqrt(len(z)))
         assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
         first, later = draws.normal((), members, 3)
-        assert (first != later.normal((), members, 3)[0]).all()  # afresh, and in no order
-        np.testing.assert_array_equal(first, draws.normal((), members, 3)[0])  # whoever asks, and as often
+        assert (first != later.normal((), members, 3)[0]).all()  # later draws are independent
+        np.testing.assert_array_equal(first, draws.normal((), members, 3)[0])  # drawing does not change the generator
 
 
-def test_sobol_draws_come_nearer(kit):
-    """The mean after a noisy step, over several seeds."""
+def test_sobol_draws_reduce_the_error_of_the_mean(kit):
+    """Compare the mean after a noisy step over several seeds."""
     world = kit.world(3, 1, outputs=1)
     closed = kit.some(world, spread=0.5)
     K, root = np.hstack([[[0.5]], world.readout]), np.array([[0.4]])
@@ -115,7 +115,7 @@ def test_sobol_draws_come_nearer(kit):
     assert errors[1] < 0.2 * errors[0]
 
 
-def test_a_batch_of_ensembles_draws_for_each(kit):
+def test_ensembles_of_a_batch_have_independent_draws(kit):
     world = kit.world(6)
     states = [kit.ensemble_of(kit.some(world), 4_000, seed=0) for _ in range(3)]
     batch = kit.batch_of(states, (3,)).move(world.cell, Noise(0.3 * np.ones((1, 6)), 0.1 * np.ones(6)))
@@ -125,7 +125,7 @@ def test_a_batch_of_ensembles_draws_for_each(kit):
         np.testing.assert_allclose(batch.cross_covariance(slice(0, 8))[i], alone.cross_covariance(slice(0, 8)), atol=0.03)
 
 
-def test_an_ensemble_from_a_file_is_looked_at():
+def test_check_rejects_invalid_ensembles():
     x = np.zeros((3, 4))
     Ensemble(x, 1, Draws(5, True, 2)).check("state", 1, 3)
     for state, message in (

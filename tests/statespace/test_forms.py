@@ -1,7 +1,7 @@
-"""Claim: one Gaussian over what is carried and the units, moved exactly where it is linear and by exact moments through f.
+"""Tests of state forms: one Gaussian over carried entries and units, with exact linear maps and exact moments of f.
 
-Dense holds what a Gaussian can hold. LowRank keeps the variance of every unit and the covariances of all that is carried and
-read out; with room for all columns it is Dense but for the activation's rest. Nothing turns negative, infinite or NaN.
+Dense keeps the full covariance. LowRank keeps the variance of every unit and all covariances of carried entries and outputs;
+with enough columns it equals Dense except for higher-order terms of the activation. All variances stay finite and nonnegative.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ COVARIANT = ("full", "low-rank")
 
 
 @pytest.mark.parametrize("form", COVARIANT)
-def test_the_covariance_of_what_is_carried_with_a_unit_is_exact(kit, form):
+def test_moments_of_one_unit_agree_with_quadrature(kit, form):
     world = kit.world(1, 1, outputs=1, leak=0.7)
     state = init(form, 1, np.array([0.4]), np.array([[0.9]]), world.compression)
     state = state.affine(slice(0, 1), np.array([[0.0, 0.5]]), np.array([-0.2]), np.array([[0.8]]))
@@ -45,13 +45,13 @@ def test_the_covariance_of_what_is_carried_with_a_unit_is_exact(kit, form):
 @pytest.mark.parametrize(("rest", "products", "tolerance"), [("none", 0, 1e-10), ("second", 1000, 3e-4)])
 @pytest.mark.parametrize("spread", [0.02, 0.4])
 @pytest.mark.parametrize("leak", [1.0, 0.4])
-def test_a_complete_factor_is_dense_without_the_rest_between_units(kit, rest, products, tolerance, spread, leak):
+def test_complete_factor_matches_the_formula_up_to_the_given_order(kit, rest, products, tolerance, spread, leak):
     world = kit.world(rank=20, products=products, leak=leak)
     state = kit.some(world, "low-rank", spread)
     mean, cov = state.mean, kit.cov_of(state)
     K = np.hstack([0.5 * np.eye(2), world.readout])
     for _ in range(4):
-        small = rest == "second" and spread < 0.1  # a rest this small is not taken apart
+        small = rest == "second" and spread < 0.1  # a small remainder is not expanded
         state = state.move(world.cell)
         mean, cov = kit.twin(mean, cov, world.cell, "none" if small else rest)
         kit.close(state.mean, mean, tolerance)
@@ -64,7 +64,7 @@ def test_a_complete_factor_is_dense_without_the_rest_between_units(kit, rest, pr
         kit.close(kit.cov_of(state), cov, tolerance)
 
 
-def test_the_second_order_brings_low_rank_nearer_to_dense(kit):
+def test_second_order_reduces_the_error_of_low_rank(kit):
     errors = []
     root = 0.5 * np.random.default_rng(0).normal(size=(3, 40))
     for products in (0, 4):
@@ -76,11 +76,11 @@ def test_the_second_order_brings_low_rank_nearer_to_dense(kit):
 
 
 @pytest.mark.parametrize("rank", [1, 6, 12])
-def test_a_cut_factor_keeps_variances_outputs_and_all_that_is_carried(kit, rank):
+def test_truncated_factor_keeps_variances_outputs_and_carried_entries(kit, rank):
     n, p = 30, 2
     world, whole = kit.world(n, p, rank=rank, products=0), kit.world(n, p, rank=100, products=0)
     cut, complete = (kit.some(w, "low-rank") for w in (world, whole))
-    for _ in range(2):  # before a step the cut one counts as given; so the first step tells of the start, the next of a step
+    for _ in range(2):  # first pass: initial state; second pass: one move
         kit.close(cut.variances(), complete.variances(), 1e-12)
         kit.close(cut.cross_covariance(world.carry), complete.cross_covariance(world.carry), 1e-12)
         seen, all_seen = (state.factor[world.units].T @ world.readout.T for state in (cut, complete))
@@ -91,7 +91,7 @@ def test_a_cut_factor_keeps_variances_outputs_and_all_that_is_carried(kit, rank)
 
 
 @pytest.mark.parametrize("form", COVARIANT)
-def test_a_method_that_sees_less_variance_leaves_a_covariance(kit, form):
+def test_approximate_moments_give_a_valid_covariance(kit, form):
     world = kit.world(method="analytic")
     state = kit.some(world, form, 0.4)
     for _ in range(5):
@@ -104,8 +104,8 @@ def test_a_method_that_sees_less_variance_leaves_a_covariance(kit, form):
 
 @pytest.mark.parametrize("form", COVARIANT)
 @pytest.mark.parametrize("leak", [1.0, 0.5])
-def test_where_tanh_is_linear_it_is_the_kalman_prediction(kit, form, leak):
-    world = kit.world(10, leak=leak, bias=0.0, rank=12, method="exact")  # whose mean has its digits near 0, too
+def test_moments_equal_the_kalman_prediction_where_tanh_is_linear(kit, form, leak):
+    world = kit.world(10, leak=leak, bias=0.0, rank=12, method="exact")  # accurate near 0
     tiny = 1e-7
     state = kit.some(world, form, tiny)
     state = replace(state, mean=tiny * state.mean)
@@ -129,7 +129,7 @@ def test_where_tanh_is_linear_it_is_the_kalman_prediction(kit, form, leak):
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("variance", [1e-300, 1e-20, 1e20, 1e300])
 @pytest.mark.parametrize("leak", [1.0, 0.01])
-def test_extreme_variances_stay_numbers(kit, form, variance, leak):
+def test_extreme_variances_stay_finite_and_nonnegative(kit, form, variance, leak):
     world = kit.world(leak=leak)
     state = kit.some(world, form, np.sqrt(variance))
     for _ in range(3):
@@ -140,11 +140,11 @@ def test_extreme_variances_stay_numbers(kit, form, variance, leak):
     assert np.all(np.abs(state.mean[2:]) <= 2.0)
 
 
-# ---------------------------------------------------------------- starts, and what moves leave alone
+# ---------------------------------------------------------------- initial states and immutability
 
 
 @pytest.mark.parametrize("rank", [3, 8, 50])
-def test_a_start_keeps_variances_outputs_and_what_is_carried(kit, rank):
+def test_init_keeps_variances_outputs_and_carried_entries(kit, rank):
     rng = np.random.default_rng(0)
     world = kit.world(30, rank=rank)
     root, carried = rng.normal(size=(40, 30)), rng.normal(size=(40, 2)) * [1.0, 0.0]
@@ -166,14 +166,14 @@ def test_a_start_keeps_variances_outputs_and_what_is_carried(kit, rank):
             kit.close(diagonal.variances()[:2], np.diag(carried.T @ carried), 1e-13)
 
 
-def test_an_unknown_form_is_refused(kit):
+def test_unknown_form_raises(kit):
     with pytest.raises(
         ValueError, match="form must be one of 'diagonal', 'full', 'low-rank', 'ensemble', 'first-order', 'none', got 'fulll'"
     ):
         init("fulll", 0, np.zeros(2), np.zeros((0, 2)))
 
 
-def test_moves_leave_what_they_are_given_as_it_was(kit):
+def test_methods_do_not_modify_the_state(kit):
     world = kit.world(rank=4)
     states = [kit.some(world, form).remember(slice(0, 1)) for form in CLOSED_FORMS]
     for state in (*states, kit.ensemble_of(states[1], 100).remember(slice(0, 1))):
@@ -188,7 +188,7 @@ def test_moves_leave_what_they_are_given_as_it_was(kit):
             np.testing.assert_array_equal(getattr(state, name), part)
 
 
-def test_a_matrix_in_another_order_is_the_same_state(kit):
+def test_memory_order_of_the_covariance_does_not_matter(kit):
     world = kit.world()
     states = [kit.some(world, seed=s) for s in range(3)]
     state = kit.batch_of(states, (3,))
@@ -202,12 +202,12 @@ def test_a_matrix_in_another_order_is_the_same_state(kit):
 
 @pytest.mark.parametrize("form", [*CLOSED_FORMS, "ensemble"])
 @pytest.mark.parametrize("shape", [(), (2,)])
-def test_samples_have_the_mean_and_covariance_of_the_state(kit, form, shape):
+def test_samples_agree_with_mean_and_covariance(kit, form, shape):
     world = kit.world(5)
     states = [kit.some(world, "full" if form == "ensemble" else form, 0.2 + i, seed=i) for i in range(int(np.prod(shape)))]
     if form == "ensemble":
         states = [kit.ensemble_of(state) for state in states]
-    elif form == "low-rank":  # with what the units have to themselves
+    elif form == "low-rank":  # with independent variances
         states = [replace(state, own=0.3 * np.arange(5.0)) for state in states]
     x = kit.batch_of(states, shape).sample(200_000, np.random.default_rng(4))
     assert x.shape == (*shape, 200_000, 7)
@@ -215,19 +215,19 @@ def test_samples_have_the_mean_and_covariance_of_the_state(kit, form, shape):
         kit.agrees_with_samples(state.mean, kit.cov_of(state), x[index])
 
 
-def test_samples_of_a_certain_entry_are_its_value(kit):
+def test_samples_of_a_certain_entry_equal_its_value(kit):
     world = kit.world(5)
     for form in CLOSED_FORMS:
         state = kit.some(world, form).assign(slice(0, 1), np.array([2.0]))
         np.testing.assert_allclose(state.sample(100, np.random.default_rng(0))[:, 0], 2.0, rtol=1e-12)
 
 
-# ---------------------------------------------------------------- memory
+# ---------------------------------------------------------------- memory and long runs
 #
-# Claim: states stay what they are for ever.
+# States stay valid over many steps.
 
 
-def test_the_past_of_the_diagonal_form(kit):
+def test_diagonal_form_remembers_only_variances(kit):
     world = kit.world()
     state = kit.some(world, "diagonal")
     after = state.remember(slice(0, 1))
@@ -236,7 +236,7 @@ def test_the_past_of_the_diagonal_form(kit):
 
 
 @pytest.mark.parametrize("form", COVARIANT)
-def test_many_steps(kit, form):
+def test_covariances_stay_valid_over_many_steps(kit, form):
     n, p = 12, 2
     world = kit.world(n, p, rank=8)
     rng = np.random.default_rng(0)
@@ -256,7 +256,7 @@ def test_many_steps(kit, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("observed", [False, True])
-def test_a_loop_that_diverges_stays_numbers(kit, form, observed):
+def test_diverging_loop_stays_finite(kit, form, observed):
     world = kit.world(4, rank=3)
     state = kit.some(world, "full" if form == "ensemble" else form)
     state = (kit.ensemble_of(state, 20) if form == "ensemble" else state).remember(slice(0, 1))
@@ -277,7 +277,7 @@ def test_a_loop_that_diverges_stays_numbers(kit, form, observed):
 
 # ---------------------------------------------------------------- batches
 #
-# Claim: a batch of states *is* its states one by one, in every form and move.
+# A batch of states equals its states one by one, for every form and method.
 
 
 SHAPES = [(), (3,), (2, 3)]
@@ -285,7 +285,7 @@ FORMS_AND_MORE = (*CLOSED_FORMS, "cut", "ensemble")
 
 
 def states_of(kit, form, count):
-    """Different states of one form; "cut": with a factor that holds few of its columns."""
+    """Return different states of one form; "cut" is low-rank with a truncated factor."""
     world = kit.world(12, rank=3) if form == "cut" else kit.world()
     kind = {"cut": "low-rank", "ensemble": "full"}.get(form, form)
     states = [kit.some(world, kind, 0.1 + 0.2 * i, seed=i) for i in range(count)]
@@ -295,7 +295,7 @@ def states_of(kit, form, count):
 
 
 def moves(world, shape, form):
-    """Name → a move of a state, with ``at`` to take what belongs to it from arguments of the whole batch."""
+    """Return named functions of a state, where ``at`` selects its entry from arguments of the whole batch."""
     rng = np.random.default_rng(4)
     n, total = world.n, world.n + world.p
     noise = None if form == "ensemble" else Noise(0.1 * rng.normal(size=(2, n)), 0.01 * rng.random(n))
@@ -304,7 +304,7 @@ def moves(world, shape, form):
     root, R = rng.normal(size=(*shape, 2, 3)), np.array([[0.3, 0.1], [0.1, 0.2]])
     root[..., 1] = 0.0
     if shape:
-        root[0, ..., 2] = 0.0  # a column that only some have
+        root[0, ..., 2] = 0.0  # a column that is nonzero only for some states
     y, some = rng.normal(size=(*shape, 2)), rng.normal(size=(*shape, 4))
     some[rng.random(some.shape) < 0.4] = np.nan
     result = {
@@ -333,7 +333,7 @@ def moves(world, shape, form):
 
 
 class SameForAll(Draws):
-    """The same numbers for every state of a batch."""
+    """Use the same random numbers for every state of a batch."""
 
     def normal(self, batch, members, size):
         numbers, after = super().normal((), members, size)
@@ -342,7 +342,7 @@ class SameForAll(Draws):
 
 @pytest.mark.parametrize("form", FORMS_AND_MORE)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_batch_is_its_states_one_by_one(kit, form, shape):
+def test_batch_equals_single_states(kit, form, shape):
     world, states = states_of(kit, form, int(np.prod(shape)))
     if form == "ensemble":
         states = [Ensemble(state.members, state.carried, SameForAll(9), state.past) for state in states]
@@ -374,8 +374,8 @@ def test_a_batch_is_its_states_one_by_one(kit, form, shape):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "cut"])
-def test_a_certain_state_beside_others(kit, form):
-    """Which decides nothing for them, nor they for it: with a small variance the second order is not taken apart."""
+def test_certain_state_in_a_batch_equals_single_state(kit, form):
+    """States do not affect each other, although the second order is not expanded for small variances."""
     world, states = states_of(kit, form, 2)
     kind = "full" if form == "full" else "low-rank"
     states += [states[0].as_certain(), kit.some(world, kind, 1e-4).remember(slice(0, 3))]
@@ -393,7 +393,7 @@ def test_a_certain_state_beside_others(kit, form):
 
 
 @pytest.mark.parametrize("form", FORMS_AND_MORE)
-def test_an_empty_batch_is_no_special_case(kit, form):
+def test_empty_batch_keeps_its_shape(kit, form):
     world, states = states_of(kit, form, 2)
     batch = kit.batch_of(states, (2,))
     if form == "ensemble":

@@ -1,4 +1,4 @@
-"""Claim: each compiled piece of the dense form is its formula, to rounding, for entries in the middle of x and for a batch."""
+"""Tests of the compiled kernels of the dense form: each equals its formula up to rounding, also for batches."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def _covariances(count, n, rng):
 
 @pytest.fixture(scope="module", params=[(1, 5, 9), (3, 40, 45), (2, 7, 60)], ids=str)
 def case(request):
-    """A batch of states of n entries, r of which move."""
+    """Return a batch of states with n entries, r of which move."""
     count, r, n = request.param
     rng = np.random.default_rng(0)
     A = sparse.random_array((r, n), density=0.3, rng=rng).toarray()
@@ -26,7 +26,7 @@ def case(request):
     return A, rng.normal(size=r), *x
 
 
-def test_what_enters(case):
+def test_enter_dense_matches_matrix_products(case):
     A, bias, mean, cov, _ = case
     (r, n), count = A.shape, len(cov)
     shapes = (r,), (r, n), (n, r), (r, r), (r,)
@@ -40,7 +40,7 @@ def test_what_enters(case):
     np.testing.assert_array_equal(var, np.diagonal(pre, axis1=-2, axis2=-1))
 
 
-def test_a_move_is_a_linear_map_and_the_rest(case):
+def test_move_dense_equals_a_linear_map_plus_remainder(case):
     A, _, _, cov, cross = case
     (r, n), rng = A.shape, np.random.default_rng(1)
     gain, rest = rng.uniform(size=(len(cov), r)), _covariances(len(cov), r, rng)
@@ -59,12 +59,12 @@ def test_a_move_is_a_linear_map_and_the_rest(case):
         np.testing.assert_allclose(moved[b], T @ cross[b], rtol=1e-12, atol=1e-12)
 
 
-def test_a_covariance_is_mended(case):
+def test_symmetrize_psd_removes_asymmetry_and_negative_variances(case):
     cov = case[3].copy()
     rng = np.random.default_rng(2)
     expected = np.diagonal(cov, axis1=-2, axis2=-1).copy()
     cov += 1e-14 * rng.normal(size=cov.shape)
-    cov[0, 0, 0] = -1e-18  # with it every covariance of the first entry goes
+    cov[0, 0, 0] = -1e-18  # sets all covariances of the first entry to 0
     var = kernels.symmetrize_psd(cov)
     expected[0, 0] = 0.0
     np.testing.assert_allclose(var, expected, atol=1e-12)
@@ -72,7 +72,7 @@ def test_a_covariance_is_mended(case):
     np.testing.assert_array_equal(cov[0, 0], 0.0)
 
 
-def test_the_second_order_is_half_the_squared_covariance_and_no_more_than_there_is():
+def test_second_order_is_half_the_squared_covariance_within_the_remainder():
     rng = np.random.default_rng(5)
     wide, curvature, rest = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), np.full((2, 7), 1e9)
     columns, left = np.empty((2, 7, 6)), np.empty((2, 7))
@@ -88,7 +88,7 @@ def test_the_second_order_is_half_the_squared_covariance_and_no_more_than_there_
     assert not columns.any()
 
 
-def test_columns_that_are_not_zero_are_found_in_whichever_row():
+def test_live_columns_finds_all_nonzero_columns():
     rng = np.random.default_rng(6)
     F = rng.normal(size=(50, 9, 6)) * (rng.random(size=(50, 9, 6)) < 0.1)
     live = np.zeros((50, 6), bool)

@@ -1,4 +1,4 @@
-"""Claim: what a factor is cut to follows from the factor, not from how its last digits were rounded."""
+"""Tests of low-rank and first-order states: truncation depends on the factor and not on rounding errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ P, N, K = 4, 30, 40
 
 
 def _factor(seed, dependent):
-    """F whose rows of c are a combination of others, twice the same, or 0, as kinematics, feedback and known inputs make them."""
+    """Return F with linearly dependent, repeated or zero rows of c, as in kinematics, feedback and known inputs."""
     rng = np.random.default_rng(seed)
     F = rng.normal(size=(P + N, K)) * np.geomspace(1.0, 1e-3, K)
     for row, of in dependent.items():
@@ -29,7 +29,7 @@ def _cov(F, own):
 
 
 @pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
-def test_rounding_does_not_choose_what_is_kept(dependent):
+def test_truncation_is_insensitive_to_rounding(dependent):
     F, own = _factor(0, dependent), np.full(N, 0.1)
     noise = 1e-13 * np.random.default_rng(1).normal(size=F.shape)
     here, beside = (_cov(*truncate(f, own, P, COMPRESSION)) for f in (F, F * (1.0 + noise)))
@@ -37,7 +37,7 @@ def test_rounding_does_not_choose_what_is_kept(dependent):
 
 
 @pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
-def test_what_is_carried_and_read_out_loses_nothing(dependent):
+def test_truncation_keeps_carried_and_readout_covariances(dependent):
     F, own = _factor(0, dependent), np.full(N, 0.1)
     cut, left = truncate(F, own, P, COMPRESSION)
     assert cut.shape[1] <= max(COMPRESSION.rank, P + COMPRESSION.rank // 2)
@@ -47,7 +47,7 @@ def test_what_is_carried_and_read_out_loses_nothing(dependent):
 
 
 @pytest.mark.parametrize("dependent", DEPENDENT, ids=str)
-def test_of_the_rest_the_widest_directions_are_kept(dependent):
+def test_truncation_keeps_the_largest_remaining_singular_directions(dependent):
     F, own = _factor(0, dependent), np.full(N, 0.1)
     seen = np.vstack([F[:P], COMPRESSION.basis.T @ F[P:]])
     directions, size, _ = np.linalg.svd(seen.T, full_matrices=False)
@@ -60,7 +60,7 @@ def test_of_the_rest_the_widest_directions_are_kept(dependent):
     np.testing.assert_allclose(cut[P:] @ cut[P:].T, expected, atol=1e-10)
 
 
-def test_a_batch_is_its_states_whichever_rows_are_dependent():
+def test_truncated_batch_equals_single_states_with_dependent_rows():
     F, own = np.stack([_factor(i, dependent) for i, dependent in enumerate(DEPENDENT)]), np.full((len(DEPENDENT), N), 0.1)
     factors, left = truncate(F, own, P, COMPRESSION)
     width = max(COMPRESSION.rank, P + COMPRESSION.rank // 2)
@@ -70,9 +70,9 @@ def test_a_batch_is_its_states_whichever_rows_are_dependent():
     assert factors.shape[-1] <= width
 
 
-def test_a_trace_is_that_of_the_product():
+def test_trace_equals_the_trace_of_the_product():
     rng = np.random.default_rng(4)
-    n = 600  # several blocks of rows
+    n = 600  # several blocks
     A = rng.normal(size=(n, n))
     A = A @ A.T
     F, own = rng.normal(size=(3, n, 5)), rng.uniform(size=(3, n - P))
@@ -81,7 +81,7 @@ def test_a_trace_is_that_of_the_product():
     np.testing.assert_allclose(state.trace(QuadraticForm(A)), expected, rtol=1e-12)
 
 
-def test_a_trace_by_the_few_eigenvalues_that_differ_is_that_of_the_product():
+def test_trace_by_few_eigenvalues_equals_the_trace_of_the_product():
     rng = np.random.default_rng(5)
     n, k = 60, 40
     b = rng.normal(size=(500, 8)) @ rng.normal(size=(8, n)) * np.geomspace(1.0, 1e-3, n)
@@ -91,7 +91,7 @@ def test_a_trace_by_the_few_eigenvalues_that_differ_is_that_of_the_product():
     assert len(apart) <= 8
     np.testing.assert_allclose(w * np.eye(n) + V.T * apart @ V, A, atol=1e-6 * w)
     F, own = rng.normal(size=(3, n, k)), rng.uniform(size=(3, n - P))
-    F[0] = b[:k].T  # as features vary: where A is smallest
+    F[0] = b[:k].T  # directions of the features, where A is smallest
     states = [LowRank(np.zeros((i, n)), P, np.zeros((i, n, 0)), F[:i], 0.0 * own[:i]) for i in (1, 3)]
     expected = [np.trace(A @ f @ f.T) for f in F]
     np.testing.assert_allclose(states[1].trace(form), expected, rtol=2e-6)
@@ -102,15 +102,15 @@ def test_a_trace_by_the_few_eigenvalues_that_differ_is_that_of_the_product():
 
 # ---------------------------------------------------------------- first order
 #
-# Claim: columns of sources move by E[f] and E[f′] as the formulas say, agree with the dense covariance where it is small, keep
-# what is carried and read out when they are made fewer, and take observations as every other form does.
+# Factor columns move by E[f] and E[f′]. They agree with a small dense covariance, keep carried and readout covariances when
+# truncated, and are conditioned on observations like every other form.
 
 
 SMALL, LARGE = 1e-3, 0.5
 
 
 def first_order(kit, world, spread, seed=1):
-    """The Gaussian of a dense state, as columns."""
+    """Return a dense state as a first-order state."""
     return FirstOrder.from_state(kit.some(world, spread=spread, seed=seed), world.compression)
 
 
@@ -120,7 +120,7 @@ def cov_of(state):
 
 @pytest.mark.parametrize("spread", [SMALL, LARGE])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_move_is_the_formula(kit, spread, activation):
+def test_first_order_move_matches_the_formula(kit, spread, activation):
     world = kit.world(activation=activation)
     state, cell = first_order(kit, world, spread), world.cell
     A, L, F = cell.matrix.toarray(), cell.leak, state.factor
@@ -134,7 +134,7 @@ def test_a_move_is_the_formula(kit, spread, activation):
 
 
 @pytest.mark.parametrize("spread", [SMALL, LARGE])
-def test_affine_maps_assignments_and_observations_are_those_of_the_dense_form(kit, spread):
+def test_affine_assign_and_condition_agree_with_the_dense_form(kit, spread):
     world = kit.world()
     dense = kit.some(world, spread=spread)
     columns = FirstOrder.from_state(dense, world.compression)
@@ -156,7 +156,7 @@ def test_affine_maps_assignments_and_observations_are_those_of_the_dense_form(ki
         np.testing.assert_allclose(one.trace(QuadraticForm(A)), np.trace(A @ other.cov), rtol=1e-8)
 
 
-def test_samples_have_its_mean_and_covariance(kit):
+def test_samples_agree_with_mean_and_covariance(kit):
     state = first_order(kit, kit.world(), LARGE)
     draws = state.sample(100_000, np.random.default_rng(0))
     std = np.sqrt(state.variances())
@@ -164,7 +164,7 @@ def test_samples_have_its_mean_and_covariance(kit):
     np.testing.assert_allclose(np.cov(draws.T) / np.outer(std, std), cov_of(state) / np.outer(std, std), atol=0.02)
 
 
-def test_a_low_rank_state_keeps_all_of_its_variance(kit):
+def test_conversion_of_a_low_rank_state_keeps_its_covariance(kit):
     world = kit.world(n=40, rank=6)
     state = kit.some(world, "low-rank")
     assert isinstance(state, LowRank)
@@ -174,11 +174,11 @@ def test_a_low_rank_state_keeps_all_of_its_variance(kit):
 
 
 @pytest.mark.parametrize("k", [10, 60, 200])
-def test_fewer_columns_keep_what_is_carried_and_read_out(k):
+def test_fewer_columns_keep_carried_and_readout_covariances(k):
     rng = np.random.default_rng(0)
     p, n = 4, 80
     F = rng.normal(size=(3, p + n, k)) * np.geomspace(1.0, 1e-6, k)
-    F[:, 2] = 2.0 * F[:, 1]  # dependent, as kinematics make them
+    F[:, 2] = 2.0 * F[:, 1]  # linearly dependent, as in kinematics
     F[:, 3] = 0.0
     basis = np.linalg.qr(rng.normal(size=(n, 2)))[0]
     kept = fewer(F, p, Compression(20, basis))
@@ -187,18 +187,18 @@ def test_fewer_columns_keep_what_is_carried_and_read_out(k):
     np.testing.assert_allclose(cut[:, :p], whole[:, :p], atol=1e-9)
     np.testing.assert_allclose(basis.T @ cut[:, p:], basis.T @ whole[:, p:], atol=1e-9)
     lost = np.linalg.eigvalsh(whole - cut)
-    assert lost.min() > -1e-9  # nothing is added
+    assert lost.min() > -1e-9  # truncation only removes variance
     assert lost.max() < 0.1 * np.linalg.eigvalsh(whole).max()
 
 
-def test_states_of_a_batch_move_as_each_alone(kit):
+def test_batch_moves_equal_single_states(kit):
     world = kit.world(n=30, rank=8)
     states = [first_order(kit, world, 0.3, seed) for seed in range(3)]
     most = max(state.factor.shape[-1] for state in states)
     factor = np.stack([np.pad(s.factor, ((0, 0), (0, most - s.factor.shape[-1]))) for s in states])
     batch = FirstOrder(np.stack([s.mean for s in states]), world.p, np.zeros((3, world.n + world.p, 0)), factor)
     K = np.hstack([np.zeros((2, 2)), world.readout])
-    for _ in range(12):  # more noise than there is room for
+    for _ in range(12):  # more noise columns than the rank
         batch, states = (
             batch.move(world.cell).affine(world.carry, K, np.zeros(2), 0.1 * np.eye(2, 4)),
             [s.move(world.cell).affine(world.carry, K, np.zeros(2), 0.1 * np.eye(2, 4)) for s in states],

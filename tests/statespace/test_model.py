@@ -1,4 +1,4 @@
-"""Claim: with linear units the model *is* the textbook's state-space model, and a roll-out its Kalman filter."""
+"""Tests of the model: with linear units it is a linear state-space model, and a rollout equals the Kalman filter."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LAYOUT = Layout.from_sizes(y=2, u=1, units=5)
 
 
 def system(seed=0):
-    """h ← F h + B u + b + q, y = H h + a + r: stable, five hidden entries, two outputs."""
+    """Return a stable system h ← F h + B u + b + q, y = H h + a + r with five hidden entries and two outputs."""
     rng = np.random.default_rng(seed)
     F = rng.normal(size=(5, 5))
     F *= 0.8 / np.abs(np.linalg.eigvals(F)).max()
@@ -31,7 +31,7 @@ def make_compression(s):
 
 
 def model_of(kit, s, leak=0.7, **options):
-    """The same as a model: L A h + (1 − L) h = F h."""
+    """Return the system as a model, with L A h + (1 − L) h = F h."""
     A = np.zeros((5, LAYOUT.size))
     A[:, LAYOUT["units"]] = (s["F"] - (1.0 - leak) * np.eye(5)) / leak
     A[:, LAYOUT["u"]] = s["B"] / leak
@@ -53,7 +53,7 @@ def state_of(form, s, seed=1, spread=1.0):
 
 
 def kalman(s, h, P, inputs, observations):
-    """The filter as textbooks write it: predictions of y with covariances, and the last h."""
+    """Run the textbook Kalman filter; return predictions of y with covariances, and the last h with its covariance."""
     means, covs = [], []
     for u, y in zip(inputs, observations, strict=True):
         h, P = s["F"] @ h + s["B"] @ u + s["b"], s["F"] @ P @ s["F"].T + s["Q"]
@@ -71,7 +71,7 @@ def kalman(s, h, P, inputs, observations):
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("leak", [1.0, 0.7])
 @pytest.mark.parametrize("observed", [False, True])
-def test_a_rollout_is_the_kalman_filter(kit, form, leak, observed):
+def test_rollout_with_linear_units_equals_the_kalman_filter(kit, form, leak, observed):
     s, rng = system(), np.random.default_rng(2)
     model = model_of(kit, s, leak)
     state, h, P = state_of(form, s)
@@ -89,7 +89,7 @@ def test_a_rollout_is_the_kalman_filter(kit, form, leak, observed):
     kit.close(sum(path.parts.values()), np.diagonal(cov, axis1=1, axis2=2), 1e-10)
 
 
-def test_members_filter_as_the_kalman_filter(kit):
+def test_ensemble_filter_agrees_with_the_kalman_filter(kit):
     s, rng = system(), np.random.default_rng(2)
     _, h, P = state_of("full", s)
     members = np.zeros((50_000, 8))
@@ -102,7 +102,7 @@ def test_members_filter_as_the_kalman_filter(kit):
     np.testing.assert_allclose(path.cov, cov, atol=0.05 * std.max() ** 2)
 
 
-def test_uncertain_inputs_enter_as_gaussians(kit):
+def test_input_variances_add_to_output_covariances(kit):
     s = system()
     inputs, var = np.ones((4, 1)), np.array([[0.5], [0.0], [1.0], [0.2]])
     for form in ("full", "low-rank"):
@@ -114,8 +114,8 @@ def test_uncertain_inputs_enter_as_gaussians(kit):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_a_guard_bounds_what_is_reported(kit, form):
-    """A loop that runs away stays within its bounds, and its parts make up what is left of the variance."""
+def test_guard_limits_reported_moments_and_parts(kit, form):
+    """A diverging loop stays within its bounds, and the variance parts add up to the bounded variance."""
     s = system()
     s["F"] = 1.5 * s["F"]
     state, *_ = state_of(form, s)
@@ -138,7 +138,7 @@ def test_a_guard_bounds_what_is_reported(kit, form):
 
 # ---------------------------------------------------------------- guard
 #
-# Claim: a bound cuts deviations, draws means in, and brings back what has left; kinematics go on. A batch is its states.
+# Bounds limit standard deviations, shrink means and reset means that have left; kinematic columns are not reset.
 
 
 CENTER, WIDTH = np.array([0.5, -1.0]), np.array([1.0, 2.0])
@@ -151,7 +151,7 @@ def bounds(kinematic=(False, False), **options):
 
 
 def guarded_state(kit, form, away, std):
-    """y at so many widths from its mean in training, with so many as its deviation, correlated with h."""
+    """Return a state with the mean and std of y given in widths of the training data; y is correlated with h."""
     state = kit.some(kit.world(), form)
     K = np.zeros((2, 10))
     K[:, :2] = np.diag(0.6 * np.asarray(std) * WIDTH / np.sqrt(state.variances()[:2]))
@@ -189,14 +189,14 @@ def test_bounds_limit_means_and_standard_deviations(kit, form, case):
         kit.close(found, np.array(value), 1e-12)
     np.testing.assert_array_equal(left, has_left)
     assert case != "within" or bound is state
-    if form != "diagonal" and not left.any():  # a linear map of y, with all that is correlated with it
+    if form != "diagonal" and not left.any():  # a linear map of y, including its covariances
         kit.close(bound.cross_covariance(slice(0, 2))[2:], factor * state.cross_covariance(slice(0, 2))[2:], 1e-12)
     np.testing.assert_array_equal(bound.mean[2:], state.mean[2:])
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_batch_is_its_states(kit, form):
-    """One of each kind: within, too wide, left, both, and on its way back."""
+def test_guarded_batch_equals_single_states(kit, form):
+    """Include states that are within, too wide, outside, both, and returning."""
     places = [((1.0, 0.0), (1.0, 1.0)), ((1.0, 0.0), (9.0, 1.0)), ((7.0, 0.0), (0.5, 3.0)), ((9.0, -9.0), (5.0, 1.0))]
     places.append(((6.0, 50.0), (0.1, 30.0)))
     states = [guarded_state(kit, form, *place) for place in places]
@@ -212,11 +212,11 @@ def test_a_batch_is_its_states(kit, form):
             np.testing.assert_array_equal(left[i], its_left)
 
 
-# ---------------------------------------------------------------- members
+# ---------------------------------------------------------------- ensemble members
 
 
-def test_a_member_that_runs_away_does_not_take_the_others_with_it(kit):
-    """It is brought back to the range; by mean and deviation alone it would draw all of them to one point."""
+def test_diverging_members_do_not_affect_the_others(kit):
+    """Only outliers are reset to the range; scaling the whole ensemble would collapse it to a point."""
     members = kit.ensemble_of(guarded_state(kit, "full", (0.0, 0.0), (0.5, 0.5)), 200)
     x = members.members.copy()
     x[7, 0], x[9, 1] = 1e6, -1e100
@@ -232,9 +232,9 @@ def test_a_member_that_runs_away_does_not_take_the_others_with_it(kit):
 
 
 @pytest.mark.parametrize("away", [3.0, 20.0])
-def test_members_are_not_held_where_the_mean_was_or_kinematics_lead(kit, away):
+def test_members_that_return_or_are_kinematic_are_not_bounded(kit, away):
     members = kit.ensemble_of(guarded_state(kit, "full", (away, 0.0), (0.5, 0.5)), 100)
-    same, _, left = bounds()(members, CENTER + np.array([away + 1.0, 0.0]) * WIDTH)  # on its way back
+    same, _, left = bounds()(members, CENTER + np.array([away + 1.0, 0.0]) * WIDTH)  # returning
     assert same is members
     assert not left.any()
     assert bounds((True, False))(members, CENTER + np.array([away - 1.0, 0.0]) * WIDTH)[0] is members
@@ -242,7 +242,7 @@ def test_members_are_not_held_where_the_mean_was_or_kinematics_lead(kit, away):
     assert left[0] == (held is not members) == (away > 4.5)
 
 
-def test_members_too_wide_are_drawn_in_together(kit):
+def test_too_wide_ensemble_is_scaled_to_the_bound(kit):
     members = kit.ensemble_of(guarded_state(kit, "full", (0.0, 0.0), (2.5, 1.0)), 20_000)
     bound, factor, _ = bounds()(members, CENTER)
     assert factor[0] < 1.0
@@ -250,8 +250,8 @@ def test_members_too_wide_are_drawn_in_together(kit):
 
 
 @pytest.mark.parametrize("form", [*FORMS, "ensemble"])
-def test_where_a_free_column_stands_makes_no_difference(kit, form):
-    """However wide it is: the bound does to it, and to all that goes with it, the same wherever it is."""
+def test_bounds_of_a_free_column_are_translation_invariant(kit, form):
+    """The bounds act equally at any position of the free column, for any width."""
     free = bounds(free=np.array([False, True]))
     away, far = np.array([0.0, 3.0]), np.array([0.0, 500.0])
     if form == "ensemble":
@@ -268,7 +268,7 @@ def test_where_a_free_column_stands_makes_no_difference(kit, form):
     np.testing.assert_array_equal(free.widest(), [2.0 * WIDTH[0], np.inf])
 
 
-def test_a_free_column_that_jumps_stays_where_it_was(kit):
+def test_free_column_that_jumps_keeps_its_previous_value(kit):
     free = bounds(free=np.array([False, True]))
     for place in (0.0, 300.0):
         state = guarded_state(kit, "full", (0.0, place), (0.5, 0.5))

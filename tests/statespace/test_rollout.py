@@ -1,4 +1,4 @@
-"""Claim: one loop over time; a batch is its paths, a run cut in two the whole, and covariances between rows those of samples."""
+"""Tests of rollouts: a batch equals its paths, a split run the whole run, and covariances between steps agree with samples."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def make_compression(K, rank=30):
 
 
 def model_of(kit, units=None, seed=0, rank=30, **options):
-    """A loop: y enters the units, and is read out of them."""
+    """Return a closed loop: y drives the units and is read out of them."""
     rng = np.random.default_rng(seed)
     A = 0.5 * rng.normal(size=(N, TOTAL)) * (rng.random((N, TOTAL)) < 0.6)
     K = np.zeros((3, TOTAL))
@@ -56,13 +56,13 @@ def same(kit, a, b, tolerance=1e-12):
     kit.close(kit.cov_of(a.state), kit.cov_of(b.state), tolerance)
 
 
-# ---------------------------------------------------------------- covariances between rows
+# ---------------------------------------------------------------- covariances between steps
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
 @pytest.mark.parametrize("older", [False, True])
-def test_joint_covariances_are_those_of_a_longer_state(kit, form, older):
-    """Linear units: y_k is a linear map of where it starts and of all noise. What a state remembers already is left alone."""
+def test_joint_covariances_equal_the_linear_recursion(kit, form, older):
+    """With linear units, y_k is a linear map of the initial state and all noise. Entries remembered earlier are kept."""
     model = model_of(kit, kit.LinearUnits())
     state = state_of(model, form)
     L, A, steps = 0.8, model.cells[0].matrix.toarray(), 5
@@ -77,7 +77,7 @@ def test_joint_covariances_are_those_of_a_longer_state(kit, form, older):
     q = np.zeros((TOTAL, 2 + N))
     q[3:] = np.hstack([model.process_noise.root.T, np.diag(np.sqrt(model.process_noise.diagonal))])
     values, vectors = np.linalg.eigh(kit.cov_of(state))
-    S, rows = vectors * np.sqrt(np.maximum(values, 0.0)), []  # a root of all: of the start, then of each step's noise
+    S, rows = vectors * np.sqrt(np.maximum(values, 0.0)), []  # root of the initial state, then of each step's noise
     for _ in range(steps):
         S = np.hstack([M @ T @ U @ S, M @ q, E])
         rows.append(S[:2])
@@ -90,13 +90,13 @@ def test_joint_covariances_are_those_of_a_longer_state(kit, form, older):
 
 
 @pytest.mark.parametrize("form", ["full", "low-rank"])
-def test_joint_covariances_are_those_of_members(kit, form):
+def test_joint_covariances_agree_with_ensemble_members(kit, form):
     model = model_of(kit)
     state, inputs = state_of(model, form, 0.3), np.linspace(-1.0, 1.0, 4)[:, None]
     path = rollout(model, kit.ensemble_of(state, 20_000, sobol=False), inputs, joint=True)
     closed = rollout(model, state, inputs, joint=True)
     np.testing.assert_allclose(path.joint, closed.joint, atol=0.05 * np.abs(closed.joint).max())
-    y = path.state.past  # whole futures
+    y = path.state.past  # sample paths
     kit.close(path.joint.reshape(8, 8), np.cov(y.T), 1e-11)
     assert "cross" not in vars(path.state)
     joint = closed.joint.reshape(8, 8)
@@ -107,8 +107,8 @@ def test_joint_covariances_are_those_of_members(kit, form):
 
 
 @pytest.mark.parametrize("shape", [(), (2,)])
-def test_a_path_keeps_the_futures_of_members(kit, shape):
-    """Whole ones, row after row: mean, covariance, and covariances between rows are theirs. Closed forms have none."""
+def test_path_members_have_the_path_moments(kit, shape):
+    """Mean, covariance and covariances between steps are those of the sample paths. Closed forms have no members."""
     model, inputs = model_of(kit), np.linspace(-1.0, 1.0, 4)[:, None]
     states = [kit.ensemble_of(state_of(model, seed=i), 50, seed=i, sobol=False) for i in range(int(np.prod(shape)))]
     path = rollout(model, kit.batch_of(states, shape), inputs, joint=True, members=True)
@@ -123,13 +123,13 @@ def test_a_path_keeps_the_futures_of_members(kit, shape):
     assert rollout(model, kit.batch_of(states, shape), inputs).members is None
 
 
-# ---------------------------------------------------------------- batches and cuts
+# ---------------------------------------------------------------- batches and split runs
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
 @pytest.mark.parametrize("kind", ["forecast", "filter", "clamp"])
-def test_a_batch_of_rollouts_is_the_rollouts_one_by_one(kit, form, shape, kind):
+def test_batch_of_rollouts_equals_single_rollouts(kit, form, shape, kind):
     probe = lambda state: {"size": np.sum(state.mean**2, axis=-1), "units": state.mean[..., 3:]}  # noqa: E731
     model = model_of(kit, rank=4, probe=probe)
     count, rng = int(np.prod(shape)), np.random.default_rng(0)
@@ -151,7 +151,7 @@ def test_a_batch_of_rollouts_is_the_rollouts_one_by_one(kit, form, shape, kind):
         kit.close(batch.state.mean[index], alone.state.mean, 1e-9)
 
 
-def test_the_same_rows_for_all_of_a_batch(kit):
+def test_shared_inputs_of_a_batch_equal_single_rollouts(kit):
     model = model_of(kit)
     states = [state_of(model, seed=i) for i in range(3)]
     inputs, y = np.ones((5, 1)), np.random.default_rng(0).normal(size=(3, 5, 2))
@@ -161,7 +161,7 @@ def test_the_same_rows_for_all_of_a_batch(kit):
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
-def test_a_run_cut_in_two_is_the_whole(kit, form):
+def test_split_rollout_equals_the_whole_rollout(kit, form):
     model, rng = model_of(kit), np.random.default_rng(0)
     state, inputs, y = state_of(model, form), rng.normal(size=(9, 1)), rng.normal(size=(9, 2))
     whole = rollout(model, state, inputs, observations=y)
@@ -178,15 +178,15 @@ def test_a_run_cut_in_two_is_the_whole(kit, form):
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
-def test_a_first_row_that_has_moved_already(kit, form):
+def test_rollout_from_a_moved_state_skips_the_first_move(kit, form):
     model = model_of(kit)
     state, inputs = state_of(model, form), np.random.default_rng(0).normal(size=(4, 1))
     moved = model.move(model.set_inputs(state, inputs[0]))
     same(kit, rollout(model, moved, inputs, moved=True, joint=True), rollout(model, state, inputs, joint=True))
 
 
-def test_clamped_outputs_teach_nothing(kit):
-    """Without variance it is teacher forcing as a program; with it, what is clamped is certain, the units are not corrected."""
+def test_clamped_outputs_do_not_correct_the_units(kit):
+    """Without variance this is teacher forcing. With variance, clamped outputs are certain and units are not updated."""
     model = model_of(kit, process_noise=None, emission_noise=None)
     rng = np.random.default_rng(0)
     inputs, y = rng.normal(size=(6, 1)), rng.normal(size=(6, 2))
@@ -214,9 +214,9 @@ def test_clamped_outputs_teach_nothing(kit):
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 @pytest.mark.parametrize("shape", [(), (3,)])
-def test_settled_states_are_certain(kit, form, shape):
+def test_settled_states_become_certain(kit, form, shape):
     model = model_of(kit, process_noise=None, emission_noise=None, settled=1e-3)
-    model = replace(model, cells=(replace(model.cells[0], matrix=0.3 * model.cells[0].matrix),))  # forgets where it started
+    model = replace(model, cells=(replace(model.cells[0], matrix=0.3 * model.cells[0].matrix),))  # forgets the initial state
     states = [state_of(model, form, 0.4, seed=i) for i in range(int(np.prod(shape)))]
     state, inputs = kit.batch_of(states, shape), np.random.default_rng(0).normal(size=(12, 1))
     path = rollout(model, state, inputs)
@@ -238,7 +238,7 @@ def test_settled_states_are_certain(kit, form, shape):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_limiting_cross_covariances_keeps_each_block_and_makes_the_whole_semidefinite(d):
+def test_limit_cross_covariances_keeps_blocks_and_gives_a_semidefinite_matrix(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(6 * d, 6 * d))
     fine = root @ root.T
@@ -248,7 +248,7 @@ def test_limiting_cross_covariances_keeps_each_block_and_makes_the_whole_semidef
     limited = limit_cross_covariances(wrong, d)
     correlation = limited / np.multiply.outer(std := np.sqrt(np.diag(wrong)), std)
     assert np.linalg.eigvalsh(wrong / np.multiply.outer(std, std))[0] < -0.1
-    assert np.linalg.eigvalsh(correlation)[0] == pytest.approx(0.0, abs=1e-12)  # no more than it takes
+    assert np.linalg.eigvalsh(correlation)[0] == pytest.approx(0.0, abs=1e-12)  # the smallest sufficient reduction
     np.testing.assert_array_equal(limited[own.astype(bool)], wrong[own.astype(bool)])
     ratio = (limited / wrong)[~own.astype(bool)]
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-8)
