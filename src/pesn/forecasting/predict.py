@@ -1,8 +1,8 @@
-"""Multi-step prediction: closed loops from a context, one or many at once, and the switch to an ensemble.
+"""Multi-step prediction in closed loop, for single contexts and batches, with a switch to an ensemble.
 
 >>> import numpy as np, pesn
 >>> y = np.sin(0.2 * np.arange(300.0)) + 0.05 * np.random.default_rng(0).normal(size=300)
->>> ahead = pesn.Forecaster(calibrate=False).fit(y).forecast(30, joint=False)    # covariances within rows only
+>>> ahead = pesn.Forecaster(calibrate=False).fit(y).forecast(30, joint=False)    # covariances within time steps only
 >>> ahead.cov.shape, ahead.sample(5, rng=0).shape
 ((30, 1, 1), (5, 30, 1))
 """
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = TypeVar("S", bound=np.generic)
-_SETTLED = 60  # rows after which the gain is constant
-_GAINS = 8  # positions over which it is averaged
-_WINDOW, _BEFORE = 100, 50  # rows of a window, and rows before it for convergence
+_SETTLED = 60  # number of time steps after which the gain is stationary
+_GAINS = 8  # number of positions over which the gain is averaged
+_WINDOW, _BEFORE = 100, 50  # length of a window, and number of time steps before it for convergence
 _LOST = 8.0  # standard deviations of the noise beyond which an observer has diverged
-_MOST_LAGS = 5  # largest lag of smoothing
+_MOST_LAGS = 5  # largest lag of fixed-lag smoothing
 
 
 def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segment], segments: Segments) -> Segments:
-    """Filter segments with an observer, whose gain is the mean over a sample; short segments stay as they are.
+    """Filter segments with an observer whose constant gain is estimated from a sample; short segments are unchanged.
 
     Parameters
     ----------
     loop : ClosedLoop
-        The closed loop, with the covariance of the measurement noise.
+        Closed loop with a measurement noise covariance.
     context : ContextFilter
-        How contexts are filtered.
+        Filter of contexts.
     sample : list of Segment
         Segments from which the gain is computed.
     segments : list of Segment or SegmentStream
-        Segments to filter: their rows, and the targets between them.
+        Segments to filter.
     """
     long = [s for s in sample if len(s.z) > _SETTLED]
     if not long:
         return segments
-    observer = Observer(loop, _gain(loop, context, long))
+    observer = Observer(loop, _stationary_gain(loop, context, long))
     return replace(segments, then=observer) if isinstance(segments, SegmentStream) else [observer(s) for s in segments]
 
 
-def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
-    """Compute the mean stationary gain (n, d) of several positions: the correction of each entry of x by the error of y."""
+def _stationary_gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
+    """Compute the stationary Kalman gain (n, d) from errors of y to corrections of x, averaged over several positions."""
     d, places = loop.dynamics.n_columns, [(s, k) for s in segments for k in range(0, len(s.z) - _SETTLED + 1, _SETTLED)]
     some = [places[i] for i in np.unique(np.linspace(0, len(places) - 1, _GAINS).astype(int))]
     y = np.stack([s.y[k : k + _SETTLED] for s, k in some])
@@ -81,27 +81,27 @@ def _gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """A deterministic loop that observations correct by a constant gain.
+    """State observer: a deterministic closed loop that is corrected by observations with a constant gain.
 
     Parameters
     ----------
     loop : ClosedLoop
         The closed loop.
     gain : array of shape (n, d)
-        Gain.
+        Gain from errors of y to corrections of the state.
     """
 
     loop: ClosedLoop
     gain: Array
 
     def __call__(self, s: Segment) -> Segment:
-        """Return the filtered segment; a short one unchanged."""
+        """Return the filtered segment; short segments are returned unchanged."""
         loop = self.loop
         if len(s.z) <= _SETTLED:
             return s
         assert loop.measurement_cov is not None
         d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
-        settled = min(_BEFORE, n // 4)  # rows for units that start from 0
+        settled = min(_BEFORE, n // 4)  # time steps for units to converge from 0
         size = min(_BEFORE + _WINDOW + lag, n - settled)
         firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
         z = loop.dynamics.network_rows(s.z)
@@ -123,7 +123,7 @@ class Observer:
         found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
         y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
         for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # later windows overwrite earlier ones
-            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # it has diverged
+            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # the observer has diverged
                 continue
             y[first + _BEFORE : first + size] = now[_BEFORE:]
             y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
@@ -131,25 +131,28 @@ class Observer:
 
 
 def _common_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
-    """Return the positions of the entries that two layouts share: all but squares, which every move computes anew."""
+    """Return the positions, in each layout, of the entries that both share: all but squares, which every move recomputes."""
     names = [name for name in own.blocks if name != "squares"]
     here, there = (np.concatenate([np.arange(at.size)[at[name]] for name in names]) for at in (own, other))
     return here, there
 
 
-_APART = 0.2  # largest distance, in standard deviations, between the mean and the trajectory of the mean
-_WIDE = 0.1  # largest effect of weight errors, in standard deviations of training
-_FEWER, _MORE, _LONG = 8, 2, 100  # factors of the number of pairs: in a batch, and up to so many steps
-_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # largest size of an ensemble, and least number of pairs
-_CARRIED = 100  # entries beside the units above which a batch is an ensemble from the start
-_CHECKED = 50  # steps between two checks
-_AT_ONCE = 1000  # steps whose features are in memory
+_APART = 0.2  # largest distance between the predicted mean and the deterministic trajectory, in standard deviations
+_WIDE = 0.1  # largest effect of weight errors, in standard deviations of the training data
+_FEWER, _MORE, _LONG = 8, 2, 100  # divisor of the number of pairs in a batch; factor for at most _LONG steps
+_MOST_NUMBERS, _LEAST_PAIRS = 2**18, 32  # largest number of entries of an ensemble, and least number of pairs
+_CARRIED = 100  # number of carried entries above which a batch uses an ensemble from the start
+_CHECKED = 50  # number of steps between accuracy checks
+_AT_ONCE = 1000  # number of steps whose features are held in memory
 
 
 def predict_path(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None = None, *, joint: bool = False
 ) -> Path:
-    """Predict the next rows from a state whose cells have moved.
+    """Predict the mean and covariance of the next time steps from a state whose cells have moved.
+
+    The closed form is used as long as it is accurate. From the first step at which it is not, an ensemble replaces it if the
+    loop allows that.
 
     Parameters
     ----------
@@ -158,11 +161,11 @@ def predict_path(
     state : GaussianState
         One state, or a batch.
     inputs : array of shape (..., T, m)
-        Known inputs of each step.
+        Future inputs.
     input_var : array of shape (..., T, m), optional
-        Their variances.
+        Variances of the future inputs.
     joint : bool, default=False
-        Whether to keep the covariances between all rows.
+        Whether to compute covariances between all time steps.
 
     Returns
     -------
@@ -174,16 +177,16 @@ def predict_path(
     if not loop.switches_to_ensemble or loop.form == "ensemble":
         return rollout(loop.forecast_model, state, inputs, input_var, moved=True, joint=joint, along=along)
     if loop.form == "low-rank" and loop.carried > _CARRIED and state.mean.ndim > 1:
-        return _by_members(loop, state, inputs, input_var, joint, along)
-    path, beyond = _follow_closed_form(loop, state, inputs, input_var, joint, mean, along)
+        return _predict_ensemble(loop, state, inputs, input_var, joint, along)
+    path, beyond = _predict_closed_form(loop, state, inputs, input_var, joint, mean, along)
     which = np.asarray(beyond.any(axis=-1))
     if not which.any():
         return path
-    return _splice(path, _by_members(loop, state, inputs, input_var, joint, along, which), beyond, which)
+    return _splice(path, _predict_ensemble(loop, state, inputs, input_var, joint, along, which), beyond, which)
 
 
 def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
-    """Return the trajectory of the mean (…, T, d), and the effect of weight directions on each of its steps (…, T, r)."""
+    """Return the deterministic trajectory (…, T, d) of the mean and its coordinates (…, T, r) along weight directions, if any."""
     certain, weights = loop.certain, "weights" in loop.parts
     model = certain.model
     if weights:
@@ -201,10 +204,10 @@ def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[
     return mean, loop.weight_errors.project(np.concatenate(features, axis=-2)) if weights else None
 
 
-def _follow_closed_form(
+def _predict_closed_form(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None, joint: bool, mean: Array, along: Array | None
 ) -> tuple[Path, npt.NDArray[np.bool_]]:
-    """Return the closed form, and from which step on (…, T) it is not trusted; it stops if that holds for all."""
+    """Predict in closed form; also return a mask (…, T) of inaccurate steps. Stop once all states are inaccurate."""
     steps, batch = inputs.shape[-2], state.mean.shape[:-1]
     size = steps if joint else _CHECKED
     paths, beyond, now = [], np.zeros((*batch, steps), bool), state
@@ -215,7 +218,7 @@ def _follow_closed_form(
         path = rollout(loop.forecast_model, now, u, var, moved=not first, joint=joint, along=part)
         paths.append(path)
         now = path.state
-        beyond[..., rows] = _exceeds_trust(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
+        beyond[..., rows] = _is_inaccurate(loop, path, mean[..., rows, :]) | beyond[..., max(first - 1, 0), None]
         if beyond[..., rows][..., -1].all() and rows.stop < steps:
             beyond[..., rows.stop :] = True
             paths.append(_blank(path, steps - rows.stop))
@@ -224,7 +227,7 @@ def _follow_closed_form(
 
 
 def _blank(path: Path, steps: int) -> Path:
-    """Return an empty path of ``steps`` steps."""
+    """Return a path of ``steps`` steps filled with zeros."""
     time = path.mean.ndim - 2
 
     def blank(a: npt.NDArray[S]) -> npt.NDArray[S]:
@@ -234,19 +237,19 @@ def _blank(path: Path, steps: int) -> Path:
     return path._replace(mean=blank(path.mean), cov=blank(path.cov), parts=parts, left=blank(path.left))
 
 
-def _exceeds_trust(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
-    """Return from which step on (…, T) the closed form is not trusted."""
+def _is_inaccurate(loop: ClosedLoop, path: Path, mean: Array) -> npt.NDArray[np.bool_]:
+    """Return a mask (…, T) that is True from the first step on at which the closed form is inaccurate."""
     std = np.sqrt(np.maximum(np.diagonal(path.cov, axis1=-2, axis2=-1), np.finfo(float).tiny))
     apart = (np.abs(path.mean - mean) > _APART * std).any(axis=-1)
     wide = (np.sqrt(path.parts["weights"]) > _WIDE * loop.guard.width).any(axis=-1) if loop.guard is not None else False
     return np.asarray(np.logical_or.accumulate(apart | wide, axis=-1))
 
 
-def _by_members(
+def _predict_ensemble(
     loop: ClosedLoop, state: GaussianState, inputs: Array, input_var: Array | None,
     joint: bool, along: Array | None, which: npt.NDArray[np.bool_] | slice = slice(None),
 ) -> Path:  # fmt: skip
-    """Return the path of an ensemble of mirrored pairs, for those ``which`` of a batch."""
+    """Predict with an ensemble of antithetic pairs, for the states ``which`` of a batch."""
     batch = state.mean.shape[:-1]
     times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
     pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.layout.size), _LEAST_PAIRS)), 1)
@@ -261,7 +264,7 @@ def _by_members(
 
 
 def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.NDArray[np.bool_]) -> Path:
-    """Return ``path`` with the ensemble ``other`` in the steps ``beyond``, for those ``which`` of a batch."""
+    """Replace the steps ``beyond`` of ``path`` by those of the ensemble ``other``, for the states ``which`` of a batch."""
     batch = which.shape
     here = beyond[which] if batch else beyond
 
@@ -278,7 +281,7 @@ def _splice(path: Path, other: Path, beyond: npt.NDArray[np.bool_], which: npt.N
     if other.joint is None:
         return found
     assert not batch
-    # correlations between rows are those of the ensemble, standard deviations those of each row
+    # combine the correlations between time steps of the ensemble with the standard deviations of each step
     std, theirs = (np.sqrt(np.einsum("kii->ki", one)) for one in (cov, other.cov))
     ratio = np.divide(std, theirs, out=np.zeros_like(std), where=theirs > 0.0)
     between = other.joint * ratio[:, :, None, None] * ratio
@@ -294,11 +297,11 @@ class Known(NamedTuple):
     Parameters
     ----------
     y : array of shape (T, d)
-        Rows.
+        Observations of the context.
     u : array of shape (T, m)
-        Their inputs; the last one is the first of those ahead and acts on the last row of y.
+        Inputs of the context. The last one acts on the last observation and equals the first future input.
     ahead : array of shape (horizon, m)
-        Inputs ahead.
+        Future inputs.
     """
 
     y: Array
@@ -307,7 +310,7 @@ class Known(NamedTuple):
 
 
 def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known]) -> Normal:
-    """Forecast over one horizon from many origins, (origins, horizon, d), scaled and not calibrated."""
+    """Forecast one horizon from many origins; return scaled, uncalibrated marginals (origins, horizon, d)."""
     shape = len(known), len(known[0].ahead), loop.dynamics.n_columns
     mean, std = np.empty(shape), np.empty(shape)
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -324,25 +327,27 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
     return Normal(mean, std)
 
 
-_FEWEST = 100  # least number of simulated futures, for their mean and standard deviation
-_NUMBERS_AT_ONCE = 4_000_000  # numbers of states simulated at once: 32 MB, a few times
-_MOST_SIMULATED = 400_000_000  # numbers of all futures: 3.2 GB, a few times
-WIDEST = 3.0  # largest standard deviation of a calibrated forecast, in those of training
+_FEWEST = 100  # least number of sample paths from which mean and standard deviation are estimated
+_NUMBERS_AT_ONCE = 4_000_000  # numbers of all states simulated at once: a few times 32 MB
+_MOST_SIMULATED = 400_000_000  # numbers of all sample paths: a few times 3.2 GB
+WIDEST = 3.0  # largest standard deviation after calibration, in standard deviations of the training data
 
 
 def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
-    """Compute factors of standard deviations, limited to three standard deviations of training.
+    """Compute calibration factors of standard deviations.
+
+    A factor does not raise a standard deviation above three standard deviations of the training data.
 
     Parameters
     ----------
     std : array of shape (..., horizon, d)
-        Standard deviations.
+        Standard deviations of the forecast.
     calibration : array of shape (50,)
         Factors by lead.
     training_std : array of shape (d,)
-        Standard deviations of training.
+        Standard deviations of the training data.
     share : array of shape (..., horizon, d), optional
-        Calibrated share of the variances; None: all.
+        Fraction of the variances that is calibrated; all by default.
     """
     factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
     if share is not None:
@@ -352,13 +357,13 @@ def calibration_factors(std: Array, calibration: Array, training_std: Array, sha
 
 
 def variance_share(own: Array, std: Array) -> Array:
-    """Compute the share (…, d) of the diagonal of ``own`` (…, d, d) in ``std``²; 1 where that is 0."""
+    """Compute the ratio (…, d) of the diagonal of ``own`` (…, d, d) to ``std``²; 1 where ``std`` is 0."""
     return np.divide(np.diagonal(own, axis1=-2, axis2=-1), np.square(std), out=np.ones_like(std), where=std > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Futures:
-    """State and inputs from which futures are predicted or sampled.
+    """State and inputs from which the future is predicted or sampled.
 
     Parameters
     ----------
@@ -367,13 +372,13 @@ class Futures:
     state : GaussianState
         State whose cells have moved.
     inputs : array of shape (h, u)
-        Inputs ahead.
+        Future inputs.
     input_var : array of shape (h, u)
-        Their variances.
+        Variances of the future inputs.
     columns : Columns
-        Units of y.
+        Names and units of the columns of y.
     own : array of shape (h, d, d), optional
-        Covariances of a forecast without the given uncertainty, if there is any.
+        Covariances of the forecast without user-supplied uncertainty, if there is any.
     """
 
     loop: ClosedLoop
@@ -384,11 +389,11 @@ class Futures:
     own: Array | None = None
 
     def own_share(self, std: Array) -> Array | None:
-        """Return the share (h, d) of the variances ``std``² that is not due to given uncertainty; None for all."""
+        """Return the fraction (h, d) of the variances ``std``² not due to user-supplied uncertainty; None if there is none."""
         return None if self.own is None else variance_share(self.own, std)
 
     def simulate(self, n: int, rng: np.random.Generator) -> Array:
-        """Simulate ``n`` scaled futures (n, h, d) with all noise, as many at once as memory allows."""
+        """Simulate ``n`` scaled sample paths (n, h, d) with noise, in batches that fit into memory."""
         loop, state = self.loop, self.state
         self._check_count(n)
         count = max(_NUMBERS_AT_ONCE // loop.layout.size, _FEWEST)
@@ -413,7 +418,7 @@ class Futures:
             raise ValueError(f"n must be {most} or less for {of}, got {n}; draw some at a time")
 
     def dynamics(self, n: int, rng: np.random.Generator) -> Array:
-        """Simulate ``n`` scaled futures (n, h, d) without noise, from draws of the state."""
+        """Simulate ``n`` scaled noise-free paths (n, h, d) from samples of the initial state."""
         self._check_count(n)
         loop, own = self.loop.certain, self.loop
         drawn = own.without_errors(self.state).sample(n, rng)
@@ -429,10 +434,10 @@ class Futures:
         return np.concatenate(parts)
 
     def sample_paths(self, n: int, calibration: Array | None, rng: np.random.Generator, noise: bool = True) -> Array:
-        """Sample ``n`` futures (n, h, d) in the units of y.
+        """Sample ``n`` paths (n, h, d) in the units of y.
 
-        With noise and a ``calibration``, deviations from their mean are calibrated as in a forecast. Mean and standard deviation
-        are then those of at least a hundred futures.
+        With noise and a ``calibration``, deviations from the mean are calibrated as in a forecast. Mean and standard deviation
+        are then estimated from at least 100 paths.
         """
         if not noise or calibration is None:
             return np.asarray(self.columns.scale.undo(self.simulate(n, rng) if noise else self.dynamics(n, rng)))
@@ -441,19 +446,19 @@ class Futures:
         return np.asarray(self.columns.scale.undo(center + (paths - center) * factor))
 
     def simulate_enough(self, n: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        """Simulate ``n`` futures; also return mean and standard deviation (h, d) of at least a hundred."""
+        """Simulate ``n`` paths; also return the mean and standard deviation (h, d) of at least 100 paths."""
         paths = self.simulate(max(n, _FEWEST), rng)
         return paths[:n], paths.mean(axis=0), paths.std(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Futures with the means and standard deviations of a forecast.
+    """Sample paths with the means and standard deviations of a forecast.
 
     Parameters
     ----------
     futures : Futures
-        Source of the futures.
+        Source of the sample paths.
     mean : array of shape (h, d)
         Means in the units of y.
     std : array of shape (h, d)
@@ -465,10 +470,10 @@ class Samples:
     std: Array
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """Sample ``n`` futures (n, h, d).
+        """Sample ``n`` paths (n, h, d).
 
-        Each row is shifted and scaled to the mean and standard deviation of the forecast, which include its bounds and
-        calibration. The dependence between rows and columns is that of the simulated futures, at least a hundred.
+        Each time step is shifted and scaled to the mean and standard deviation of the forecast, which include its bounds and
+        calibration. The dependence between time steps and columns is that of at least 100 simulated paths.
         """
         paths, center, spread = self.futures.simulate_enough(n, rng)
         return self.mean + (paths - center) * np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
@@ -478,20 +483,20 @@ _log = logging.getLogger("pesn.forecasting")
 
 
 def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.Index | None, history: Array) -> Forecast:
-    """Predict the next rows as a :class:`pesn.Forecast`.
+    """Predict the next time steps as a :class:`pesn.Forecast`.
 
     Parameters
     ----------
     futures : Futures
-        State of the loop, and the known inputs ahead.
+        State of the loop and future inputs.
     calibration : array of shape (50,)
-        Factors of the standard deviations, limited to three standard deviations of training.
+        Factors of the standard deviations by lead.
     joint : bool
-        Whether to keep covariances between all rows; else futures are simulated by the loop.
+        Whether to compute covariances between all time steps; otherwise sample paths are simulated by the loop.
     index : pandas.Index or None
-        Labels of the rows ahead.
+        Labels of the forecast steps.
     history : array of shape (k, d)
-        Observed rows before them.
+        Observations before the forecast.
     """
     u, columns = futures.inputs, futures.columns
     path = predict_path(futures.loop, futures.state, u, futures.input_var, joint=joint)
@@ -509,7 +514,7 @@ def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.I
         cov = path.cov * factor[:, :, None] * factor[:, None]
         return Forecast(mean, None, parts, *about, cov=cov, paths=paths, scale=scale)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)
-    over_time *= joint_factor[:, None]  # in place: the largest array
+    over_time *= joint_factor[:, None]  # in place, as this is the largest array
     over_time *= joint_factor
     certain = std.ravel() == 0.0  # also by underflow
     over_time[certain] = 0.0
@@ -518,7 +523,7 @@ def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.I
 
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
-_SIDE_BY_SIDE = 2**18  # entries of covariances that fit into the cache
+_SIDE_BY_SIDE = 2**18  # number of entries of covariances that fit into the cache
 
 
 class Rolled(NamedTuple):
@@ -540,7 +545,7 @@ class Rolled(NamedTuple):
 
 
 def rollout_loop(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
-    """Return the loop of roll-outs with a form of covariance; errors of the weights persist over the steps."""
+    """Return the loop for roll-outs with a given form of covariance; weight errors persist over the steps."""
     form = COVARIANCES[covariance]
     if form == "none":
         return loop.certain
@@ -556,15 +561,15 @@ def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingP
         Loop of :func:`rollout_loop`.
     context : ContextFilter
         Filter of contexts.
-    begun : Begun
+    begun : StartingPoint
         Initial state; one, or a batch of B.
     inputs : array of shape (B, T, m)
         Scaled inputs without missing values.
     """
     if loop.form == "none":
-        state, moved = _start_of_means(loop, context, begun, inputs)
+        state, moved = _initial_means(loop, context, begun, inputs)
         return Rolled(rollout(loop.model, state, inputs, moved=moved).mean, None, None)
-    size = max(_SIDE_BY_SIDE // _count_numbers(loop), 1)
+    size = max(_SIDE_BY_SIDE // _covariance_size(loop), 1)
     some = [slice(i, i + size) for i in range(0, len(inputs), size)]
     parts = [_simulate_batch(loop, context, _slice_batch(begun, rows), inputs[rows]) for rows in some]
     mean, cov, lagged = (None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True))
@@ -572,14 +577,14 @@ def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingP
     return Rolled(mean, cov, lagged)
 
 
-def _count_numbers(loop: ClosedLoop) -> int:
-    """Return the number of entries of one state."""
+def _covariance_size(loop: ClosedLoop) -> int:
+    """Return the number of entries of the covariance of one state."""
     n = loop.layout.size
     return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
 
 
-def _start_of_means(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> tuple[GaussianState, bool]:
-    """Return the initial state of means, and whether the first inputs have moved it."""
+def _initial_means(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> tuple[GaussianState, bool]:
+    """Return the initial state without covariance, and whether the first inputs have moved it."""
     if begun.state is None:
         return context.with_input(loop, begun, inputs[:, 0]), True
     mean = np.broadcast_to(begun.state.mean, (len(inputs), loop.layout.size))
@@ -611,9 +616,9 @@ def convert_start(begun: StartingPoint, loop: ClosedLoop, other: ClosedLoop) -> 
 
 
 def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
-    """Return a state of ``loop`` in the layout and form of ``other``, dense for all but two forms.
+    """Return a state of ``loop`` in the layout and form of ``other``; forms other than "none" and "diagonal" become dense.
 
-    Squares are computed anew in every move; the diagonal form has more of them.
+    Squares are not copied, since every move recomputes them; the diagonal form has more of them.
     """
     mean = np.zeros((*state.mean.shape[:-1], other.layout.size))
     here, there = _common_entries(loop.layout, other.layout)
@@ -632,7 +637,7 @@ def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> Gau
 
 
 def _slice_batch(begun: StartingPoint, which: slice) -> StartingPoint:
-    """Return part of a batch; a single state is shared."""
+    """Return part of a batch; a single state is returned as is."""
 
     def some(part: Array | None, axes: int) -> Array | None:
         return part if part is None or part.ndim == axes else part[which]

@@ -1,4 +1,4 @@
-"""Automatic forecaster of one column: an ensemble of smoothers, autoregression and reservoirs, weighted by backtests.
+"""Automatic univariate forecasting: an ensemble of smoothers, autoregression and reservoirs, weighted by backtests.
 
 >>> import numpy as np
 >>> t = np.arange(60)
@@ -26,14 +26,14 @@ from pesn.series.members.smoothing import Grid, Path, Rows
 from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NORMAL, Margins
 
-FEWEST = 8  # observations for rolling origins
-POSITIVE = 1e-100  # relative to the largest observation: smaller ones count as zero
-EXPONENTIAL = 0.25  # error relative to the others', for trends of the logarithm to be used: many are far too steep
-WORSE = 0.5  # relative increase of the error from which loops that are better at short leads alone are rejected
-INPUTS_GAIN = 0.99  # error relative to that without, for covariates to be used
+FEWEST = 8  # least number of observations for rolling-origin evaluation
+POSITIVE = 1e-100  # observations below this fraction of the largest one count as zero
+EXPONENTIAL = 0.25  # exponential trends are used if their relative error is at most this: many are far too steep
+WORSE = 0.5  # relative increase of the mean error above which closed loops are rejected
+INPUTS_GAIN = 0.99  # covariates are used if their relative error is at most this
 _DETAILS = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units"}
 _MOST = 1e308
-_MOST_EMPTY = 1_000_000  # missing rows at either end
+_MOST_EMPTY = 1_000_000  # largest number of missing observations at either end
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Member:
     kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics"}
         Type of model.
     detail : str
-        Its parameters, in words.
+        Description of its parameters.
     weight : float
         Weight in the forecast; all add up to 1.
     score : float
@@ -58,7 +58,7 @@ class Member:
     score: float
 
     def check(self, name: str) -> None:
-        """Raise a ValueError unless it is a line of texts and numbers."""
+        """Raise a ValueError if a field is invalid."""
         check_type(f"{name}.kind", self.kind, str)
         check_type(f"{name}.detail", self.detail, str)
         number(f"{name}.weight", self.weight, 0.0, np.inf, "[)")
@@ -66,7 +66,7 @@ class Member:
 
 
 class _Decomposition(NamedTuple):
-    """Decomposition: ``level``, ``season`` and ``inputs`` (n + horizon,), and the forecast (horizon,), in units of the scale."""
+    """Components ``level``, ``season`` and ``inputs`` (n + horizon,), and the forecast (horizon,), of the scaled series."""
 
     level: Array
     season: Array
@@ -76,26 +76,26 @@ class _Decomposition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UnivariateModel:
-    """Fitted ensemble of one series, and the rows that forecasts start from.
+    """Fitted ensemble for one series, with the observations that forecasts start from.
 
     Attributes
     ----------
     y : array of shape (n,)
-        Rows from the first observation to the last, NaN where missing.
+        Series from the first observation to the last, NaN where missing.
     x : array of shape (n, u)
         Covariates.
     horizon : int
         Number of steps over which weights and interval widths were estimated.
     seasons : tuple of int
-        Seasonal periods in rows, the smallest first.
+        Seasonal periods in time steps, in increasing order.
     members : tuple of Member
-        Components, the largest weight first.
+        Components, in decreasing order of their weights.
     shares : mapping of str to float
-        Weight of each part in the forecast; they add up to 1.
+        Weight of each type of component ("statistical" for all smoothers); they add up to 1.
     notes : tuple of str
-        Decisions, a sentence each.
+        Decisions of model selection, one sentence each.
     scale : float
-        Scale of the series.
+        Scale of the series: the largest absolute observation of the fit.
     positive : bool
         Whether all observations are positive.
     lower : float
@@ -105,19 +105,19 @@ class UnivariateModel:
     weight : array of shape (K,)
         Weights of the smoothers.
     first : array of shape (3, Σm)
-        Starting factors of the seasons.
+        Initial seasonal components.
     loops : Loops or None
-        Autoregression and reservoirs.
+        Autoregression, reservoirs and dynamics, if used.
     effects : Effects
         Effects of covariates.
     widths : Widths
-        Standard deviations by lead.
+        Scale of the forecast errors by lead.
     phase : int, default=0
-        Number of rows before row 0, for the seasons.
+        Position of y[0] in the seasonal cycle.
     start : int, default=0
-        Number of rows before y[0], which have no number.
+        Number of missing observations before y[0].
     pending : array of shape (k, u), optional
-        Inputs of the rows after the last number of y. Forecasts begin after these k rows.
+        Covariates of the k time steps after the last observation. Forecasts start after these.
     """
 
     y: Array
@@ -142,27 +142,27 @@ class UnivariateModel:
 
     @property
     def late(self) -> int:
-        """Number of rows after the last number of y."""
+        """Number of time steps after the last observation."""
         return 0 if self.pending is None else len(self.pending)
 
     @property
     def rows(self) -> int:
-        """Number of rows that it was given, those without a number at both ends included."""
+        """Number of time steps, including missing observations at both ends."""
         return self.start + len(self.y) + self.late
 
     @property
     def column(self) -> Array:
-        """All rows of y, NaN where they have no number."""
+        """Series over all time steps, NaN where missing."""
         return np.pad(self.y, (self.start, self.late), constant_values=np.nan)
 
     @property
     def inputs(self) -> Array:
-        """Inputs of all rows, NaN before the first number of y."""
+        """Covariates of all time steps, NaN before the first observation."""
         rows = self.x if self.pending is None else np.concatenate([self.x, self.pending])
         return np.pad(rows, ((self.start, 0), (0, 0)), constant_values=np.nan)
 
     def check(self, name: str) -> None:
-        """Raise a ValueError unless all fields fit each other and a forecast is finite: the kernels index unchecked.
+        """Raise a ValueError if fields are invalid or inconsistent; the compiled kernels do not check bounds.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class UnivariateModel:
             raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
 
     def _check_description(self, name: str) -> None:
-        """Check the fields of the summary."""
+        """Check the fields that are used for the summary."""
         check_type(f"{name}.notes", self.notes, tuple, str)
         check_type(f"{name}.members", self.members, tuple, Member)
         for i, member in enumerate(self.members):
@@ -226,30 +226,30 @@ class UnivariateModel:
         check_sum(f"{name}.shares", [*self.shares.values()])
 
     def forecast(self, horizon: int, x: Array | None = None) -> Margins:
-        """Forecast the ``horizon`` rows after the last row given.
+        """Forecast ``horizon`` steps after the last time step given.
 
         Parameters
         ----------
         horizon : int
             Number of steps.
         x : array of shape (horizon, u), optional
-            Their inputs, NaN where not known.
+            Future covariates, NaN where unknown.
 
         Returns
         -------
         Margins
             Distribution of each step.
         """
-        whole = self._forecast_from_last_number(horizon, x)
+        whole = self._forecast_with_pending(horizon, x)
         return whole[self.late :] if self.late else whole
 
-    def _forecast_from_last_number(self, horizon: int, x: Array | None) -> Margins:
-        """Forecast the pending rows, then ``horizon`` more."""
+    def _forecast_with_pending(self, horizon: int, x: Array | None) -> Margins:
+        """Forecast the pending time steps and the ``horizon`` steps after them."""
         ahead, variance = self._future_inputs(horizon, x)
         location = self._decompose(ahead).forecast
         scale = self.widths.scale_by_step(len(ahead))
         log, lower = self.widths.log, self.lower
-        if log and not location.min() > 0.0:  # on other rows than those of the fit
+        if log and not location.min() > 0.0:  # possible after with_rows
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
         if log:
             if not self.effects.log:
@@ -263,11 +263,11 @@ class UnivariateModel:
         return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
 
     def forecast_past(self, origins: Sequence[int], horizon: int, seasons: Sequence[int], tested: bool) -> list[Margins]:
-        """Forecast from each origin (row number of the first row ahead), by a model that is fitted to the rows before it alone.
+        """Forecast from past origins, each with a model fitted only to the observations before it.
 
-        Where dynamics are used, all are by the model of the rows before the earliest origin, applied to later rows: a search
-        takes seconds. The forecast of an origin with no observation before it is NaN. ``seasons`` and ``tested`` are those of
-        `fit`.
+        An origin is the position of the first step to forecast. If the ensemble includes dynamics, whose fit takes seconds, the
+        model is fitted once, before the earliest origin, and applied to the observations before each later origin. Forecasts of
+        origins with no observation before them are NaN. ``seasons`` and ``tested`` are ``seasons`` and ``test_seasons`` of `fit`.
         """
         y, x = self.column, self.inputs
 
@@ -287,10 +287,10 @@ class UnivariateModel:
         return found
 
     def components(self, horizon: int, x: Array | None = None) -> dict[str, Array]:
-        """Return level, season and inputs, (n + k + horizon,) each, in units of y; their sum is the fitted rows and the forecast.
+        """Return the additive components "level", "season" and "inputs", each (n + k + horizon,), in the units of y.
 
-        The k pending rows are between the fitted rows and the forecast. "season" is absent where there is none, "inputs" where
-        none was kept.
+        Their sum is the fitted values, followed by the forecasts of the k pending time steps and of the horizon. "season" is
+        absent if the series has no season, and "inputs" if no covariate is used.
         """
         found = self._decompose(self._future_inputs(horizon, x)[0])
         parts = {"level": found.level * self.scale}
@@ -301,19 +301,19 @@ class UnivariateModel:
         return parts
 
     def with_rows(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
-        """Return the same model on other rows, without fitting.
+        """Apply the model to other data without refitting.
 
-        ``first`` is the row number of y[0], counted as in `fit`, for the phase of the seasons.
+        ``first`` is the position of y[0] relative to the start of the data of `fit`; it determines the seasonal phase.
         """
         y, x = _check_rows(y, x)
         if x.shape[1] != self.x.shape[1]:
             raise ValueError(f"x must have {self.x.shape[1]} columns, got {x.shape[1]}")
         start, stop = find_span(y)
         phase = (self.phase + first + start - self.start) % lcm(*self.seasons)
-        return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_pending(x, stop))
+        return replace(self, y=y[start:stop], x=x[start:stop], phase=phase, start=start, pending=_trailing_inputs(x, stop))
 
     def _future_inputs(self, horizon: int, x: Array | None) -> tuple[Array, Array]:
-        """Return covariates of pending rows and future steps without gaps, and the variance of the gaps as effects."""
+        """Impute covariates of pending and future time steps; also return the variance of their effects due to imputation."""
         if horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         u = self.x.shape[1]
@@ -323,9 +323,9 @@ class UnivariateModel:
         return self.effects.fill_unknown(self.x, given if self.pending is None else np.concatenate([self.pending, given]))
 
     def _decompose(self, ahead: Array) -> _Decomposition:
-        """Decompose the rows and the forecast, with inputs ``ahead`` (horizon, u), into level, season and inputs."""
+        """Decompose fitted values and forecast, given future covariates ``ahead`` (horizon, u), into level, season and inputs."""
         values, n, horizon = self.y / self.scale, len(self.y), len(ahead)
-        if self.positive and not np.nanmin(values) > 0.0:  # without logarithms: the naive forecast
+        if self.positive and not np.nanmin(values) > 0.0:  # logarithms are undefined: use the naive forecast
             rows = smoothing.prepare(values, (), horizon, positive=False)
             path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
             level = np.concatenate([path.level, path.plain])
@@ -343,7 +343,7 @@ class UnivariateModel:
 
 
 def find_span(y: Array) -> tuple[int, int]:
-    """Return the row of the first number of y (n,), and the row after the last one.
+    """Return the position of the first observation of y (n,), and the position after the last one.
 
     >>> find_span(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
     (1, 4)
@@ -354,12 +354,13 @@ def find_span(y: Array) -> tuple[int, int]:
     return int(seen[0]), int(seen[-1]) + 1
 
 
-def _pending(x: Array, stop: int) -> Array | None:
+def _trailing_inputs(x: Array, stop: int) -> Array | None:
+    """Return the covariates from position ``stop`` on, or None if there are none."""
     return x[stop:] if stop < len(x) else None
 
 
 def _check_rows(y: Array, x: Array | None) -> tuple[Array, Array]:
-    """Return copies of y (n,) and x (n, u) with NaN in the place of infinite numbers."""
+    """Validate y (n,) and x (n, u); return copies with infinite values replaced by NaN."""
     y = np.array(y, dtype=float)
     if y.ndim != 1:
         raise ValueError(f"y must be one column (n,), got {y.shape}")
@@ -388,14 +389,14 @@ class _Settings(NamedTuple):
         return decomposition.find_seasons(values, self.candidates, log=self.positive, tested=self.tested)
 
     def prepare(self, values: Array, periods: Sequence[int]) -> tuple[Rows, Array]:
-        """Return the rows for the smoothers, and their season (n,), of logarithms where the series is positive."""
+        """Return the data for the smoothers and the seasonal component (n,), of the logarithm if the series is positive."""
         rows = smoothing.prepare(values, periods, self.horizon, positive=self.positive)
         first = rows.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
         return rows, decomposition.seasonal_component(first, periods, len(values))
 
 
 class _Stack(NamedTuple):
-    """Smoothers with their weights and scores, the best score, and the errors (K, J) of all in the grid."""
+    """Selected smoothers with weights and scores, the best score, and the errors (K, J) of the whole grid."""
 
     members: Grid
     weight: Array
@@ -414,45 +415,49 @@ def fit(
     test_seasons: bool = True,
     parts: Sequence[str] = ("AR", "reservoir", "dynamics"),
 ) -> UnivariateModel:
-    """Fit the ensemble to one series: select seasons, weights and interval widths.
+    """Fit the ensemble to one series: select seasons and covariates, and estimate weights and interval widths.
 
-    Missing rows at either end change nothing but the row at which forecasts begin.
+    Missing values at either end are not used in the fit; forecasts still start after the last time step given.
 
     Parameters
     ----------
     y : array of shape (n,)
         Series, NaN where missing; at least one observation.
     x : array of shape (n, u), optional
-        Covariates of the same rows, NaN where missing.
+        Covariates of the same time steps, NaN where missing.
     horizon : int
         Number of steps over which weights and interval widths are estimated.
     seasons : sequence of int, default=()
-        Candidate seasonal periods in rows, such as (12,) or (24, 168).
+        Candidate seasonal periods in time steps, such as (12,) or (24, 168).
     test_seasons : bool, default=True
         Whether seasons are tested for significance; False keeps all that can be estimated.
     parts : sequence of str, default=("AR", "reservoir", "dynamics")
-        Components allowed beside the smoothers; each needs those before it.
+        Components allowed in addition to the smoothers; each requires those before it.
+
+    Returns
+    -------
+    UnivariateModel
     """
     y, x = _check_rows(y, x)
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon}")
     start, stop = find_span(y)
-    pending = _pending(x, stop)
+    pending = _trailing_inputs(x, stop)
     y, x = y[start:stop], x[start:stop]
     scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))
     settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts)
-    chosen = (_choose if np.sum(~np.isnan(y)) >= FEWEST else _choose_naive)(y / scale, x, settings)
-    # lower bound: a tenth of the smallest observation of positive data, 0 of data that are never negative
+    chosen = (_fit_scaled if np.sum(~np.isnan(y)) >= FEWEST else _fit_naive)(y / scale, x, settings)
+    # lower bound: a tenth of the smallest observation if all are positive, 0 if none is negative
     lower = 0.1 * least if settings.positive else 0.0 if least >= 0.0 else -np.inf
     return replace(chosen, y=y, scale=scale, lower=lower, start=start, pending=pending)
 
 
-def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
-    """Return the naive forecast with wide intervals, for few observations."""
+def _fit_naive(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
+    """Fit the naive forecast with wide intervals, for series with few observations."""
     seen, positive = values[~np.isnan(values)], settings.positive
     changes = np.diff(seen)
     usual = float(np.mean(np.abs(seen))) or 1.0
-    # prior: two more changes of a fifth of the level
+    # prior: two pseudo-observations of changes of a fifth of the mean level
     spread = np.sqrt((np.sum(changes**2) + 2.0 * (0.2 * usual) ** 2) / (len(changes) + 2.0))
     return UnivariateModel(
         values, x, settings.horizon, (),
@@ -464,8 +469,8 @@ def _choose_naive(values: Array, x: Array, settings: _Settings) -> UnivariateMod
     )  # fmt: skip
 
 
-def _choose(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
-    """Choose everything for ``values`` (n,) in units of their scale."""
+def _fit_scaled(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
+    """Select and fit all components for scaled ``values`` (n,)."""
     positive = settings.positive
     periods = settings.find_seasons(values)
     trial = weights.trial(values, settings.horizon, periods)
@@ -517,7 +522,10 @@ def _choose_stack(rows: Rows, trial: Trial, *, seasonal: bool, positive: bool) -
 def _choose_effects(
     values: Array, x: Array, periods: Sequence[int], trial: Trial, settings: _Settings
 ) -> tuple[Effects, tuple[str, ...]]:
-    """Learn the effects of inputs, if forecasts are better with what the first half of the rows says of them."""
+    """Estimate the effects of covariates if they reduce the rolling-origin error; also return a note on the decision.
+
+    For the decision, effects are estimated on the first half of the data and evaluated on the second half.
+    """
     nothing = decomposition.no_effects(x.shape[1])
     if x.shape[1] == 0:
         return nothing, ()
@@ -548,7 +556,7 @@ def _choose_effects(
 def _choose_loops(
     path: Path, values: Array, trial: Trial, season: int, settings: _Settings
 ) -> tuple[Learned | None, tuple[str, ...]]:
-    """Fit autoregression, reservoirs and dynamics; None where they are not used. The texts say why."""
+    """Fit autoregression, reservoirs and dynamics; return None if they are not used, and notes on the decisions."""
     parts, n = settings.parts, trial.n
     if "AR" not in parts:
         return None, ()
@@ -558,7 +566,7 @@ def _choose_loops(
     found = closed_loops.learn(
         path, values, trial, season, log=settings.positive, reservoirs=many and "reservoir" in parts
     )  # fmt: skip
-    change, name = _change(found.ahead, path.ahead, trial), " and ".join(found.alone)
+    change, name = _relative_change(found.ahead, path.ahead, trial), " and ".join(found.alone)
     error = f"rolling-origin error {describe_change(change)}"
     if not many and change > closed_loops.FAR_BETTER - 1.0:
         least = f"{100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} %"
@@ -577,26 +585,26 @@ def _choose_loops(
     whole = closed_loops.learn_dynamics(found, path, values, trial)
     if whole is None:
         return found, (*notes, "dynamics: tried, but no network was found")
-    change = _change(whole.ahead[whole.begin :], found.ahead[whole.begin :], trial.select(slice(whole.begin, None)))
+    change = _relative_change(whole.ahead[whole.begin :], found.ahead[whole.begin :], trial.select(slice(whole.begin, None)))
     why = f"dynamics: tried, as reservoirs are far better than AR; rolling-origin error {describe_change(change)} with it"
     return whole, (*notes, why)
 
 
 def _describe_weight(loops: Loops, name: str) -> str:
-    """Say what weight components have. It is a posterior mean: the prior counts where errors differ by little."""
+    """Describe the weight of components, a posterior mean, and its prior mean, which dominates if errors differ little."""
     first = weights.prior_mean(closed_loops.AR_PRIOR)
     second = weights.prior_mean(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
     prior = 1.0 - (1.0 - first) * (1.0 - second)
     return f"{100.0 * sum(loops.shares):.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
 
 
-def _change(ahead: Array, before: Array, trial: Trial) -> float:
-    """Return the relative change of the mean absolute error."""
+def _relative_change(ahead: Array, before: Array, trial: Trial) -> float:
+    """Return the relative change of the mean absolute error of ``ahead`` from ``before``."""
     return weights.mean_error(ahead, trial) / max(weights.mean_error(before, trial), 1e-300) - 1.0
 
 
 def describe_change(change: float) -> str:
-    """Return a relative change of an error in words.
+    """Describe a relative change of an error in words.
 
     >>> [describe_change(change) for change in (0.03, -0.25, -0.9999, 0.001, 0.0)]
     ['3 % higher', '25 % lower', 'more than 99 % lower', 'less than 1 % higher', 'no higher']
@@ -609,7 +617,7 @@ def describe_change(change: float) -> str:
 
 
 def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dict[str, float]:
-    """Score each component alone, as smoothers are scored; dynamics over the origins at which it is evaluated."""
+    """Score each component alone, as the smoothers are scored; dynamics only at the origins used to evaluate it."""
     scored = {}
     for kind, ahead in found.alone.items():
         begin, errors, part = found.begin if kind == "dynamics" else 0, stack.errors, trial
@@ -624,7 +632,7 @@ def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dic
 def _describe_members(
     rows: Rows, stack: _Stack, found: Learned | None, trial: Trial, periods: Sequence[int]
 ) -> tuple[Member, ...]:
-    """Return the lines of the summary, the largest weights first."""
+    """Return the components for the summary, in decreasing order of their weights."""
     own = {} if found is None else _score_loops(rows, stack, found, trial)
     shares = {"statistical": 1.0} if found is None else found.loops.all_shares
     best = max(min([stack.best, *(own[kind] for kind in own if shares[kind] > 0.0)]), 1e-300)
