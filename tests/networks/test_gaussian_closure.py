@@ -1,5 +1,5 @@
-"""Claim: a network of Dense layers turns a Gaussian into the right Gaussian: exactly where it is affine or its input certain,
-as the paper does with covariance="diagonal", and with the full covariance as samples do, up to the Gaussian closure."""
+"""Tests of the Gaussian closure of Dense layers: it is exact for affine networks and certain inputs, equals the recursion of
+the paper for covariance="diagonal", and agrees with samples for the full covariance up to the closure error."""
 
 import math
 from functools import partial
@@ -29,7 +29,7 @@ METHODS = [
 
 
 def random_network(widths, activation, rng, scale=1.0):
-    """Weights of size scale/√n; the last layer has no activation, as in regression."""
+    """Return layers with weights of std scale/√n; the last layer is linear."""
     layers = []
     for i, (n, m) in enumerate(pairwise(widths)):
         last = i == len(widths) - 2
@@ -53,7 +53,7 @@ def run(layers, X):
 
 
 def paper(layers, mean, var, method):
-    """The naive twin: the paper's recursion, unit by unit and without covariances."""
+    """Run the recursion of the paper unit by unit, without covariances."""
     for layer in layers:
         out_mean, out_var = [], []
         for weights, bias in zip(layer.W, layer.b, strict=True):
@@ -91,7 +91,7 @@ def test_identity_network_is_affine(kind):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_zero_variance_is_the_network(name, covariance):
+def test_certain_input_gives_the_network_output(name, covariance):
     rng = np.random.default_rng(1)
     layers = [*random_network([3, 7, 5], name, rng, scale=2.0), Dense(rng.normal(size=(2, 5)), None, name)]
     X = rng.normal(size=(6, 3))
@@ -100,29 +100,29 @@ def test_zero_variance_is_the_network(name, covariance):
     assert np.all(out.var == 0.0)
 
 
-def test_one_layer_is_moments_and_covariance():
+def test_one_layer_matches_unit_moments():
     rng = np.random.default_rng(2)
     layer = Dense(rng.normal(size=(4, 3)), rng.normal(size=4), "gelu")
     x = Gaussian(rng.normal(size=3), cov=random_covariance(3, 1.0, rng))
-    out, z = propagate(layer, x), x.affine(layer.W, layer.b)  # one layer need not stand in a list
+    out, z = propagate(layer, x), x.affine(layer.W, layer.b)  # a single layer needs no list
     unit = pesn.moments("gelu", z.mean, z.var, method="exact")
     np.testing.assert_allclose(out.mean, unit.mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(out.var, unit.var, rtol=1e-8)
 
 
-# ---------------------------------------------------------------- Monte Carlo, the paper
+# ---------------------------------------------------------------- Monte Carlo and the paper
 
 
 def errors(out, draws):
-    """Of the mean in standard deviations, of the standard deviation relatively, of the correlation: the worst output's."""
+    """Return the largest errors of the mean (in std), of the standard deviation (relative) and of the correlation."""
     std = draws.std(axis=0)
     correlation = np.corrcoef(draws.T)[0, 1] - out.cov[0, 1] / out.std.prod()
     return np.max(np.abs(out.mean - draws.mean(axis=0)) / std), np.max(np.abs(out.std / std - 1.0)), abs(correlation)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_one_hidden_layer_is_exact(name):
-    """Units of a Gaussian are no approximation: what is left is the samples' own error."""
+def test_one_hidden_layer_agrees_with_samples(name):
+    """Moments of the first layer are exact, so the remaining difference is sampling error."""
     rng = np.random.default_rng([1, ACTIVATIONS.index(name)])
     layers = random_network([5, 20, 2], name, rng)
     x = Gaussian(rng.normal(size=5), cov=random_covariance(5, 0.5, rng))
@@ -130,8 +130,8 @@ def test_one_hidden_layer_is_exact(name):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_deeper_is_the_gaussian_closure(name):
-    """The one approximation: each layer's output is taken as Gaussian. Sampling that same closure gives the same answer."""
+def test_two_hidden_layers_agree_with_a_sampled_gaussian_closure(name):
+    """The only approximation is a Gaussian output of each layer; sampling the same closure gives the same moments."""
     rng = np.random.default_rng([2, ACTIVATIONS.index(name)])
     layers = random_network([5, 20, 15, 2], name, rng)
     x = Gaussian(rng.normal(size=5), cov=random_covariance(5, 0.5, rng))
@@ -141,9 +141,9 @@ def test_deeper_is_the_gaussian_closure(name):
 
 
 @pytest.mark.parametrize("name", ["tanh", "relu", "gelu", "softplus"])
-def test_deeper_against_monte_carlo(name):
-    """The closure costs less than 5 % in the median network. It costs more with kinks: for relu at 0.5 the median is about
-    5 % and single networks are off by half, hence the smaller inputs there."""
+def test_two_hidden_layers_are_close_to_monte_carlo(name):
+    """The median closure error is below 5 %. It is larger for activations with kinks: for relu with std 0.5 the median is
+    about 5 % and single networks deviate by 50 %, hence the smaller std there."""
     rng = np.random.default_rng([3, ACTIVATIONS.index(name)])
     worst, std = [], 0.25 if get(name).slopes else 0.5
     for _ in range(5):
@@ -155,7 +155,7 @@ def test_deeper_against_monte_carlo(name):
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid"])
 @pytest.mark.parametrize("method", ["spline", "analytic", "surface", "mixture"])
-def test_diagonal_is_the_papers_recursion(name, method):
+def test_diagonal_covariance_matches_the_recursion_of_the_paper(name, method):
     rng = np.random.default_rng(3)
     layers = random_network([4, 6, 5, 2], name, rng, scale=2.0)
     mean, var = rng.normal(size=4), rng.uniform(0.1, 1.0, size=4)
@@ -167,8 +167,8 @@ def test_diagonal_is_the_papers_recursion(name, method):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_every_method(method, covariance):
-    """All are near the exact moments, Monte Carlo by its 10,000 samples; but not the paper's formulas at small variances."""
+def test_moment_methods_agree_with_the_exact_method(method, covariance):
+    """Tolerances differ: Monte Carlo uses 10,000 samples, and the formulas of the paper are inaccurate at small variances."""
     rng = np.random.default_rng(5)
     layers = random_network([3, 8, 4, 2], "tanh", rng)
     x = Gaussian(rng.normal(size=3), cov=random_covariance(3, 0.5, rng))
@@ -185,7 +185,7 @@ def test_every_method(method, covariance):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("kind", ["var", "cov", "factor", "one cov"])
-def test_a_batch_is_its_rows(kind, covariance):
+def test_batch_equals_single_inputs(kind, covariance):
     rng = np.random.default_rng(8)
     layers = random_network([3, 5, 2], "tanh", rng)
     mean = rng.normal(size=(4, 3))
@@ -201,7 +201,7 @@ def test_a_batch_is_its_rows(kind, covariance):
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_return_layers(covariance):
+def test_return_layers_gives_the_state_after_each_layer(covariance):
     rng = np.random.default_rng(9)
     layers = random_network([3, 5, 4, 2], "sigmoid", rng)
     x = Gaussian(rng.normal(size=3), var=0.3)
@@ -214,7 +214,7 @@ def test_return_layers(covariance):
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_a_scalar_input(covariance):
+def test_scalar_input_equals_a_vector_of_length_one(covariance):
     layers = [Dense([[1.0], [2.0]], None, "tanh")]
     out = propagate(layers, Gaussian(0.5, var=0.1), covariance=covariance)
     np.testing.assert_array_equal(out.cov, propagate(layers, Gaussian([0.5], var=[0.1]), covariance=covariance).cov)
@@ -222,7 +222,7 @@ def test_a_scalar_input(covariance):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_float32_stays(name, covariance):
+def test_float32_dtype_is_preserved(name, covariance):
     rng = np.random.default_rng(10)
     f32 = np.float32
     layers = random_network([3, 5, 2], name, rng)
@@ -239,7 +239,7 @@ def test_float32_stays(name, covariance):
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    name=st.sampled_from([name for name in ACTIVATIONS if name != "softsign"]),  # integrated up to a variance of 7,000 alone
+    name=st.sampled_from([name for name in ACTIVATIONS if name != "softsign"]),  # supported only up to a variance of 7,000
     widths=st.lists(st.integers(1, 8), min_size=2, max_size=5),
     scale=st.sampled_from([0.1, 1.0, 10.0]),
     std=st.sampled_from([0.0, 1e-6, 0.5, 5.0]),
@@ -265,7 +265,7 @@ def test_arguments_are_not_modified():
         np.testing.assert_array_equal(array, copy)
 
 
-def test_dense():
+def test_dense_is_immutable_with_zero_bias_by_default():
     layer = Dense([[1, 2, 3], [4, 5, 6]], activation="ReLU")
     assert repr(layer) == "Dense(3 -> 2, 'relu')"
     np.testing.assert_array_equal(layer.b, [0.0, 0.0])
@@ -274,7 +274,7 @@ def test_dense():
         layer.W = np.eye(2)
 
 
-# ---------------------------------------------------------------- bad input
+# ---------------------------------------------------------------- invalid input
 
 X3 = Gaussian(np.zeros(3), var=1.0)
 OK = Dense(np.eye(3), None, "tanh")
@@ -291,7 +291,7 @@ OK = Dense(np.eye(3), None, "tanh")
         (([[1.0]], None, np.tanh), TypeError, r"wrap a callable with pesn\.activations\.custom"),
     ],
 )
-def test_bad_layers(arguments, error, message):
+def test_invalid_layers_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         Dense(*arguments)
 
@@ -312,17 +312,17 @@ def test_bad_layers(arguments, error, message):
         ([OK, np.tanh], X3, {}, TypeError, r"layer 1 of network must be a pesn\.Dense, got ufunc"),
         ([OK], X3, {"covariance": "ful"}, ValueError, "covariance must be 'full', 'low-rank' or 'diagonal', got 'ful'"),
         ([OK], X3, {"method": "splin"}, ValueError, "method must be one of 'surface', .*got 'splin'"),
-        ([Dense(np.eye(3))], X3, {"method": "splin"}, ValueError, "method must be one of"),  # though no unit asks for it
+        ([Dense(np.eye(3))], X3, {"method": "splin"}, ValueError, "method must be one of"),  # even if no unit uses it
         ([OK], X3, {"method": ("spline", 101)}, TypeError, r"mesh must be a pesn\.Mesh"),
         ([Dense(np.eye(3), None, "gelu")], X3, {"method": "analytic"}, ValueError, "gelu"),
     ],
 )
-def test_bad_calls(network, x, options, error, message):
+def test_invalid_arguments_raise(network, x, options, error, message):
     with pytest.raises(error, match=message):
         propagate(network, x, **options)
 
 
-def test_a_subclass_of_another_librarys_network_reaches_its_adapter():
+def test_subclass_of_an_sklearn_network_uses_the_adapter():
     from sklearn.exceptions import NotFittedError
     from sklearn.neural_network import MLPRegressor
 

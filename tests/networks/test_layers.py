@@ -1,5 +1,5 @@
-"""Claim: stages of branches, stacked as layers, compute what the branches do; their Gaussian closure is exact with one
-nonlinear stage and near samples elsewhere, and "auto" takes it where it is exact."""
+"""Tests of stacked stages: they compute the same function as the branches. Their Gaussian closure is exact with one nonlinear
+stage and close to samples otherwise, and "auto" selects it where it is exact."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TANH = get("tanh")
 
 
 def residual(d=4, width=6, blocks=1, seed=0, gain=0.7):
-    """h = tanh(A x), then h = h + tanh(M h) some times, y = C h + 1: as layers and as a function."""
+    """Return h = tanh(A x), then h = h + tanh(M h) repeatedly, y = C h + 1, as layers and as a function."""
     rng = np.random.default_rng(seed)
     A, C = rng.normal(size=(width, d)) / np.sqrt(d), rng.normal(size=(2, width))
     maps = gain * rng.normal(size=(blocks, width, width)) / np.sqrt(width)
@@ -38,16 +38,16 @@ def residual(d=4, width=6, blocks=1, seed=0, gain=0.7):
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_stacked_stages_are_the_network(blocks):
+def test_stacked_stages_compute_the_network_function(blocks):
     program = residual(blocks=blocks)
     rows = np.random.default_rng(1).normal(size=(5, 4))
     np.testing.assert_allclose(forward(program.layers, rows), program.function(rows), rtol=1e-13)
     assert program.is_chain == (blocks == 0)
 
 
-def test_a_deep_residual_network_carries_one_sum():
+def test_layer_width_does_not_grow_with_residual_depth():
     layers = residual(blocks=12).layers
-    assert max(len(layer.b) for layer in layers) == 12  # a branch beside the sum of those before, never all of them
+    assert max(len(layer.b) for layer in layers) == 12  # one branch and the running sum
     assert sum(isinstance(layer, SkipDense) for layer in layers) == 12
 
 
@@ -61,10 +61,10 @@ def test_unused_stages_are_dropped_and_linear_ones_folded():
     np.testing.assert_array_equal(layer.b, [3.0, 4.0])
 
 
-ONES = np.eye(5, 1)  # of an offset and four columns
+ONES = np.eye(5, 1)  # rows: the offset and four inputs
 
 
-def test_affine_branches_are_exact():
+def test_affine_branches_give_exact_moments():
     tape = Tape(4)
     x = tape.input()
     s = tape.add_stage(AffineRows(np.hstack([x.values[:, :2] + 2.0 * x.values[:, 2:], x.values[:, :2] - ONES]), (0,)), None)
@@ -76,7 +76,7 @@ def test_affine_branches_are_exact():
     np.testing.assert_allclose(y.cov, A @ X.cov @ A.T, rtol=1e-13)
 
 
-def test_a_product_is_exact_and_correlated_with_its_factors():
+def test_moments_of_products_agree_with_samples():
     tape = Tape(4)
     x = tape.input()
     product = tape.multiply(AffineRows(x.values[:, :2], (0,)), AffineRows(x.values[:, 2:] + 0.5 * ONES, (0,)))
@@ -86,11 +86,11 @@ def test_a_product_is_exact_and_correlated_with_its_factors():
     out = np.hstack([rows[:, :2] * (rows[:, 2:] + 0.5), rows])
     np.testing.assert_allclose(y.mean, out.mean(axis=0), atol=4e-3)
     np.testing.assert_allclose(y.cov, np.cov(out.T), atol=4e-3)
-    assert tape.multiply(product, x) is None  # of units, which are not Gaussian, it is not exact
+    assert tape.multiply(product, x) is None  # not exact for units, which are not Gaussian
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e6])
-def test_squares_are_exact_at_any_scale(scale):
+def test_moments_of_squares_are_exact_at_any_scale(scale):
     x = Gaussian(X.mean, cov=scale**2 * X.cov)
     y = propagate([Dense(np.eye(4), None, SQUARE)], x)
     np.testing.assert_allclose(y.mean, x.mean**2 + x.var, rtol=1e-12)
@@ -102,7 +102,7 @@ def test_squares_are_exact_at_any_scale(scale):
 @pytest.mark.parametrize(
     ("std", "closure", "tolerance"), [(0.2, "gaussian", 0.01), (0.5, "gaussian", 0.04), (0.5, "third-order", 0.01)]
 )
-def test_residual_networks_are_near_samples(std, closure, tolerance):
+def test_residual_networks_agree_with_samples(std, closure, tolerance):
     program = residual(d=20, width=30, blocks=2)
     x = Gaussian(np.random.default_rng(3).normal(size=20), var=std**2)
     out = program.function(x.sample(200_000, rng=0))
@@ -112,8 +112,8 @@ def test_residual_networks_are_near_samples(std, closure, tolerance):
     assert np.linalg.eigvalsh(y.cov).min() > 0.0
 
 
-def test_a_carried_number_is_an_identity_unit():
-    """x beside tanh(x) by one layer of units, and by a layer of its own with each: Stein's lemma against Mehler's series."""
+def test_skip_connection_covariances_agree_with_samples():
+    """Blocks of x and of tanh(W x) equal those of separate layers; cross-covariances agree with samples."""
     W = np.random.default_rng(0).normal(size=(3, 4))
     both = SkipDense(np.vstack([W, np.eye(4)]), np.zeros(7), "tanh", 4)
     (y,) = through_layers([both], X, "surface", "full")
@@ -124,7 +124,7 @@ def test_a_carried_number_is_an_identity_unit():
 
 
 @pytest.mark.parametrize("closure", ["gaussian", "third-order"])
-def test_a_batch_is_each_of_its_rows_and_float32_stays(closure):
+def test_batch_equals_single_inputs_and_keeps_float32(closure):
     layers = residual(blocks=2).layers
     means = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     y = propagate(layers, Gaussian(means, var=np.float32(0.1)), closure=closure)
@@ -146,7 +146,7 @@ def test_branches_that_cancel_give_zero():
     np.testing.assert_allclose(y.cov, 0.0, atol=1e-14)
 
 
-def test_layers_that_are_too_large_are_refused(monkeypatch):
+def test_too_large_layers_raise(monkeypatch):
     monkeypatch.setattr(layers_module, "LARGEST", 11)
     tape = Tape(4)
     h = tape.add_stage(tape.input(), TANH)
@@ -156,12 +156,12 @@ def test_layers_that_are_too_large_are_refused(monkeypatch):
         Tape(12)
 
 
-# ---------------------------------------------------------------- behind propagate
+# ---------------------------------------------------------------- propagate
 
 
 @pytest.fixture
 def send(monkeypatch):
-    """Call propagate with a Program as an adapter makes it."""
+    """Return a function that calls propagate with a Program, as an adapter does."""
 
     def call(program, x, **options):
         monkeypatch.setattr(front_door, "_read", lambda *_: program)
@@ -170,7 +170,7 @@ def send(monkeypatch):
     return call
 
 
-def test_auto_of_a_residual_network(send):
+def test_closure_and_error_estimate_of_residual_networks(send):
     narrow, wide = residual(), residual(d=30, width=40)
     one = Program(np.tanh, [Dense(np.eye(4), None, "tanh")])
     x = Gaussian(np.random.default_rng(1).normal(size=30), var=0.04)
@@ -181,27 +181,27 @@ def test_auto_of_a_residual_network(send):
     y = send(wide, x, closure="gaussian")
     assert 0.0 < y.error < 0.05
     assert np.isnan(send(wide, x, closure="gaussian", check=False).error)
-    other = Program(lambda rows: 1.1 * wide.function(rows), wide.layers)  # which the layers are not
+    other = Program(lambda rows: 1.1 * wide.function(rows), wide.layers)  # differs from the layers
     assert send(other, x, closure="gaussian").error > 0.05
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"return_layers": True}, {"covariance": "low-rank"}])
-def test_options_for_chains_only_are_refused_for_sums(send, options):
+def test_chain_only_options_raise_for_sums_of_branches(send, options):
     with pytest.raises(ValueError, match="goes with a chain of layers, but network is a sum of branches; use closure='sobol'"):
         send(residual(), X, **options)
 
 
-def test_inputs_beyond_the_dimensions_of_sobol_sequences_are_random(monkeypatch):
-    monkeypatch.setattr("scipy.stats.qmc.Sobol.MAXDIM", 200)  # of 21,201
+def test_inputs_beyond_the_sobol_dimension_limit_are_sampled_randomly(monkeypatch):
+    monkeypatch.setattr("scipy.stats.qmc.Sobol.MAXDIM", 200)  # instead of 21,201
     x = Gaussian(np.zeros(220), var=np.linspace(0.5, 1.5, 220))
     y = propagate(lambda rows: rows.sum(axis=1, keepdims=True) / np.sqrt(220.0), x, n_samples=128)
     np.testing.assert_allclose(y.std, 1.0, rtol=0.3)
 
 
-# ---------------------------------------------------------------- several inputs, and their shapes
+# ---------------------------------------------------------------- several inputs and their shapes
 
 
-def test_several_inputs_are_independent_or_one_gaussian():
+def test_several_inputs_are_independent_or_jointly_gaussian():
     def function(a, b):
         return np.concatenate([a.sum(axis=(1, 2))[:, None], b[:, :1] * 2.0], axis=1)
 
@@ -224,13 +224,13 @@ def test_several_inputs_are_independent_or_one_gaussian():
         ((), None, "empty sequence"),
     ],
 )
-def test_shapes_that_do_not_fit(x, shape, message):
+def test_inconsistent_shapes_raise(x, shape, message):
     with pytest.raises(ValueError, match=message):
         propagate(lambda *rows: rows[0], x, shape=shape)
     with pytest.raises(TypeError, match=r"x\[1\] must be a pesn.Gaussian, got ndarray"):
         propagate(lambda *rows: rows[0], (Gaussian([0.0]), np.zeros(2)))
 
 
-def test_lists_of_layers_take_no_shape():
+def test_shape_with_a_list_of_layers_raises():
     with pytest.raises(ValueError, match="shape and several inputs go with a torch module, an ONNX file or a function, got list"):
         propagate([Dense(np.eye(4))], Gaussian(np.zeros(4)), shape=(2, 2))

@@ -1,5 +1,5 @@
-"""Claim: a factor of few columns gives the deviations of a wide network's few outputs that the full covariance does, and no
-matrix over all pairs of units is formed."""
+"""Tests of low-rank covariances of wide networks: standard deviations of few outputs agree with the full covariance, and no
+full covariance matrix of the units is formed."""
 
 import tracemalloc
 from itertools import pairwise
@@ -29,7 +29,7 @@ def low(layers, x, **options):
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
 @pytest.mark.parametrize("inputs", [3, 40, 200])
-def test_deviations_of_few_outputs(activation, inputs):
+def test_std_of_few_outputs_agrees_with_the_full_covariance(activation, inputs):
     layers = network([inputs, 200, 200, 200, 5], activation)
     x = Gaussian(np.random.default_rng(1).normal(size=inputs), var=0.25)
     found, true = low(layers, x), full(layers, x)
@@ -43,21 +43,21 @@ def test_deviations_of_few_outputs(activation, inputs):
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_with_as_many_columns_as_units_it_is_the_full_covariance(activation):
-    """Of the linear part, all; of what is left of a unit, all but what is worth no column."""
+def test_high_rank_agrees_with_the_full_covariance(activation):
+    """The linear part is exact; only negligible columns of the remainder are dropped."""
     layers, x = network([4, 20, 20, 3], activation), Gaussian([0.3, -0.2, 0.1, 0.5], var=0.2)
     found, true = low(layers, x, rank=60), full(layers, x)
     np.testing.assert_allclose(found.cov, true.cov, rtol=0, atol=2e-3 * true.var.max())
 
 
-def test_more_columns_are_nearer():
+def test_error_decreases_with_rank():
     layers, x = network([20, 150, 150, 150]), Gaussian(np.zeros(20), var=0.25)
     true = full(layers, x)
     off = [np.sqrt(np.mean(np.square(low(layers, x, rank=rank).cov - true.cov))) for rank in (10, 40, 120)]
     assert off[2] < 0.6 * off[1] < 0.6 * off[0]
 
 
-def test_every_variance_of_one_layer_is_exact():
+def test_variances_of_one_layer_are_exact():
     layers, x = network([20, 200, 7])[:1], Gaussian(np.linspace(-1, 1, 20), factor=np.ones((20, 1)), var=0.1)
     found, true = low(layers, x, rank=30), full(layers, x)
     np.testing.assert_allclose(found.var, true.var, rtol=1e-9)
@@ -77,14 +77,14 @@ def test_every_variance_of_one_layer_is_exact():
     ],
     ids=["certain", "full", "factor", "one", "saturated", "wide"],
 )
-def test_any_input(x):
+def test_all_kinds_of_inputs_agree_with_the_full_covariance(x):
     layers = network([6, 80, 80, 2])
     found, true = low(layers, x), full(layers, x)
     np.testing.assert_allclose(found.std, true.std, rtol=0.02, atol=0.01 * true.std.max() + 1e-12)
     assert np.all(np.isfinite(found.mean))
 
 
-def test_a_batch_is_its_rows():
+def test_batch_equals_single_inputs():
     layers = network([6, 80, 80, 2])
     x = Gaussian(np.random.default_rng(0).normal(size=(2, 3, 6)), var=np.linspace(0.0, 0.3, 6))
     found = low(layers, x)
@@ -94,7 +94,7 @@ def test_a_batch_is_its_rows():
     np.testing.assert_allclose(found.cov[1, 2], one.cov, rtol=1e-9)
 
 
-def test_layers_and_single_precision():
+def test_return_layers_and_float32_are_supported():
     layers = network([6, 80, 80, 2])
     x = Gaussian(np.zeros(6, np.float32), var=np.float32(0.2))
     states = propagate(layers, x, covariance="low-rank", return_layers=True).layers
@@ -103,8 +103,8 @@ def test_layers_and_single_precision():
     np.testing.assert_allclose(states[1].std, through_layers(layers, x, "surface", "full")[1].std, rtol=0.05)
 
 
-def test_no_matrix_over_all_pairs_of_units():
-    """Of a thousand units one matrix would be 8 MB."""
+def test_peak_memory_is_below_that_of_a_full_covariance():
+    """The full covariance of 1,000 units would take 8 MB."""
     rng = np.random.default_rng(0)
     layers = [Dense(rng.normal(size=(1000, 20)) / 5, None, "tanh"), Dense(rng.normal(size=(1, 1000)) / 30)]
     x = Gaussian(np.zeros(20), var=0.1)
@@ -116,7 +116,7 @@ def test_no_matrix_over_all_pairs_of_units():
     assert peak < 6e6
 
 
-def test_the_error_estimate_comes_from_points():
+def test_error_estimate_equals_the_deviation_from_sobol_points():
     layers, x = network([6, 80, 80, 2]), Gaussian(np.zeros(6), var=0.2)
     checked = propagate(layers, x, covariance="low-rank")
     points = propagate(layers, x, closure="sobol")
@@ -124,7 +124,7 @@ def test_the_error_estimate_comes_from_points():
     assert np.isnan(low(layers, x).error)
 
 
-def test_wrong_options_are_named():
+def test_invalid_options_raise():
     layers, x = network([6, 80, 2]), Gaussian(np.zeros(6), var=0.2)
     with pytest.raises(ValueError, match="rank"):
         propagate(layers, x, covariance="low-rank", rank=0)

@@ -1,5 +1,5 @@
-"""Claim: Sobol's points are spread as the input is, whatever its units, and what cannot be summed up of them is said. Any
-function of rows is a network, whatever shape and type it gives; if it is none, the error says what was given and what to do."""
+"""Tests of Sobol points and of functions as networks: points follow the input distribution at any scale. A function of rows may
+return any shape and array type; invalid functions raise errors with a remedy."""
 
 import math
 
@@ -23,14 +23,14 @@ SCALES = {"alike": (1.0, 2.0, 0.5, 1.0), "1e16 apart": (1e-8, 1.0, 1e8, 1e3), "1
 
 
 @pytest.mark.parametrize("units", SCALES)
-def test_units_do_not_matter(units):
+def test_points_are_accurate_for_inputs_of_very_different_scales(units):
     scale = SCALES[units]
     x = pesn.Gaussian(np.zeros(4), cov=CORRELATIONS * np.outer(scale, scale))
     found = pesn.propagate(itself, x, n_samples=4096)
     np.testing.assert_allclose(found.cov / np.outer(scale, scale), CORRELATIONS, atol=0.01)
 
 
-def test_a_row_of_uneven_units_is_the_same_among_others():
+def test_points_of_a_batch_equal_points_of_single_inputs():
     covs = np.stack([CORRELATIONS, CORRELATIONS * np.outer([1e-8, 1.0, 1e8, 1.0], [1e-8, 1.0, 1e8, 1.0])])
     points = standard_points(4, 64, np.random.default_rng(0))
     batch = list(scale_points(pesn.Gaussian(np.zeros((2, 4)), cov=covs), points))
@@ -44,28 +44,28 @@ def test_certain_inputs_have_no_variance():
     cov[np.ix_([0, 2, 3], [0, 2, 3])] = CORRELATIONS[np.ix_([0, 2, 3], [0, 2, 3])]
     x = pesn.Gaussian([0.1, 3.0, 0.2, 0.3], cov=cov)
     (points,) = scale_points(x, standard_points(4, 64, np.random.default_rng(0)))
-    assert (points[:, 1] == 3.0).all()  # a category stays one
+    assert (points[:, 1] == 3.0).all()  # e.g. a categorical input
 
 
-def test_a_constant_has_no_deviation():
+def test_constant_function_has_zero_std_and_error():
     found = pesn.propagate(lambda rows: np.full(len(rows), 0.1), pesn.Gaussian([1.0], var=1.0))
     assert (found.mean.item(), found.std.item(), found.error.item()) == (0.1, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("mean", "var"), [(np.float32([1e6]), np.float32(1e-4)), ([1.0], 1e-300)], ids=["float32", "float64"])
-def test_a_variance_below_rounding_has_error_1(mean, var):
+def test_variance_below_rounding_has_error_one(mean, var):
     assert pesn.propagate(itself, pesn.Gaussian(mean, var=var)).error == 1.0
-    assert pesn.propagate(itself, pesn.Gaussian(mean)).error == 0.0  # of what is certain nothing is lost
+    assert pesn.propagate(itself, pesn.Gaussian(mean)).error == 0.0  # exact for certain inputs
 
 
 @pytest.mark.filterwarnings("error")
-def test_variances_beyond_all_numbers():
+def test_overflow_of_the_variance_raises():
     with pytest.raises(ValueError, match=r"network must give numbers whose variance is finite, got numbers up to \d.*e\+200"):
         pesn.propagate(lambda rows: 1e200 * rows, pesn.Gaussian([1.0], var=1.0))
 
 
 @pytest.mark.parametrize("spread", [{"var": [0.1, 0.2, 0.3]}, {"cov": CORRELATIONS[:3, :3]}], ids=["var", "cov"])
-def test_a_batch_may_have_more_axes(spread):
+def test_batch_may_have_several_axes(spread):
     mean = np.random.default_rng(0).normal(size=(2, 4, 3))
     found = pesn.propagate(np.sin, pesn.Gaussian(mean, **spread), return_samples=True)
     assert (found.cov.shape, found.error.shape, found.samples.shape) == ((2, 4, 3, 3), (2, 4), (2, 4, 2048, 3))
@@ -74,7 +74,7 @@ def test_a_batch_may_have_more_axes(spread):
 
 
 @pytest.mark.parametrize("closure", ["auto", "gaussian", "third-order", "sobol"])
-def test_no_rows(closure):
+def test_empty_batch_raises(closure):
     layers = [pesn.Dense(np.ones((3, 2)), None, "tanh"), pesn.Dense(np.ones((1, 3)), None, "tanh")]
     for network in (layers, itself):
         with pytest.raises(ValueError, match=r"x must have a row, .*got a mean of shape \(0, 2\)"):
@@ -82,7 +82,7 @@ def test_no_rows(closure):
 
 
 @pytest.mark.parametrize("rng", [-1, 1.5, "a", np.random.RandomState(0)], ids=["negative", "a fraction", "a word", "RandomState"])
-def test_an_invalid_seed_is_an_error(rng):
+def test_invalid_seed_raises(rng):
     with pytest.raises((TypeError, ValueError), match=r"rng must be None, a seed \(0 or more\) or a NumPy generator, got "):
         pesn.propagate(itself, pesn.Gaussian([1.0], var=1.0), rng=rng)
 
@@ -115,16 +115,16 @@ def test_functions_may_return_many_types(form):
     assert found.closure == "sobol"
 
 
-def test_one_number_a_row():
+def test_functions_may_return_one_number_per_row():
     for function in (lambda rows: rows[:, 0], lambda rows: pd.Series(rows[:, 0]), lambda rows: list(rows[:, 0])):
         assert pesn.propagate(function, X).std == pytest.approx([0.2], rel=0.01)
-    share = pesn.propagate(lambda rows: rows[:, 0] > 1.2, X)  # an event: its probability
+    share = pesn.propagate(lambda rows: rows[:, 0] > 1.2, X)  # probability of an event
     assert share.mean == pytest.approx([1.0 - 0.8413], abs=0.01)
     count = pesn.propagate(lambda rows: np.floor(rows[:, 0]).astype(int), X)
     assert count.mean == pytest.approx([0.5], abs=0.01)
 
 
-def test_it_may_write_into_its_rows():
+def test_functions_may_modify_their_argument():
     def doubled(rows):
         rows *= 2.0
         return rows
@@ -132,17 +132,17 @@ def test_it_may_write_into_its_rows():
     assert pesn.propagate(doubled, X).std == pytest.approx([0.4, 0.6], rel=0.02)
 
 
-def test_tensors():
+def test_functions_may_return_tensors():
     torch = pytest.importorskip("torch")
     weight = torch.tensor([[1.0], [2.0]], dtype=torch.float64, requires_grad=True)
     found = pesn.propagate(lambda rows: torch.as_tensor(rows) @ weight, X)
     assert found.var == pytest.approx([0.04 + 4 * 0.01 + 4 * 0.09], rel=0.03)
 
 
-def test_a_random_function_adds_its_variance():
+def test_random_function_adds_its_variance():
     noise = np.random.default_rng(0)
     found = pesn.propagate(lambda rows: rows[:, :1] + noise.normal(size=(len(rows), 1)), X)
-    assert found.var == pytest.approx([1.04], rel=0.1)  # the simulator's own noise is in it
+    assert found.var == pytest.approx([1.04], rel=0.1)  # includes the noise of the simulator
 
 
 WRONG = {
@@ -167,7 +167,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_functions_that_are_not_rowwise_are_errors(fault):
+def test_functions_that_are_not_rowwise_raise(fault):
     function, error, message = WRONG[fault]
     with pytest.raises(error, match=message):
         pesn.propagate(function, X)
@@ -177,7 +177,7 @@ def test_errors_of_the_function_get_a_note():
     def of_one_row(row):
         return math.sin(row[0])
 
-    with pytest.raises(TypeError, match=r"only|convert") as raised:  # its own error
+    with pytest.raises(TypeError, match=r"only|convert") as raised:  # error of the function
         pesn.propagate(of_one_row, X)
     (note,) = raised.value.__notes__
     assert "of_one_row, was given rows of shape (2048, 2): network must be a function of rows" in note
@@ -186,7 +186,7 @@ def test_errors_of_the_function_get_a_note():
     assert fixed.mean == pytest.approx([math.sin(1.0) * math.exp(-0.02)], abs=1e-3)
 
 
-def test_numbers_that_are_not_finite():
+def test_nonfinite_outputs_raise():
     with (
         np.errstate(invalid="ignore"),
         pytest.raises(ValueError, match=r"NaN or infinity from .* for \d+ of 2048, such as \[.*clip"),
@@ -196,7 +196,7 @@ def test_numbers_that_are_not_finite():
     assert np.isfinite(clipped.cov).all()
 
 
-def test_a_closed_form_of_a_function_is_refused():
+def test_closed_form_of_a_function_raises():
     with pytest.raises(
         TypeError, match=r"network must be a list of layers for a closed form, got the function .*both.*use closure='sobol'"
     ):

@@ -22,7 +22,7 @@ def network(widths, activation="tanh", seed=0, gain=1.5):
 
 
 def truth(layers, x, n=400_000):
-    """Mean and standard deviations of antithetic samples."""
+    """Return the mean and standard deviation of antithetic samples."""
     rng, root = np.random.default_rng(1), np.linalg.cholesky(x.cov)
     out = []
     for _ in range(n // 20_000):
@@ -36,7 +36,7 @@ WIDE = [*network([100, 100, 100, 100, 100])[:-1], Dense(np.eye(100))]
 SMALL = network([4, 30, 30, 2])
 
 
-def test_third_cumulants_remove_most_of_the_error():
+def test_third_order_closure_reduces_the_error_of_the_gaussian_closure():
     x = Gaussian(np.random.default_rng(5).normal(size=100), var=0.25)
     _, std = truth(WIDE, x, 60_000)
     off = {c: propagate(WIDE, x, closure=c, check=False).std / std - 1.0 for c in ("gaussian", "third-order")}
@@ -47,7 +47,7 @@ def test_third_cumulants_remove_most_of_the_error():
 
 
 @pytest.mark.parametrize("closure", ["gaussian", "third-order"])
-def test_exact_cases_stay_exact(closure):
+def test_closures_are_exact_for_one_layer_and_certain_inputs(closure):
     x = Gaussian([0.3, -0.2, 0.1, 0.4], var=0.3)
     one_layer = [SMALL[0], SMALL[-1]]
     np.testing.assert_allclose(
@@ -71,7 +71,7 @@ def test_sobol_error_estimates_cover_the_error():
     assert propagate(SMALL, x, closure="sobol", rng=1).mean.tolist() != propagate(SMALL, x, closure="sobol", rng=0).mean.tolist()
 
 
-def test_any_function_of_rows_and_its_samples():
+def test_function_of_rows_gives_moments_and_samples():
     x = Gaussian(np.array([[1.0, 2.0], [0.0, 1.0]]), var=0.01)
     y = propagate(lambda rows: np.prod(rows, axis=1, keepdims=True), x, n_samples=512, return_samples=True)
     assert (y.closure, y.samples.shape, y.error.shape) == ("sobol", (2, 512, 1), (2,))
@@ -103,7 +103,7 @@ def test_large_error_estimates_are_logged(caplog):
     assert not caplog.text
 
 
-def test_the_result_is_a_gaussian_like_any_other():
+def test_result_is_a_gaussian():
     y = propagate(SMALL, Gaussian(np.zeros(4), var=0.3))
     assert isinstance(y, Gaussian)
     assert type(y.affine(2.0)) is Gaussian
@@ -128,13 +128,13 @@ def test_the_result_is_a_gaussian_like_any_other():
         ({"check": 1}, TypeError, "check must be"),
     ],
 )
-def test_options_that_do_not_go_together_are_named(options, error, message):
+def test_invalid_option_combinations_raise(options, error, message):
     with pytest.raises(error, match=message):
         propagate(SMALL, Gaussian(np.zeros(4), var=0.1), **options)
 
 
 def test_units_that_rarely_fire_do_not_affect_others():
-    """A relu 38 deviations below its kink has a variance near the least number, whose inverse overflows."""
+    """A relu 38 standard deviations below its kink has a variance near the smallest float, whose inverse overflows."""
     rng = np.random.default_rng(3)
     weights = [rng.normal(size=(6, 3)), rng.normal(size=(6, 6)) / 2.0, rng.normal(size=(2, 6))]
     x = pesn.Gaussian(rng.normal(size=3), var=0.04)
@@ -155,8 +155,8 @@ def test_units_that_rarely_fire_do_not_affect_others():
 
 @pytest.mark.parametrize("closure", ["gaussian", "third-order", "sobol"])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
-def test_a_batch_is_its_rows(closure, activation, monkeypatch):
-    """In one go, and in blocks of rows."""
+def test_batch_equals_single_inputs(closure, activation, monkeypatch):
+    """Evaluate the batch at once and in blocks."""
     layers, rng = network([4, 12, 12, 3], activation), np.random.default_rng(2)
     root = rng.normal(size=(5, 4, 4)) * np.array([0.0, 0.01, 0.3, 0.3, 1.0])[:, None, None]
     x = Gaussian(rng.normal(size=(5, 4)), cov=root @ root.transpose(0, 2, 1))
@@ -172,7 +172,7 @@ def test_a_batch_is_its_rows(closure, activation, monkeypatch):
             np.testing.assert_allclose(whole.error[k], one.error, rtol=1e-3, atol=1e-6)
 
 
-def test_points_of_many_rows_go_through_a_function_at_once():
+def test_points_of_a_batch_are_evaluated_in_few_calls():
     calls = []
 
     def function(rows):
@@ -203,7 +203,7 @@ def test_tiny_variances_are_propagated_linearly(var):
     assert one.error < 1e-6
 
 
-def test_auto_sends_points_where_points_are_asked_for():
+def test_auto_uses_sobol_points_if_samples_are_requested():
     shallow, x = [SMALL[0], SMALL[-1]], Gaussian(np.zeros(4), var=0.1)
     assert propagate(shallow, x, return_samples=True).samples.shape[0] == 2048
     assert propagate(shallow, x, n_samples=64).closure == "sobol"

@@ -1,5 +1,5 @@
-"""Claim: operations are read by their values: an affine one as its exact map, an activation by its name and parameters, and
-nothing that only looks like one of them at some sizes of its input."""
+"""Tests of reading operations by their values: affine operations give their exact map, activations their name and parameters.
+Functions that resemble them only on part of their domain are not recognized."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NONLINEAR = sorted({get(name).name for name in names() if get(name).slopes != (1
 
 
 @pytest.mark.parametrize("name", NONLINEAR)
-def test_a_named_activation_is_recognized_with_its_factor(name):
+def test_named_activations_are_recognized_with_their_factor(name):
     record, factor = recognize(lambda z: -2.5 * get(name)(z))
     assert (record, factor) == (get(name), pytest.approx(-2.5))
 
@@ -34,7 +34,7 @@ def test_a_named_activation_is_recognized_with_its_factor(name):
         (np.square, "square"),
     ],
 )
-def test_parameters_are_found(function, name):
+def test_parameters_of_activations_are_recognized(function, name):
     record, factor = recognize(function)
     assert record.name == name
     assert factor == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def test_other_functions_are_not_recognized(function):
     assert recognize(function) is None
 
 
-def test_an_affine_map_is_exact_with_any_offset():
+def test_affine_map_is_read_exactly_with_a_large_offset():
     A, b = np.array([[1e-9, 2.0], [0.0, -3.0]]), np.array([1e9, -1.0])
     (found,) = read_affine(lambda x: [x @ A.T + b], [np.eye(3, 2, -1)])
     np.testing.assert_allclose(found, np.vstack([b, A.T]), rtol=1e-9)
