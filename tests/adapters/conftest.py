@@ -1,11 +1,11 @@
-"""What tests with torch share."""
+"""Fixtures shared by tests with torch."""
 
 import pytest
 
 
 @pytest.fixture(scope="module")
 def one_torch_thread():
-    """The tensors are small: threads would only wait for each other."""
+    """Use one thread, because the tensors are small."""
     torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)

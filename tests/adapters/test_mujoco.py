@@ -43,7 +43,7 @@ def in_mujoco(parameters, state, force):
 
 
 @pytest.mark.parametrize("parameters", CARTS)
-def test_accelerations_and_energies_are_mujocos(parameters):
+def test_accelerations_and_energies_agree_with_mujoco(parameters):
     rng = np.random.default_rng(0)
     for _ in range(50):
         state, force = rng.normal(size=4) * [1.0, 3.0, 2.0, 5.0], rng.normal() * 5.0
@@ -61,7 +61,7 @@ def test_theta_leans_from_upright_towards_positive_x():
 
 @pytest.mark.parametrize("parameters", CARTS)
 @pytest.mark.parametrize("substeps", [1, 3])
-def test_ten_seconds_of_force_give_the_same_run(parameters, substeps):
+def test_ten_second_runs_agree_with_mujoco(parameters, substeps):
     force = 2.0 * cart_pole.wandering_force(500, rng=1)
     options = {"initial_state": [0.1, 2.8, -0.2, 0.3], "parameters": parameters, "substeps": substeps}
     ours, theirs = cart_pole.simulate(force, steps=500, **options), engine.cart_pole(force, **options)
@@ -69,7 +69,7 @@ def test_ten_seconds_of_force_give_the_same_run(parameters, substeps):
     assert away(ours, theirs) < 1e-9 * (1.0 + np.abs(ours.states).max())
 
 
-def test_runs_are_separate_and_forms_of_one_run_are_one():
+def test_batch_of_runs_equals_single_runs_of_any_input_shape():
     runs = cart_pole.simulate(runs=3, steps=100, rng=4)
     inputs, first = runs.inputs.reshape(3, 100, 1), runs.states.reshape(3, 100, 4)[:, 0]
     together = engine.cart_pole(inputs, initial_state=first)
@@ -171,7 +171,7 @@ def test_yaw_counts_whole_turns():
     assert np.abs(np.diff(yaw)).max() < 0.02
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- invalid arguments
 
 
 STILL = [0.0, math.pi, 0.0, 0.0]
@@ -193,7 +193,7 @@ STILL = [0.0, math.pi, 0.0, 0.0]
         ),
     ],
 )
-def test_bad_carts_are_refused(control, options, error, message):
+def test_invalid_cart_arguments_raise(control, options, error, message):
     with pytest.raises(error, match=message):
         engine.cart_pole(control, **{"initial_state": STILL, **options})
 
@@ -208,7 +208,7 @@ def test_bad_carts_are_refused(control, options, error, message):
         (np.zeros((2, 4)), {"parameters": ardrone.Parameters(inertia_z=1.0)}, ValueError, "MuJoCo takes, got .*A \\+ B >= C"),
     ],
 )
-def test_bad_drones_are_refused(commands, options, error, message):
+def test_invalid_drone_arguments_raise(commands, options, error, message):
     with pytest.raises(error, match=message):
         engine.ardrone(commands, **{"initial_state": ardrone.hovering(), **options})
 
@@ -246,7 +246,7 @@ def test_mujoco_warnings_become_errors_and_leave_no_log(tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
-def test_without_mujoco_the_remedy_is_named(monkeypatch):
+def test_missing_mujoco_raises_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ImportError, match=r"needs MuJoCo: pip install 'pesn\[mujoco\]'"):
         engine.cart_pole([0.0], initial_state=STILL)

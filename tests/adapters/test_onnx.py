@@ -1,5 +1,5 @@
-"""Claim: a network in an ONNX file is propagated as onnxruntime runs it: the same numbers for a certain input, the deviations of
-8,192 points for an uncertain one, in closed form for affine operators and activations; others go by points or are refused."""
+"""Tests of ONNX networks against onnxruntime: certain inputs give equal outputs, uncertain inputs the standard deviations of
+8,192 points. Affine operators and activations have a closed form; other operators use points or raise."""
 
 import logging
 from itertools import pairwise
@@ -24,7 +24,7 @@ def normal(*shape):
 
 
 def model(nodes, constants=None, shape=(4,), inputs=None, outputs=("y",), opset=20, batch="N", dtype=F):
-    """Of nodes ("Op", inputs, outputs, attributes); one input x of ``shape`` unless told."""
+    """Build a model of nodes ("Op", inputs, outputs, attributes); by default with one input x of ``shape``."""
     inputs = inputs or {"x": shape}
     made = []
     for kind, given, made_of, *said in nodes:
@@ -54,7 +54,7 @@ def _size(one):
 
 
 def itself(program, x):
-    """What onnxruntime makes of rows, asked here."""
+    """Return a function that runs rows through onnxruntime."""
     session = onnxruntime.InferenceSession(program.SerializeToString(), providers=["CPUExecutionProvider"])
     shapes = {one.name: [d.dim_value for d in one.type.tensor_type.shape.dim[1:]] for one in program.graph.input}
 
@@ -171,7 +171,7 @@ OPERATORS |= {
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_an_operator_in_closed_form_is_onnxruntime(kind):
+def test_closed_form_of_an_operator_agrees_with_onnxruntime(kind):
     program = OPERATORS[kind]
     x = uncertain(program)
     function = itself(program, x) if kind != "fixed batch" else None
@@ -206,7 +206,7 @@ def dense(*sizes, seed=0):
     return model(nodes, constants, (sizes[0],)), layers
 
 
-def test_a_chain_of_dense_layers_is_one():
+def test_dense_layers_are_read_as_a_chain():
     program, layers = dense(25, 12, 10, 2)
     x = uncertain(program)
     read_ = read(program, x, ((25,),)).layers
@@ -219,7 +219,7 @@ def test_a_chain_of_dense_layers_is_one():
 
 
 def residual():
-    """A convolutional network with a shortcut, batch normalization and two heads."""
+    """Return a convolutional network with a shortcut, batch normalization and two heads."""
     rng = np.random.default_rng(3)
     w = lambda *shape: rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))  # noqa: E731
     return model(
@@ -245,11 +245,11 @@ def residual():
     )
 
 
-def test_a_residual_convolutional_network():
+def test_residual_convolutional_network_agrees_with_points():
     program = residual()
     x = uncertain(program, size=0.5)
     points = pesn.propagate(program, x, closure="sobol", n_samples=2**14)
-    assert pesn.propagate(program, x).closure == "sobol"  # what is not exact is by points
+    assert pesn.propagate(program, x).closure == "sobol"  # inexact closed forms are not selected
     found = pesn.propagate(program, x, closure="gaussian")
     np.testing.assert_allclose(found.std, points.std, rtol=0.05)
     assert found.error < 0.05
@@ -257,7 +257,7 @@ def test_a_residual_convolutional_network():
     np.testing.assert_allclose(exact.mean, itself(program, x)(x.mean[None])[0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_of_inputs_and_float32():
+def test_batch_equals_single_inputs_and_keeps_float32():
     program, _ = dense(3, 5, 2)
     x = pesn.Gaussian(RNG.normal(size=(4, 3)).astype(np.float32), var=np.float32(0.1))
     whole = pesn.propagate(program, x)
@@ -268,7 +268,7 @@ def test_a_batch_of_inputs_and_float32():
         np.testing.assert_allclose(whole.cov[row], one.cov, rtol=1e-4)
 
 
-def test_several_inputs():
+def test_several_inputs_equal_one_joint_input():
     program = OPERATORS["two inputs"]
     parts = (pesn.Gaussian(RNG.normal(size=4), var=0.1), pesn.Gaussian(RNG.normal(size=3), var=0.2))
     joint = pesn.Gaussian(np.concatenate([p.mean for p in parts]), var=np.concatenate([p.var for p in parts]))
@@ -279,7 +279,7 @@ def test_several_inputs():
         pesn.propagate(program, (*parts, parts[0]))
 
 
-def test_a_fixed_number_of_rows_and_none():
+def test_fixed_batch_size_and_missing_batch_axis_are_supported():
     fixed, free = (model([("MatMul", "x W", "h"), ("Softmax", "h", "y")], {"W": np.eye(3)}, (3,), batch=b) for b in (5, "N"))
     x = pesn.Gaussian([0.1, 0.2, 0.3], var=0.3)
     np.testing.assert_allclose(pesn.propagate(fixed, x).cov, pesn.propagate(free, x).cov, rtol=1e-5)
@@ -291,7 +291,7 @@ def test_a_fixed_number_of_rows_and_none():
         pesn.propagate(bare, x, closure="gaussian")
 
 
-def test_sizes_that_the_file_leaves_open():
+def test_dynamic_sizes_require_shape():
     program = model([("Relu", "x", "r"), ("GlobalAveragePool", "r", "y")], shape=(2, "H", "W"))
     x = pesn.Gaussian(RNG.normal(size=24), var=0.1)
     found = pesn.propagate(program, x, shape=(2, 3, 4))
@@ -303,7 +303,7 @@ def test_sizes_that_the_file_leaves_open():
         pesn.propagate(program, x, shape=(3, 2, 4))
 
 
-def test_inputs_of_any_shape():
+def test_input_without_shape_uses_the_given_shape():
     program = model([("ReduceSum", "x i", "y")], {"i": np.array([-1])})
     program.graph.input[0].type.tensor_type.ClearField("shape")
     x = pesn.Gaussian(np.arange(6.0), var=0.1)
@@ -311,7 +311,7 @@ def test_inputs_of_any_shape():
     assert pesn.propagate(program, x, shape=(3, 2)).var == pytest.approx([0.2] * 3, rel=1e-6)
 
 
-def test_double_precision():
+def test_double_precision_is_preserved():
     program = model([("MatMul", "x W", "h"), ("Tanh", "h", "y")], {}, (3,), dtype=onnx.TensorProto.DOUBLE)
     program.graph.initializer.append(nh.from_array(np.eye(3), "W"))
     found = pesn.propagate(program, pesn.Gaussian(np.array([0.1, 0.2, 0.3])), closure="gaussian")
@@ -361,7 +361,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("kind", [*OTHERS, *UNKNOWN])
-def test_other_operators_go_by_points(kind, caplog):
+def test_other_operators_use_points(kind, caplog):
     if kind in OTHERS:
         program, message = OTHERS[kind], r"of the ONNX graph, '.*', has no closed form: .*; use closure='sobol'$"
         x = uncertain(program)
@@ -390,7 +390,7 @@ def test_operators_that_mix_rows_have_no_closed_form():
     assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
 
 
-def test_points_refuse_networks_that_mix_rows():
+def test_points_of_networks_that_mix_rows_raise():
     program = model([("ReduceMean", "x a", "m", {"keepdims": 1}), ("Sub", "x m", "y")], {"a": np.array([0])}, (2,))
     session = onnxruntime.InferenceSession(program.SerializeToString())
     for network, told in ((program, "'ReduceMean', has no closed form: it mixes the rows"), (session, "mixes rows of a batch")):
@@ -398,14 +398,14 @@ def test_points_refuse_networks_that_mix_rows():
             pesn.propagate(network, pesn.Gaussian([0.0, 0.0], var=1.0))
 
 
-def test_a_transpose_of_the_batch_is_refused():
-    """Rows and columns exchanged in a file for two rows of two: by its shapes nothing is wrong with it."""
+def test_transpose_of_the_batch_raises():
+    """The shapes of a transposed 2 × 2 batch are consistent, so only the values reveal it."""
     program = model([("Transpose", "x", "y", {"perm": [1, 0]})], {}, (2,), batch=2)
     with pytest.raises(TypeError, match="'Transpose', has no closed form: the operator is not affine"):
         pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="gaussian")
 
 
-def test_a_session_has_its_own_options():
+def test_inference_session_is_propagated_by_points():
     program, layers = dense(3, 5, 2)
     session = onnxruntime.InferenceSession(program.SerializeToString(), providers=["CPUExecutionProvider"])
     x = pesn.Gaussian([0.1, 0.2, 0.3], var=0.2)
@@ -417,19 +417,19 @@ def test_a_session_has_its_own_options():
 # ---------------------------------------------------------------- files
 
 
-def test_a_path(tmp_path):
+def test_path_is_read_again_after_a_change(tmp_path):
     program, layers = dense(3, 5, 2)
     path = tmp_path / "model.onnx"
     onnx.save(program, path)
     x = pesn.Gaussian([0.1, 0.2, 0.3], var=0.2)
     for given in (path, str(path)):
         np.testing.assert_allclose(pesn.propagate(given, x).cov, pesn.propagate(layers, x).cov, rtol=1e-5)
-    onnx.save(dense(3, 5, 2, seed=1)[0], path)  # another one in its place
+    onnx.save(dense(3, 5, 2, seed=1)[0], path)  # overwrite with another model
     other = pesn.propagate(path, x)
     assert np.abs(other.cov / pesn.propagate(layers, x).cov - 1.0).max() > 0.01
 
 
-def test_external_data(tmp_path):
+def test_external_data_is_read(tmp_path):
     program, layers = dense(3, 40, 2)
     path = tmp_path / "model.onnx"
     onnx.save_model(program, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
@@ -441,7 +441,7 @@ def test_external_data(tmp_path):
         pesn.propagate(path, x)
 
 
-def test_files_that_are_none(tmp_path):
+def test_invalid_files_raise(tmp_path):
     x = pesn.Gaussian([0.1, 0.2, 0.3], var=0.2)
     whole = dense(3, 40, 2)[0].SerializeToString()
     for name, content in (
@@ -461,7 +461,7 @@ def test_files_that_are_none(tmp_path):
             pesn.propagate(path, x)
 
 
-def test_inputs_and_outputs_that_are_no_numbers():
+def test_invalid_inputs_and_outputs_raise():
     program = model([("Cast", "x", "y", {"to": F})], dtype=onnx.TensorProto.INT64)
     program.graph.output[0].type.tensor_type.elem_type = F
     with pytest.raises(TypeError, match=r"input 'x' of the ONNX file must be a tensor of floating point, got tensor\(int64\)"):

@@ -1,6 +1,5 @@
-"""Claim: a fitted scikit-learn MLP, with its scalers, is propagated as it predicts: exactly for a certain input, as
-samples do for an uncertain one (test_sklearn_kinds); class probabilities are the means of samples; what is not an affine step is
-refused by name."""
+"""Tests of scikit-learn MLPs with scalers: certain inputs give the predictions, uncertain inputs agree with samples (see also
+test_sklearn_kinds), class probabilities are sample means, and steps that are not affine raise errors that name them."""
 
 import warnings
 from functools import cache, partial
@@ -61,7 +60,7 @@ def small(cls=MLPRegressor, activation="tanh", **options):
 
 @pytest.fixture(scope="module")
 def data():
-    """Four features of unequal scale, and two targets far from 0."""
+    """Return four features of different scales and two targets far from 0."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4)) * [1.0, 2.0, 0.5, 1.0] + [0.0, 3.0, -1.0, 20.0]
     y = np.column_stack([np.sin(X[:, 0]) + 0.3 * X[:, 1], np.tanh(X[:, 2]) * X[:, 0]]) * 5.0 + 100.0
@@ -93,7 +92,7 @@ def certain(model, X):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_zero_variance_is_predict(data, activation):
+def test_certain_input_gives_predict(data, activation):
     X, y = data
     model = fitted(small(activation=activation), X, y)
     np.testing.assert_allclose(certain(model, X[:5]), model.predict(X[:5]), rtol=1e-10, atol=1e-10)
@@ -116,7 +115,7 @@ def test_scalers_in_front_and_around(data, scaler):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
-def test_zero_variance_classifiers(kind, activation):
+def test_certain_input_gives_classifier_outputs(kind, activation):
     X, y = classes(kind)
     model = fitted(make_pipeline(StandardScaler(), small(MLPClassifier, activation, alpha=0.1)), X, y)
     expected = model.predict_proba(X[:6])
@@ -130,7 +129,7 @@ def test_zero_variance_classifiers(kind, activation):
 # ---------------------------------------------------------------- an uncertain input: Monte Carlo
 
 
-def test_affine_chain_is_exact(data):
+def test_affine_pipeline_gives_the_exact_covariance(data):
     X, y = data
     model = fitted(make_pipeline(StandardScaler(), PCA(3), small(activation="identity")), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
@@ -138,7 +137,7 @@ def test_affine_chain_is_exact(data):
     np.testing.assert_allclose(propagate(model, x).cov, A @ COV @ A.T, rtol=1e-9)
 
 
-def test_a_folded_scaler_keeps_the_diagonal_method_whole(data):
+def test_diagonal_covariance_of_a_folded_scaler_is_exact_in_the_first_layer(data):
     X, y = data
     whitened = fitted(make_pipeline(PCA(4, whiten=True), small()), X, y)
     x = pesn.Gaussian(X[0], var=0.01)
@@ -154,7 +153,7 @@ def sample_outputs(model, mean, cov, rng):
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
 @pytest.mark.parametrize("penalty", [1.0, 1e-4])  # the second is the default: fitted closely, the logits are far from Gaussian
-def test_probabilities_against_monte_carlo(kind, penalty):
+def test_class_probabilities_agree_with_monte_carlo(kind, penalty):
     X, y = classes(kind)
     model = fitted(make_pipeline(StandardScaler(), small(MLPClassifier, alpha=penalty)), X, y)
     x = pesn.Gaussian(X[:3], cov=0.5 * COV)
@@ -168,7 +167,7 @@ def test_probabilities_against_monte_carlo(kind, penalty):
         np.testing.assert_allclose(single, out[row], rtol=0, atol=1e-12)
 
 
-def test_probabilities_of_a_closely_fitted_network():
+def test_class_probabilities_of_an_overfitted_network_agree_with_samples():
     """Ten tanh units without a penalty to speak of: the Gaussian closure of its logits is off by 0.1 and more."""
     X, y = make_classification(300, 4, n_informative=4, n_redundant=0, random_state=1)
     network = MLPClassifier(hidden_layer_sizes=(10,), activation="tanh", solver="lbfgs", max_iter=1000, random_state=1)
@@ -183,7 +182,7 @@ def test_probabilities_of_a_closely_fitted_network():
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 3.0, 10.0])
-def test_probabilities_of_a_linear_network_are_the_mean_softmax(size):
+def test_class_probabilities_of_a_linear_network_equal_the_mean_softmax(size):
     """Its logits are Gaussian: a dense rule over two dimensions, of which three classes have no more, gives the integral."""
     X, y = load_iris(return_X_y=True)
     model = fitted(MLPClassifier(hidden_layer_sizes=(4,), activation="identity", solver="lbfgs", random_state=0), X, y)
@@ -199,7 +198,7 @@ def test_probabilities_of_a_linear_network_are_the_mean_softmax(size):
     np.testing.assert_allclose(class_probabilities(model, x), true, rtol=0, atol=2e-3)
 
 
-def test_probabilities_by_seed_and_number_of_points():
+def test_class_probabilities_depend_on_seed_and_validate_n_samples():
     X, y = classes("multiclass")
     model = fitted(small(MLPClassifier), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
@@ -213,8 +212,8 @@ def test_probabilities_by_seed_and_number_of_points():
         class_probabilities(model, x, n_samples=2.0)
 
 
-def test_any_classifier_with_probabilities():
-    """Steps that are not affine, columns with names, forests."""
+def test_class_probabilities_of_other_classifiers_agree_with_samples():
+    """Include nonlinear steps, named columns and random forests."""
     X, y = classes("multiclass")
     frame = pd.DataFrame(X, columns=list("abcd"))
     for model in (
@@ -223,13 +222,13 @@ def test_any_classifier_with_probabilities():
     ):
         fitted(model, frame, y)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # none about names that are missing
+            warnings.simplefilter("error")  # no warning about missing feature names
             out = class_probabilities(model, pesn.Gaussian(X[0], cov=0.5 * COV))
         draws = pd.DataFrame(pesn.Gaussian(X[0], cov=0.5 * COV).sample(20_000, rng=0), columns=list("abcd"))
         np.testing.assert_allclose(out, model.predict_proba(draws).mean(axis=0), rtol=0, atol=0.01)
 
 
-def test_methods_layers_and_float32(data):
+def test_methods_return_layers_and_float32_are_supported(data):
     X, y = data
     model = fitted(make_pipeline(StandardScaler(), small()), X, y)
     x = pesn.Gaussian(X[0], cov=COV)
@@ -241,7 +240,7 @@ def test_methods_layers_and_float32(data):
     assert propagate(bare, pesn.Gaussian(X[0].astype(np.float32), var=np.float32(0.1))).cov.dtype == np.float32
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- unsupported models
 
 
 class Own(MLPRegressor):
@@ -278,20 +277,20 @@ class Own(MLPRegressor):
         (make_pipeline("passthrough"), ValueError, "whose steps do nothing"),
     ],
 )
-def test_refused_by_name(data, model, error, message):
+def test_unsupported_models_raise_with_their_name(data, model, error, message):
     X, y = data
     fitted(model, X, y)
     with pytest.raises(error, match=message):
         propagate(model, pesn.Gaussian(X[0]))
 
 
-def test_a_step_unfitted_behind_a_fitted_network(data):
+def test_unfitted_step_of_a_pipeline_raises(data):
     model = Pipeline([("scale", StandardScaler()), ("net", fitted(small(), *data))])
     with pytest.raises(NotFittedError, match="StandardScaler instance is not fitted"):
         propagate(model, pesn.Gaussian(np.zeros(4)))
 
 
-def test_a_regressor_has_no_probabilities(data):
+def test_class_probabilities_of_a_regressor_raise(data):
     X, y = data
     with pytest.raises(TypeError, match="classifier must be a fitted classifier with predict_proba, got Pipeline"):
         class_probabilities(fitted(make_pipeline(StandardScaler(), small()), X, y), pesn.Gaussian(X[0]))

@@ -1,4 +1,4 @@
-"""Claim: the closed form of a fitted estimator gives its predictions, and standard deviations of 16,384 points through
+"""Tests of estimators: the closed form gives their predictions, and standard deviations of 16,384 points through
 ``predict``; estimators without a closed form use points, and asking for a closed form is an error that names the part."""
 
 import warnings
@@ -134,7 +134,7 @@ APPROXIMATE = {
 
 @pytest.fixture(scope="module")
 def data():
-    """Five features of unequal scale with gaps, their names, and two targets."""
+    """Return five named features of different scales with missing values, and two targets."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(120, 5)) * SIZES + [0.0, 3.0, -1.0, 20.0, 40.0], columns=NAMES)
     a, b, c, *_ = X.to_numpy().T / SIZES[:, None]
@@ -153,7 +153,7 @@ def target(kind, y):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_closed_form_is_the_estimator(data, kind):
+def test_closed_form_agrees_with_the_estimator(data, kind):
     X, y = data
     gaps = X.copy()
     gaps.iloc[::7, 1] = np.nan
@@ -177,13 +177,13 @@ def test_a_closed_form_is_the_estimator(data, kind):
     assert (found.error == 0.0) == (kind not in APPROXIMATE)
 
 
-def test_bagged_networks_are_one_wide_chain(data):
+def test_bagged_networks_are_stacked_into_one_chain(data):
     X, y = data
     model = fitted(TOGETHER["Bagging"], X, y[:, 0])
     assert [layer.W.shape for layer in as_layers(model)] == [(24, 5), (1, 24)]
     two = fitted(TOGETHER["Bagging, two layers"], X, y[:, 0])
     assert [layer.W.shape for layer in as_layers(two)] == [(18, 5), (12, 18), (1, 12)]
-    assert np.count_nonzero(as_layers(two)[1].W) == 3 * 6 * 4  # side by side: nothing between them
+    assert np.count_nonzero(as_layers(two)[1].W) == 3 * 6 * 4  # block diagonal
     mixed = fitted(TOGETHER["Voting"], X, y[:, 0])
     with pytest.raises(
         ValueError, match="network must be a chain of layers, got a VotingRegressor whose parts are of unequal depth"
@@ -192,7 +192,7 @@ def test_bagged_networks_are_one_wide_chain(data):
     assert pesn.propagate(mixed, pesn.Gaussian(X.to_numpy()[0], cov=COV)).closure == "gaussian"  # exact, as a graph
 
 
-def test_products_are_exact(data):
+def test_moments_of_products_are_exact(data):
     """E[y] and Var[y] of a quadratic form, by the textbook: y = c + g·d + dᵀ Q d, d ~ N(0, Σ)."""
     X, y = data
     model = fitted(make_pipeline(PolynomialFeatures(2), lm.Ridge(0.1)), X.to_numpy(), y[:, 0])
@@ -207,7 +207,7 @@ def test_products_are_exact(data):
     np.testing.assert_allclose(found.var, g @ COV @ g + 2.0 * np.trace(Q @ COV @ Q @ COV), rtol=1e-8)
 
 
-def test_a_column_without_numbers_is_dropped_as_the_imputer_does(data):
+def test_empty_column_is_handled_like_the_imputer(data):
     X, y = data
     empty = X.copy()
     empty["dose"] = np.nan
@@ -266,7 +266,7 @@ def test_estimators_without_a_closed_form_use_sobol_points(data, kind):
         pesn.propagate(model, x, closure="gaussian")
 
 
-def test_labels_are_no_numbers(data):
+def test_estimators_that_return_labels_raise(data):
     X, y = data
     x = pesn.Gaussian(X.to_numpy()[0], cov=COV)
     rows = X.to_numpy()
@@ -281,13 +281,13 @@ def test_labels_are_no_numbers(data):
 
 
 @pytest.mark.parametrize("kind", [lm.Ridge, RandomForestRegressor])
-def test_a_wrong_number_of_features_is_an_error(data, kind):
+def test_wrong_number_of_features_raises(data, kind):
     X, y = data
     with pytest.raises(ValueError, match=f"x must have 5 numbers, the features that {kind.__name__} was fitted with, got 4"):
         pesn.propagate(kind().fit(X.to_numpy(), y[:, 0]), pesn.Gaussian(np.zeros(4), var=1.0))
 
 
-def test_an_estimator_that_does_not_know_its_features():
+def test_estimator_without_n_features_in_has_no_closed_form():
     grid = np.linspace(0.0, 1.0, 20)
     model = IsotonicRegression(out_of_bounds="clip").fit(grid, grid**2)
     assert pesn.propagate(model, pesn.Gaussian([0.5], var=0.01)).mean == pytest.approx([0.26], abs=0.003)
@@ -297,7 +297,7 @@ def test_an_estimator_that_does_not_know_its_features():
         pesn.propagate(model, pesn.Gaussian([0.5, 0.5], var=0.01))
 
 
-def test_a_search_without_refit_is_an_error(data):
+def test_search_without_refit_raises(data):
     X, y = data
     search = fitted(GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=2, refit=False), X, y[:, 0])
     for closure in ("auto", "gaussian"):
@@ -308,12 +308,12 @@ def test_a_search_without_refit_is_an_error(data):
 
 
 @pytest.mark.parametrize("kind", ["Bagging", "Voting", "GridSearchCV", "Stacking", "scaled target", "two layers", "MLP"])
-def test_unfitted(kind):
+def test_unfitted_estimators_raise(kind):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         pesn.propagate(TOGETHER.get(kind, mlp(cls=MLPClassifier)), pesn.Gaussian(np.zeros(5), var=1.0))
 
 
-def test_parts_that_do_not_fit_together(data):
+def test_inconsistent_feature_numbers_raise(data):
     X, y = data
     wrong = Pipeline([("pca", PCA(2).fit(X)), ("ridge", lm.Ridge().fit(X.to_numpy(), y))])
     with pytest.raises(ValueError, match="step 'ridge', a Ridge, takes 5 numbers, but the step before it gives 2"):
@@ -327,7 +327,7 @@ def test_parts_that_do_not_fit_together(data):
 
 
 @pytest.mark.parametrize("step", ["by name", "products"])
-def test_the_same_steps_before_a_classifier(data, step):
+def test_preprocessing_before_a_classifier_agrees_with_samples(data, step):
     X, y = data
     labels = (y[:, 0] > np.median(y[:, 0])).astype(int)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Claim: inside sktime, forecasts are those of the automatic forecaster, by sktime's rules: all of its own checks pass."""
+"""Tests of the sktime adapter: forecasts equal those of the automatic forecaster, and all checks of sktime pass."""
 
 import importlib
 import re
@@ -49,7 +49,7 @@ def sales(n=60, index="period", name="sales"):
 
 
 @parametrize_with_checks(PESNForecaster(horizon=2, season=None), obj_varname="forecaster", check_varname="check")
-def test_checks_of_sktime(forecaster, check):
+def test_sktime_estimator_checks_pass(forecaster, check):
     found = check_estimator(forecaster, tests_to_run=check, raise_exceptions=True, verbose=False)
     assert all(one == "PASSED" for one in found.values())
 
@@ -62,7 +62,7 @@ def test_checks_of_sktime(forecaster, check):
     [pd.date_range("2024-01-01", periods=64), pd.timedelta_range("0D", periods=64, freq="6h")],
     ids=["days", "durations"],
 )
-def test_missing_rows_are_gaps(index):
+def test_absent_time_steps_equal_missing_values(index):
     y, gone = sales(60).to_numpy(), [7, 8, 31]
     kept = np.delete(np.arange(60), gone)
     gaps = y.copy()
@@ -75,7 +75,7 @@ def test_missing_rows_are_gaps(index):
 
 
 @pytest.mark.parametrize("index", ["period", "dates", "range", "offset", "numbers"])
-def test_forecasts_are_those_of_the_series_forecaster(index):
+def test_forecasts_equal_those_of_series_forecaster(index):
     y = sales(index=index)
     plain = SeriesForecaster(horizon=5).fit(y[:48]).forecast(5)
     fh, spacing = np.array(FH), 2 if index == "numbers" else 1
@@ -101,19 +101,19 @@ def test_forecasts_are_those_of_the_series_forecaster(index):
 @pytest.mark.parametrize(
     ("parameters", "fh", "horizon"), [({"horizon": 7}, [1, 2], 7), ({"season": 12}, None, 12), ({"season": 12}, [-2, 0], 12)]
 )
-def test_a_given_horizon_overrides_fh(parameters, fh, horizon):
-    assert PESNForecaster(**parameters).fit(sales(), fh=fh).forecaster_.fitted_.horizon == horizon  # none given: a season
+def test_horizon_or_season_overrides_fh(parameters, fh, horizon):
+    assert PESNForecaster(**parameters).fit(sales(), fh=fh).forecaster_.fitted_.horizon == horizon  # the default is one season
 
 
-def test_rows_of_the_past_are_forecast_from_those_before_them():
+def test_in_sample_forecasts_use_only_earlier_observations():
     y = sales()
     forecaster = PESNForecaster(season=12, horizon=3).fit(y)
     found = forecaster.predict(fh=np.arange(-59, 3))
-    assert np.isnan(found.iloc[0])  # nothing is known before the first row
+    assert np.isnan(found.iloc[0])  # no observations before the first
     for row in (1, 20, 58, 59):
         short = PESNForecaster(season=12, horizon=3).fit(y)
         short._set_cutoff(y.index[row - 1 : row])
-        short.update(y[:row], update_params=False)  # what was learned, on the rows before
+        short.update(y[:row], update_params=False)  # fitted parameters, earlier observations
         assert found.iloc[row] == short.predict(fh=1).iloc[0]
     np.testing.assert_array_equal(found.iloc[60:], forecaster.predict(fh=[1, 2]))
     inside = forecaster.predict_interval(fh=np.arange(-47, 1), coverage=0.8)["sales", 0.8]
@@ -123,7 +123,7 @@ def test_rows_of_the_past_are_forecast_from_those_before_them():
         forecaster.predict(fh=-60)
 
 
-def test_several_columns_and_series_are_each_their_own():
+def test_multivariate_and_panel_forecasts_equal_univariate_forecasts():
     y = sales()
     both = pd.DataFrame({"north": y, "south": 2.0 * y[::-1].to_numpy()})
     forecaster = PESNForecaster(season=12).fit(both, fh=FH)
@@ -136,7 +136,7 @@ def test_several_columns_and_series_are_each_their_own():
     np.testing.assert_array_equal(stacked.loc["north", "y"], forecaster.predict()["north"])
 
 
-# ---------------------------------------------------------------- known inputs and new rows
+# ---------------------------------------------------------------- exogenous variables and updates
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +146,10 @@ def promoted():
     return y + 20.0 * X[1], X
 
 
-def test_inputs_are_those_of_each_row(promoted):
+def test_exogenous_variables_are_aligned_with_the_index(promoted):
     y, X = promoted
     plain = SeriesForecaster(horizon=5).fit(y[:48], X[:48])
-    forecaster = PESNForecaster().fit(y[:48], X=X, fh=[1, 2, 3, 4, 5])  # of rows to come they are not looked at
+    forecaster = PESNForecaster().fit(y[:48], X=X, fh=[1, 2, 3, 4, 5])  # future values are ignored by fit
     found = forecaster.predict(X=X)
     np.testing.assert_array_equal(found, plain.forecast(5, X[48:53]).median[:, 0])
     np.testing.assert_array_equal(forecaster.predict(X=X[48:][[1, "price"]]), found)
@@ -164,7 +164,7 @@ def test_inputs_are_those_of_each_row(promoted):
         PESNForecaster().fit(y[:48], fh=1).predict(X=X[48:])
 
 
-def test_an_update_is_a_fit_to_all_rows(promoted):
+def test_update_equals_a_fit_to_all_observations(promoted):
     y, X = promoted
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40]).update(y[40:50], X=X[40:50])
     anew = PESNForecaster(season=12, horizon=5).fit(y[:50], X=X[:50])
@@ -203,7 +203,7 @@ def test_moving_cutoffs_do_not_use_future_values(update_params):
         (True, ["price"], r"X must have the columns \['price', 1\] of fit, got"),
     ],
 )
-def test_a_failed_update_leaves_the_rows(promoted, given, columns, message):
+def test_failed_update_keeps_the_observations(promoted, given, columns, message):
     y, X = promoted
     forecaster = PESNForecaster(season=12, horizon=5).fit(y[:40], X=X[:40] if given else None)
     with pytest.raises(ValueError, match=message):
@@ -220,7 +220,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("margins", KINDS)
-def test_distributions_are_those_of_the_margins(margins):
+def test_distribution_agrees_with_the_margins(margins):
     found = make_distribution(margins, pd.RangeIndex(2), pd.Index(["a"]))
     levels = [0.01, 0.3, 0.5, 0.9]
     np.testing.assert_allclose(found.quantile(levels), margins.quantile(levels).T, rtol=1e-13)
@@ -239,7 +239,7 @@ def test_distributions_are_those_of_the_margins(margins):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a numerically exact implementation of the 'pdfnorm' method:UserWarning")
-def test_checks_of_skpro():
+def test_skpro_distribution_checks_pass():
     found = skpro_checks(SeriesDistribution, raise_exceptions=True, verbose=False)
     assert len(found) > 100
     assert all(one == "PASSED" for one in found.values())
@@ -255,7 +255,7 @@ def test_distributions_respect_their_lower_bound():
     assert found.cdf(below + 1.0).iloc[0, 0] > 0.1  # what Student's t has below 0 is at 0
 
 
-def test_the_distribution_of_a_forecast():
+def test_predict_proba_agrees_with_quantiles_and_variance():
     y = sales()
     forecaster = PESNForecaster(season=12).fit(y, fh=FH)
     found = forecaster.predict_proba()
@@ -281,7 +281,7 @@ def test_names_on_the_documentation_page_exist():
             assert any(hasattr(place, name) for place in places), name
 
 
-def test_a_missing_sktime_is_an_error_with_the_install_command(monkeypatch):
+def test_missing_sktime_raises_with_the_install_command(monkeypatch):
     for name in [one for one in sys.modules if one.startswith("pesn.adapters.sktime")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sktime.datatypes", None)

@@ -1,6 +1,6 @@
-"""The torch adapter: the tensor way is the NumPy way and agrees with Monte Carlo; its gradients are right at small, zero and
-large variance, to the input and to the weights; dtypes, batches and nesting are carried; what is not known is refused;
-TanhNormal has the moments and the mode that torch's own lacks; Gaussians go from and to torch.distributions."""
+"""Tests of the torch adapter: tensors agree with arrays. Gradients of inputs and weights are correct at small, zero and large
+variance. Dtypes, batches and nesting are supported; unknown modules raise. TanhNormal has exact moments and a mode. Gaussians
+are converted from and to torch.distributions."""
 
 import copy
 import itertools
@@ -58,7 +58,7 @@ def gaussian(d=4, scale=0.5, seed=0):
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, *MORE], ids=str)
 @pytest.mark.parametrize("scale", [1e-4, 0.5, 3.0])
-def test_the_tensor_way_is_the_numpy_way(activation, scale):
+def test_tensors_agree_with_arrays(activation, scale):
     net, x = network(activation), gaussian(scale=scale)
     ours = [propagate(net[:k].eval(), x) for k in (2, 4, 5)]
     theirs = propagate(net, x.numpy(), return_layers=True, method="exact").layers
@@ -78,7 +78,7 @@ def test_the_tensor_way_is_the_numpy_way(activation, scale):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-def test_the_widest_gaussians_have_moments_and_gradients(activation):
+def test_very_wide_gaussians_have_accurate_moments_and_finite_gradients(activation):
     mean = torch.tensor([1e5, -1e5, 3.0], dtype=F64, requires_grad=True)
     cov = (1e10 * torch.tensor([[1.0, 0.3, 0.2], [0.3, 2.0, 0.5], [0.2, 0.5, 1.0]], dtype=F64)).requires_grad_()
     x = pesn.Gaussian(mean, cov=cov)
@@ -112,7 +112,7 @@ def outputs(activation, hidden, output):
 
 @pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize("scale", [0.7, 20.0])
-def test_twins_come_out_as_twins(activation, scale):
+def test_identical_units_are_perfectly_correlated(activation, scale):
     mean, var = (torch.tensor([value], dtype=F64, requires_grad=True) for value in (0.2, 1.0))
     net = outputs(activation, [scale, scale], [1.0, -1.0])
     y = propagate(net, pesn.Gaussian(mean, var=var))
@@ -126,14 +126,14 @@ def test_twins_come_out_as_twins(activation, scale):
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh(), nn.Hardtanh()], ids=str)
-def test_mirrored_units_come_out_mirrored(activation):
+def test_mirrored_units_cancel(activation):
     y = propagate(outputs(activation, [20.0, -20.0], [1.0, 1.0]), pesn.Gaussian(torch.tensor([0.3], dtype=F64), var=1.0))
     assert abs(y.mean.item()) < 1e-12
     assert y.std.item() < 1e-6
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh(), nn.SiLU(), nn.ELU(0.5)], ids=str)
-def test_collinear_units_on_one_line(activation):
+def test_covariances_of_collinear_units_agree_with_quadrature(activation):
     hidden = nn.Linear(1, 12).double().eval()
     with torch.no_grad():
         hidden.weight.copy_(of(12, 1, seed=3, scale=4.0))
@@ -153,7 +153,7 @@ def test_collinear_units_on_one_line(activation):
 
 
 @pytest.mark.parametrize("activation", [nn.Hardtanh(), nn.ReLU6()], ids=str)
-def test_clipped_units_of_any_width(activation):
+def test_moments_of_clipped_units_are_accurate_for_any_variance(activation):
     high = activation.max_val
     half = 0.5 * (high - activation.min_val)
     for s in (1e2, 1e4, 1e6, 1e8, 1e12, 1e100):
@@ -189,7 +189,7 @@ def sent(net, *, full=True, through=("mean", "cov")):
 
 @pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize(("size", "step"), [(1e-2, 1e-9), (0.7, 1e-6), (10.0, 1e-5)])
-def test_gradients_to_mean_and_covariance(activation, size, step):
+def test_gradients_of_mean_and_covariance_pass_gradcheck(activation, size, step):
     net = network(activation, sizes=(2, 3, 2))
     x = gaussian(2, scale=size, seed=3)
     inputs = x.mean.requires_grad_(), (x.cov + 0.1 * size**2 * torch.eye(2)).requires_grad_()
@@ -198,14 +198,14 @@ def test_gradients_to_mean_and_covariance(activation, size, step):
 
 @pytest.mark.parametrize("activation", SEVERAL, ids=str)
 @pytest.mark.parametrize("full", [True, False])
-def test_gradients_to_the_variances(activation, full):
+def test_gradients_of_variances_pass_gradcheck(activation, full):
     net = network(activation, sizes=(3, 3, 2))
     inputs = of(3, seed=5).requires_grad_(), torch.tensor([1e-4, 0.3, 100.0], dtype=F64).requires_grad_()
     assert torch.autograd.gradcheck(sent(net, full=full, through=("mean", "var")), inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-def test_gradients_at_no_variance_are_those_from_the_right(activation):
+def test_gradients_at_zero_variance_equal_forward_differences(activation):
     net = network(activation, sizes=(3, 4, 2))
     mean, zero, step = of(3, seed=5), torch.zeros(3, dtype=F64), 1e-7
     for function in (sent(net), sent(net, full=False, through=("mean", "var"))):
@@ -218,7 +218,7 @@ def test_gradients_at_no_variance_are_those_from_the_right(activation):
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh(), nn.ReLU(), nn.ELU(0.5), nn.GELU()], ids=str)
-def test_gradients_to_the_weights(activation):
+def test_gradients_of_weights_pass_gradcheck(activation):
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), activation, nn.Linear(3, 1)).double().eval()
     names, values = zip(*((n, p.detach().clone().requires_grad_()) for n, p in net.named_parameters()), strict=True)
     x = gaussian(2)
@@ -234,12 +234,12 @@ def test_gradients_to_the_weights(activation):
 
 
 @pytest.mark.parametrize("activation", [*SEVERAL, nn.ELU(2.0)], ids=str)
-def test_second_derivatives(activation):
+def test_second_derivatives_pass_gradgradcheck(activation):
     inputs = of(2).requires_grad_(), torch.tensor([[0.6, -0.2], [-0.2, 0.9]], dtype=F64, requires_grad=True)
     assert torch.autograd.gradgradcheck(sent(activation.eval()), inputs, atol=1e-5)
 
 
-def test_gradients_through_narrow_pieces():
+def test_gradients_of_wide_clipped_units_pass_gradcheck():
     for s in (3.0, 1e3, 1e5):
         root = s * torch.tensor([[1.0, 0.0], [0.6, 0.8]], dtype=F64)
         inputs = (s * of(2)).requires_grad_(), (root @ root.T).requires_grad_()
@@ -259,7 +259,7 @@ def test_certain_units_do_not_affect_others_or_gradients():
 # ---------------------------------------------------------------- dtypes, batches, nesting
 
 
-def test_the_dtype_is_the_inputs_promoted_with_the_weights():
+def test_dtype_is_promoted_from_input_and_weights():
     net = network(nn.Tanh())
     exact = propagate(net, gaussian())
     single = pesn.Gaussian(gaussian().mean.float(), cov=gaussian().cov.float())
@@ -273,7 +273,7 @@ def test_the_dtype_is_the_inputs_promoted_with_the_weights():
 
 
 @pytest.mark.parametrize("kind", ["cov", "var", "factor"])
-def test_a_batch_is_a_loop(kind):
+def test_batch_equals_single_inputs(kind):
     net, n = network(nn.GELU()), 5
     mean, root = of(n, 4), of(n, 4, 4, seed=1, scale=0.5)
     spread = {"cov": root @ root.mT, "var": root[..., 0].square(), "factor": root[..., :2]}[kind]
@@ -286,7 +286,7 @@ def test_a_batch_is_a_loop(kind):
             torch.testing.assert_close(y.cov[k], one.cov, atol=1e-7, rtol=1e-6)
 
 
-def test_an_empty_batch_stays_empty():
+def test_empty_batch_stays_empty():
     net = network(nn.Tanh(), sizes=(2, 3, 2))
     for x in (pesn.Gaussian(torch.zeros(0, 2), var=torch.ones(0, 2)), pesn.Gaussian(torch.zeros(0, 2), cov=torch.ones(0, 2, 2))):
         for covariance in ("full", "diagonal"):
@@ -294,7 +294,7 @@ def test_an_empty_batch_stays_empty():
             assert (y.mean.shape, y.var.shape, y.cov.shape) == ((0, 2), (0, 2), (0, 2, 2))
 
 
-def test_nested_networks_and_modules_used_twice():
+def test_nested_networks_equal_flat_networks():
     tanh = nn.Tanh()
     a, b, c = (nn.Linear(3, 3) for _ in range(3))
     flat = nn.Sequential(a, tanh, b, tanh, c).eval()
@@ -305,16 +305,16 @@ def test_nested_networks_and_modules_used_twice():
 
 
 class Named(nn.Sequential):
-    """A user's own Sequential, with Sequential's forward."""
+    """A subclass of Sequential with an unchanged forward."""
 
 
-def test_subclasses_that_run_the_same_code_are_served():
+def test_subclasses_with_the_same_forward_are_supported():
     net = Named(nn.Linear(3, 2), nn.Tanh()).eval()
     x = pesn.Gaussian(torch.ones(3), var=0.2)
     assert torch.equal(propagate(net, x).mean, propagate(nn.Sequential(*net).eval(), x).mean)
 
 
-def test_without_variance_it_is_the_network():
+def test_certain_input_gives_the_network_output():
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.BatchNorm1d(3), nn.Linear(3, 5, bias=False), nn.BatchNorm1d(5), nn.ReLU(), nn.BatchNorm1d(5, affine=False),
@@ -338,7 +338,7 @@ def test_without_variance_it_is_the_network():
     np.testing.assert_allclose(a.cov.detach(), b.cov, atol=1e-6)
 
 
-def test_a_single_module_and_an_empty_network_are_accepted():
+def test_single_module_and_identity_network_are_accepted():
     x = gaussian()
     y = propagate(nn.Linear(4, 2).double().eval(), x)
     assert y.cov.shape == (2, 2)
@@ -397,12 +397,12 @@ def refuse(module, x=None):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 @pytest.mark.filterwarnings("ignore:Complex modules")
-def test_unknown_modules_are_refused_by_name(module, error, words):
+def test_unknown_modules_raise_with_their_name(module, error, words):
     with pytest.raises(error, match=words):
         refuse(module)
 
 
-def test_training_mode_is_refused_with_the_remedy():
+def test_training_mode_raises_with_a_remedy():
     net = network(nn.Tanh())
     net[1].train()
     for x in (gaussian(), gaussian().numpy()):
@@ -410,7 +410,7 @@ def test_training_mode_is_refused_with_the_remedy():
             propagate(net, x)
 
 
-def test_other_refusals():
+def test_invalid_arguments_raise():
     net = network(nn.Tanh())
     with pytest.raises(ValueError, match="method must be 'surface' or 'exact' for tensors, got 'mixture'"):
         propagate(net, gaussian(), method="mixture")
@@ -443,7 +443,7 @@ def test_overflow_errors_name_the_layer(dtype, size, covariance):
         propagate(net, pesn.Gaussian(torch.full((2,), 10.0, dtype=dtype)))
 
 
-def test_a_weight_of_another_shape_is_named():
+def test_weight_of_wrong_shape_raises_with_the_layer():
     net = network(nn.Tanh())
     net[2].weight = nn.Parameter(torch.zeros(5, 12, dtype=F64))
     words = re.escape("weight of layer 2, Linear(12 -> 9), must have shape (9, 12), got shape (5, 12)")
@@ -452,7 +452,7 @@ def test_a_weight_of_another_shape_is_named():
             propagate(net, x)
 
 
-def test_vmap_is_refused_with_the_remedy():
+def test_vmap_raises_with_a_remedy():
     net, x = network(nn.Tanh()), gaussian()
     with pytest.raises(TypeError, match=r"mean must not come from torch\.func\.vmap; give all of the batch at once"):
         torch.func.vmap(lambda m: propagate(net, pesn.Gaussian(m, var=1.0)).mean)(of(5, 4))
@@ -473,7 +473,7 @@ def test_vmap_is_refused_with_the_remedy():
 # ---------------------------------------------------------------- Gaussians of tensors
 
 
-def test_tensors_make_a_tensor_gaussian_that_keeps_them():
+def test_gaussian_of_tensors_keeps_the_tensors():
     mean, var = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
     x = pesn.Gaussian(mean, var=var)
     assert isinstance(x, TensorGaussian)
@@ -486,7 +486,7 @@ def test_tensors_make_a_tensor_gaussian_that_keeps_them():
     assert not isinstance(pesn.Gaussian([0.0]), TensorGaussian)
 
 
-def test_reading_under_no_grad_does_not_cut_the_graph():
+def test_access_under_no_grad_keeps_the_graph():
     x = pesn.Gaussian(torch.zeros(2), factor=torch.ones(2, 1, requires_grad=True))
     with torch.no_grad():
         assert not x.cov.requires_grad
@@ -541,7 +541,7 @@ def test_distributions_round_trip(given):
     np.testing.assert_allclose(x.numpy().logpdf(point.numpy()), given.log_prob(point), rtol=1e-5)
 
 
-def test_other_distributions_are_refused():
+def test_unsupported_distributions_raise():
     with pytest.raises(TypeError, match="got Laplace"):
         pesn.Gaussian(distributions.Laplace(0.0, 1.0))
     with pytest.raises(TypeError, match="got TanhNormal"):
@@ -574,7 +574,7 @@ I2 = torch.eye(2)
         ((torch.zeros(2, device="meta"), torch.ones(2)), ValueError, "var must lie on meta, as the rest does, got cpu"),
     ],
 )  # fmt: skip
-def test_bad_tensors_are_named(arguments, error, words):
+def test_invalid_tensors_raise_with_the_parameter_name(arguments, error, words):
     with pytest.raises(error, match=words):
         pesn.Gaussian(*arguments)
 
@@ -617,21 +617,21 @@ def test_tanh_normal_gradients(scale):
 
 
 @pytest.mark.parametrize("scale", [0.1, 0.6, math.sqrt(0.5), 0.8, 1.5])
-def test_the_mode_is_where_log_prob_is_largest(scale):
+def test_mode_maximizes_log_prob(scale):
     locs = torch.tensor([-1.5, -0.1, 0.0, 0.1, 1.2], dtype=F64)
     policy = TanhNormal(locs, torch.tensor(scale, dtype=F64))
     grid = torch.tanh(torch.linspace(-12.0, 12.0, 40_001, dtype=F64))[:, None]
     assert torch.all(policy.log_prob(policy.mode) >= policy.log_prob(grid).amax(dim=0) - 1e-12)
 
 
-def test_the_mode_stays_inside():
+def test_mode_stays_inside_the_support():
     for dtype in (torch.float32, F64):
         policy = TanhNormal(torch.tensor([-50.0, 50.0], dtype=dtype), torch.tensor(100.0, dtype=dtype))
         assert torch.all(policy.mode.abs() < 1.0)
         assert torch.isfinite(policy.log_prob(policy.mode)).all()
 
 
-def test_log_prob_is_that_of_torch_and_finite_to_the_edge():
+def test_log_prob_agrees_with_torch_and_is_finite_at_the_boundary():
     loc, scale = of(4), of(4, seed=1).abs() + 0.1
     policy = TanhNormal(loc, scale)
     torchs = distributions.TransformedDistribution(distributions.Normal(loc, scale), [distributions.TanhTransform()])
@@ -646,7 +646,7 @@ def test_log_prob_is_that_of_torch_and_finite_to_the_edge():
         assert torch.isfinite(wide.log_prob(draw.clone())).all()
 
 
-def test_tanh_normal_is_a_distribution():
+def test_tanh_normal_implements_the_distribution_interface():
     policy = TanhNormal(torch.tensor([0.5, -1.0]), torch.tensor([0.3, 2.0]))
     assert isinstance(policy, distributions.TransformedDistribution)
     assert policy.has_rsample

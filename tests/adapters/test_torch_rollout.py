@@ -1,4 +1,4 @@
-"""Claim: a roll-out of tensors agrees with the roll-out of arrays for every start and network; its gradients are right, also
+"""Tests of rollouts of tensors: they agree with rollouts of arrays for every start and network; gradients are right, also
 where bounds are active and columns compressed; single precision and batches work; invalid arguments are errors that name them."""
 
 import numpy as np
@@ -95,7 +95,7 @@ def test_tensors_agree_with_arrays_from_any_start(kinematic):
     agree(kinematic, CONTROLS, kinematic.start((uncertain, RUNS.inputs[:29])))
 
 
-def test_where_columns_are_compressed_and_bounds_are_touched(kinematic, model):
+def test_tensors_agree_with_arrays_under_compression_and_bounds(kinematic, model):
     long = np.random.default_rng(2).normal(size=(2, 40, 1))
     agree(kinematic, long, rank=3)
     agree(kinematic, 60.0 * long)
@@ -103,7 +103,7 @@ def test_where_columns_are_compressed_and_bounds_are_touched(kinematic, model):
     assert not np.allclose(model.rollout(60.0 * long).mean, model.rollout(6.0 * long).mean)
 
 
-def test_one_sequence_is_a_batch_of_one(model):
+def test_batch_equals_single_sequences(model):
     mean, cov = rollout(model, torch.tensor(CONTROLS))
     for i in range(3):
         one = rollout(model, torch.tensor(CONTROLS[i]))
@@ -115,7 +115,7 @@ def test_one_sequence_is_a_batch_of_one(model):
     torch.testing.assert_close(many[0][1], rollout(model, torch.tensor(CONTROLS[0]), state)[0])
 
 
-def test_in_single_precision(model):
+def test_single_precision_agrees_with_double_precision(model):
     double = rollout(model, torch.tensor(CONTROLS), torch.tensor(RUNS.states[0]))
     single = rollout(model, torch.tensor(CONTROLS, dtype=torch.float32), torch.tensor(RUNS.states[0]))
     for one, other in zip(single, double, strict=True):
@@ -123,7 +123,7 @@ def test_in_single_precision(model):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-4)
 
 
-def test_an_update_is_seen():
+def test_tensors_agree_with_arrays_after_an_update():
     model = fitted()
     agree(model, CONTROLS)
     model.update(RUNS.states[100:110], RUNS.inputs[100:110])
@@ -165,7 +165,7 @@ def test_gradients_are_right_within_bounds_and_where_columns_are_compressed(kine
     assert torch.autograd.gradcheck(lambda u: rollout(noisy, u, start, rank=2), (long,), fast_mode=True)
 
 
-def test_a_second_derivative_is_refused(model):
+def test_second_derivative_raises(model):
     controls = torch.tensor(CONTROLS[0], requires_grad=True)
     (gradient,) = torch.autograd.grad(rollout(model, controls)[0].sum(), controls, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
@@ -197,7 +197,7 @@ def test_linearize_is_the_derivative_of_step_and_agrees_with_autograd(network):
         np.testing.assert_allclose(by[1], B[1], atol=1e-9)
 
 
-def test_linearize_refuses_by_name(model):
+def test_invalid_arguments_of_linearize_raise(model):
     with pytest.raises(ValueError, match="state must have shape"):
         model.linearize(np.zeros(3), np.zeros(1))
     with pytest.raises(ValueError, match="control must have shape"):
@@ -214,7 +214,7 @@ def test_linearize_refuses_by_name(model):
     [*(ActivationMoments(activations.get(f)) for f in ("tanh", "sigmoid", "gelu", "erf")), SineMoments(), SquareMoments()],
     ids=["tanh", "sigmoid", "gelu", "erf", "sine", "square"],
 )
-def test_expectations_are_moments_and_their_derivatives(moments):
+def test_expectations_equal_moments_and_their_derivatives(moments):
     mean = np.repeat(np.linspace(-3.0, 3.0, 13), 6)
     var = np.tile([0.0, 1e-6, 0.003, 0.03, 0.4, 4.0], 13)
     expectations, h = make_expectations(moments), 1e-4
@@ -226,10 +226,10 @@ def test_expectations_are_moments_and_their_derivatives(moments):
         np.testing.assert_allclose(here[k], (above[k - 1] - below[k - 1]) / (2 * h), atol=1e-6)
 
 
-# ---------------------------------------------------------------- bad input
+# ---------------------------------------------------------------- invalid input
 
 
-def test_bad_arguments_are_errors(model):
+def test_invalid_arguments_raise(model):
     u = torch.zeros(5, 1, dtype=F64)
     with pytest.raises(TypeError, match="controls must be a tensor, got ndarray"):
         rollout(model, np.zeros((5, 1)))
@@ -258,6 +258,6 @@ def test_bad_arguments_are_errors(model):
         rollout(model, u, rank=0)
 
 
-def test_moments_of_other_methods_are_refused_by_name():
+def test_unsupported_moment_methods_raise():
     with pytest.raises(ValueError, match="moments='surface' or 'exact'"):
         rollout(fitted(network={"moments": "mixture"}), torch.zeros(5, 1))

@@ -1,5 +1,5 @@
-"""Claim: a torch module of affine operations and activations is read, from one run of it, as layers that compute the same; their
-Gaussian closure is near samples. What has no closed form is refused by its place, and sample_outputs by "auto"."""
+"""Tests of tracing torch modules: affine operations and activations are read from one run as equivalent layers, whose Gaussian
+closure agrees with samples. Operations without a closed form raise, or use points with closure="auto"."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from pesn.networks.layers import forward, nonlinear_depth  # noqa: E402
 
 
 class Residual(nn.Module):
-    """tanh blocks beside a stream of numbers."""
+    """A residual network of tanh blocks."""
 
     def __init__(self, d=20, width=64, blocks=4):
         super().__init__()
@@ -77,7 +77,7 @@ def made(make, seed=0):
 
 
 def samples(network, x, shape, n=2**14):
-    """Mean and standard deviations of the network itself, of many of Sobol's points."""
+    """Return the mean and standard deviations of the network output for many Sobol points."""
     y = propagate(network, x, shape=shape, closure="sobol", n_samples=n)
     return y.mean, y.std
 
@@ -106,7 +106,7 @@ BY_POINTS = {
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_a_model_is_near_samples_and_its_layers_compute_the_same(name):
+def test_closed_form_agrees_with_samples_and_layers_with_the_network(name):
     make, shape = CLOSED[name]
     network, d = made(make), math.prod(shape)
     x = Gaussian(np.random.default_rng(1).normal(size=d), var=0.04)
@@ -127,7 +127,7 @@ def test_a_model_is_near_samples_and_its_layers_compute_the_same(name):
 
 
 @pytest.mark.parametrize("name", BY_POINTS)
-def test_other_models_go_by_points(name):
+def test_models_without_a_closed_form_use_points(name):
     make, shape, words = BY_POINTS[name]
     network = made(make)
     x = Gaussian(np.random.default_rng(1).normal(size=math.prod(shape)), var=0.04)
@@ -210,7 +210,7 @@ NEARLY = {  # more than one operation that is not affine
 
 
 @pytest.mark.parametrize("name", [*OPERATIONS, *NEARLY])
-def test_an_operation(name):
+def test_operations_agree_with_samples(name):
     module = made(lambda: Function({**OPERATIONS, **NEARLY}[name]))
     x = Gaussian([0.5, -0.3, 1.0, 0.1], cov=0.03 * np.eye(4) + 0.01)
     y = propagate(module, x, closure="gaussian")
@@ -223,7 +223,7 @@ def test_an_operation(name):
         assert propagate(module, x).closure == "gaussian"
 
 
-def test_one_function_of_each_number_is_one_layer():
+def test_elementwise_functions_are_read_as_one_layer():
     for name in ("quick-gelu", "by-hand-gelu", "softsign"):
         layers = trace_layers(made(lambda name=name: Function(OPERATIONS[name])), ((4,),))
         assert (len(layers), nonlinear_depth(layers)) == (1, 1), name
@@ -232,7 +232,7 @@ def test_one_function_of_each_number_is_one_layer():
 # ---------------------------------------------------------------- several inputs, shapes
 
 
-def test_several_inputs():
+def test_several_inputs_equal_one_joint_input():
     module = made(lambda: Function(lambda self, x, h: torch.tanh(self.a(x) + self.b(h)) + h))
     x, h = Gaussian(np.ones(4), var=0.04), Gaussian(np.zeros(4), cov=0.03 * np.eye(4) + 0.01)
     y = propagate(module, (x, h), closure="gaussian")
@@ -244,7 +244,7 @@ def test_several_inputs():
 
 
 def test_tensors_are_never_detached_silently():
-    """Several inputs go by arrays: tensors are not detached without a word, nor are options left aside."""
+    """Several inputs require arrays: tensors are not detached and options are not ignored silently."""
     one = Gaussian(torch.zeros(3), var=torch.ones(3))
     cell = made(lambda: nn.GRUCell(3, 3))
     with pytest.raises(TypeError, match=r"x must hold Gaussians of arrays .* got tensors; give x\[i\].numpy\(\)"):
@@ -260,7 +260,7 @@ def test_tensors_are_never_detached_silently():
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
-def test_a_recurrent_layer_alone_gives_its_outputs(layer, batch_first):
+def test_recurrent_layer_agrees_with_points(layer, batch_first):
     network = made(lambda: layer(3, 5, batch_first=batch_first))
     x = Gaussian(np.random.default_rng(0).normal(size=12), var=0.04)
     y = propagate(network, x, closure="gaussian" if layer is nn.RNN else "auto")
@@ -270,7 +270,7 @@ def test_a_recurrent_layer_alone_gives_its_outputs(layer, batch_first):
 
 
 @pytest.mark.parametrize(("cell", "states"), [(nn.RNNCell, 1), (nn.GRUCell, 1), (nn.LSTMCell, 2)])
-def test_a_cell_alone(cell, states):
+def test_recurrent_cell_agrees_with_points(cell, states):
     network = made(lambda: cell(3, 5))
     y = propagate(network, Gaussian([0.5, -1.0, 0.2], var=0.04))
     assert y.mean.shape == (5 * states,)
@@ -279,7 +279,7 @@ def test_a_cell_alone(cell, states):
     np.testing.assert_allclose(y.std, other.std, rtol=0.03)
 
 
-# ---------------------------------------------------------------- as torch has it
+# ---------------------------------------------------------------- torch semantics
 
 
 def inplace(self, x):
@@ -323,7 +323,7 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch
         "fx": torch.fx.symbolic_trace(network),
         "compile": torch.compile(network),
     }
-    recwarn.clear()  # that torch has other plans for scripts
+    recwarn.clear()  # deprecation warnings of torch.jit
     for name, form in forms.items():
         y = propagate(form, x)
         np.testing.assert_allclose(y.cov, expected.cov, rtol=1e-9, err_msg=name)
@@ -336,7 +336,7 @@ def test_traced_scripted_and_compiled_modules_are_unwrapped(recwarn, monkeypatch
             propagate(forms[name], tensors)
 
 
-def test_the_network_stays_as_it_was():
+def test_network_and_torch_settings_are_not_modified():
     network = made(lambda: Convolutional())
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
@@ -441,7 +441,7 @@ def infinite():
          "scalar", "text", "complex", "arguments"],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Lazy modules")
-def test_invalid_networks_are_errors(make, options, words):
+def test_invalid_networks_raise(make, options, words):
     torch.manual_seed(0)
     network = make()
     network = network if words.startswith("network is in training") else network.eval()
@@ -450,7 +450,7 @@ def test_invalid_networks_are_errors(make, options, words):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_input_may_be_changed_in_place(dtype):
+def test_network_may_modify_its_input_in_place(dtype):
     module = made(lambda: Function(lambda self, x: torch.tanh(self.a(x.add_(1.0).tanh_())))).to(dtype)
     other = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x + 1.0))))).to(dtype)
     for closure in ("auto", "gaussian"):
@@ -466,8 +466,8 @@ def two_layers():
 @pytest.mark.parametrize("make", [two_layers, lambda: Residual(4, 6, 1), lambda: Last(nn.GRU(2, 4, batch_first=True), 4)],
                          ids=["chain", "graph", "recurrent"])  # fmt: skip
 @pytest.mark.parametrize("std", [1e-5, 1e-7])
-def test_inputs_sharper_than_float32_go_through_in_float64(make, std, caplog):
-    """Where points differ by less than the rounding of the network's numbers: their spread would be that of the rounding."""
+def test_inputs_below_float32_resolution_use_float64(make, std, caplog):
+    """In float32 the differences between points would be dominated by rounding errors."""
     network, shape = made(make), (2, 2) if "Last" in str(made(make)) else (4,)
     mean = np.array([30.0, -20.0, 25.0, 10.0])
     with torch.no_grad():
@@ -482,7 +482,7 @@ def test_inputs_sharper_than_float32_go_through_in_float64(make, std, caplog):
     assert all(before[name][0] == t.dtype and torch.equal(before[name][1], t) for name, t in network.state_dict().items())
 
 
-def test_a_network_without_float64_copy_is_logged(caplog):
+def test_network_without_float64_copy_is_logged(caplog):
     network = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x.float())))))
     propagate(network, Gaussian(np.full(4, 3.0), var=1e-14))
     assert "about as sharp as the rounding of the network's numbers" in caplog.text
@@ -507,7 +507,7 @@ def test_layers_too_large_for_a_covariance_use_points():
     assert propagate(network, x, shape=(1, 24, 24), n_samples=8).closure == "sobol"
 
 
-def test_an_affine_map_of_an_image_is_exact():
+def test_affine_map_of_an_image_gives_the_exact_covariance():
     network = made(lambda: nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.AvgPool2d(4), nn.Flatten()))
     x = Gaussian(np.zeros(144), var=np.linspace(0.1, 1.0, 144))
     y = propagate(network, x, shape=(1, 12, 12))
