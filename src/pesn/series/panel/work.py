@@ -171,17 +171,20 @@ def run(
     found: list[SeriesResult] = []
     what = "cross-validating" if task.windows else "forecasting"
     with show_progress(verbose) as steps, steps.step(what, len(panel), "series") as advance:
-        left: dict[int, list[Rows]] = {}  # by the number of the first series
+        left, files = list[list[Rows]](), dict[int, Path]()  # files by the number of the first series
         for part in parts:
-            known = None if folder is None else _read_results(_checkpoint_file(folder, part, task), part, task)
+            known = None
+            if folder is not None:
+                file = files[part[0].series] = _checkpoint_file(folder, part, task)
+                known = _read_results(file, part, task)
             if known is None:
-                left[part[0].series] = part
+                left.append(part)
             else:
                 found += known
                 advance(len(known))
-        for results in _forecast_chunks([*left.values()], task, n_jobs):
+        for results in _forecast_chunks(left, task, n_jobs):
             if folder is not None:
-                _write_results(_checkpoint_file(folder, left[results[0].series], task), results)
+                _write_results(files[results[0].series], results)
             found += results
             advance(len(results))
     return _join(sorted(found, key=lambda one: one.series), task)
