@@ -354,3 +354,21 @@ def test_variance_includes_leverage_at_the_effective_sample_size(rho):
     assert narrow < wide
     errors = start.predict(far[None])[0] - far[0]  # 300 states with independent noise
     assert 0.3 < np.mean(np.square(errors)) / (own / 300) / (wide / own - 1.0) < 3.0
+
+
+def test_leverage_is_limited_by_the_training_ranges():
+    z, h = series(80, 2, 5)
+    start = learn([(z, h, 0)], max_lags=2)
+    width = (start.high - start.low)[start.n_features :]
+    for lags in (1, 2):
+        own = start._replace(persistence=np.zeros(0)).predict_variances(z[:lags])[1].sum()
+        assert start.leverage_limits(lags)[1] == pytest.approx(width @ width / own - 1.0, rel=1e-9)
+
+
+def test_gaussian_input_without_features_gives_the_stationary_state():
+    z, h = series(2, 2, 3)
+    start = learn([(z, h, 0)], max_lags=1)
+    assert start.lags == 0
+    mean, root = start.predict_gaussian(z[0], np.eye(2))
+    np.testing.assert_allclose(mean, start.stationary()[0], rtol=1e-12)
+    np.testing.assert_allclose((root @ root.T)[:2, :2], np.eye(2), rtol=1e-12)

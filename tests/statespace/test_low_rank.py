@@ -1,5 +1,7 @@
 """Tests of low-rank and first-order states: truncation depends on the factor and not on rounding errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from pesn.linalg import QuadraticForm
 from pesn.moments import gain, moments
 from pesn.statespace.cell import Compression
 from pesn.statespace.low_rank import FirstOrder, LowRank, fewer, truncate
+from pesn.statespace.state import stack
 
 P, N, K = 4, 30, 40
 
@@ -206,3 +209,14 @@ def test_batch_moves_equal_single_states(kit):
     for i, state in enumerate(states):
         kit.close(batch.mean[i], state.mean, 1e-10)
         kit.close(cov_of(batch)[i][:2], cov_of(state)[:2], 1e-9)
+
+
+def test_states_of_different_rank_are_stacked_with_columns_of_zeros(kit):
+    world = kit.world()
+    few, many = (kit.some(world, "low-rank", seed=seed) for seed in (1, 2))
+    few = replace(few, factor=few.factor[..., :3])
+    both = stack([few, many])
+    assert both.factor.shape[-1] == many.factor.shape[-1] > 3
+    for k, one in enumerate((few, many)):
+        np.testing.assert_array_equal(both.mean[k], one.mean)
+        np.testing.assert_allclose(kit.cov_of(both)[k], kit.cov_of(one), rtol=1e-12, atol=1e-15)
