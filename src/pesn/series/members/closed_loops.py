@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -68,21 +69,11 @@ def _move(change: float, gap: float, units: Units, old: Array, new: Array) -> No
 
 
 @jit()
-def _moving_average(values: Array, out: Array) -> None:
-    """Set ``out`` (n,) to the exponential moving average, from the first row on."""
-    average = values[0]
-    for t in range(np.uint64(len(values))):
-        average += PACE * (values[t] - average)
-        out[t] = average
-
-
-@jit()
 def _drive(rows: Changes, units: Units, states: Array) -> None:
-    """Set ``states`` (n, N) to those after each row."""
-    changes, values, averages, old = rows.changes, rows.values, rows.averages, np.zeros(states.shape[1])
-    for t in range(np.uint64(len(states))):
-        _move(changes[t], (values[t] - averages[t]) / rows.gap_unit, units, old, states[t])
-        old[:] = states[t]
+    """Set ``states`` (n + 1, N) to those after each row; the first are those before row 0."""
+    changes, values, averages = rows.changes, rows.values, rows.averages
+    for t in range(np.uint64(len(values))):
+        _move(changes[t], (values[t] - averages[t]) / rows.gap_unit, units, states[t], states[t + np.uint64(1)])
 
 
 @jit()
@@ -93,36 +84,33 @@ def _forecast_origins(
 
     ``block`` (O,) is which of ``readouts`` (B, p + 1) holds for an origin: 1, features, and the drift that fades.
     """
-    n_units, season = np.uint64(states.shape[1]), rows.season
-    horizon = out.shape[1]
-    old, new = np.zeros(states.shape[1]), np.zeros(states.shape[1])
-    keep = max(LAGS, season)
-    recent = np.zeros(keep + horizon + 1)
+    values, changes, averages, low, high = rows.values, rows.changes, rows.averages, rows.bounds[0], rows.bounds[1]
+    n_units, season, horizon = np.uint64(states.shape[1]), rows.season, out.shape[1]
+    old, new = np.empty(states.shape[1]), np.empty(states.shape[1])
+    keep = season if season > LAGS else LAGS
+    recent = np.empty(keep + horizon + 1)
     for o in range(np.uint64(len(origins))):
-        t = origins[o]
-        readout = readouts[block[o]]
+        t, at = origins[o], block[o]
         for k in range(keep):
-            recent[k] = rows.changes[t - keep + 1 + k] if t - keep + 1 + k >= 0 else 0.0
-        average, value, drift = rows.averages[t], rows.values[t], readout[len(readout) - 1]
-        old[:] = states[t]
+            recent[k] = changes[t - keep + 1 + k] if t - keep + 1 + k >= 0 else 0.0
+        average, value, drift = averages[t], values[t], readouts[at, readouts.shape[1] - 1]
+        for i in range(n_units):
+            old[i] = states[t, i]
         for j in range(horizon):
             last = keep + j - 1  # position of the change to row t + j
             gap = (value - average) / rows.gap_unit
             if j > 0 and n_units > 0:
                 _move(recent[last], gap, units, old, new)
-                old[:] = new
-            change = readout[0] + drift
+                old, new = new, old
+            change = readouts[at, 0] + drift + readouts[at, 1 + LAGS] * gap
             for k in range(LAGS):
-                change += readout[1 + k] * recent[last - k]
-            change += readout[1 + LAGS] * gap
-            at = 2 + LAGS
+                change += readouts[at, 1 + k] * recent[last - k]
             if season > 0:
-                change += readout[at] * recent[last + 1 - season]
-                at += 1
+                change += readouts[at, 2 + LAGS] * recent[last + 1 - season]
             for i in range(n_units):
-                change += readout[np.uint64(at) + i] * old[i]
+                change += readouts[at, 2 + LAGS + (season > 0) + i] * old[i]
             change = min(max(change, -CLIP), CLIP)
-            moved = min(max(value + change, rows.bounds[0]), rows.bounds[1])
+            moved = min(max(value + change, low), high)
             recent[last + 1] = moved - value
             value = moved
             average += PACE * (value - average)
@@ -155,8 +143,7 @@ def prepare(values: Array, season: int, unit: tuple[float, float] | None = None)
     """Return the changes of ``values`` (n,), NaN where missing, interpolated; ``unit`` of changes and gaps, found if None."""
     values = _interpolate(values)
     raw = np.diff(values, prepend=values[0])
-    averages = np.empty(len(values))
-    _moving_average(values, averages)
+    averages = np.array(list(accumulate(values.tolist(), lambda average, value: average + PACE * (value - average))))
     if unit is None:
         middle = float(np.mean(np.abs(raw)))
         clipped = np.clip(raw, -CLIP * 1.25 * middle, CLIP * 1.25 * middle)
@@ -173,10 +160,11 @@ def _interpolate(values: Array) -> Array:
 
 
 def _states(rows: Changes, units: Units) -> Array:
-    states = np.zeros((len(rows.values), len(units.leak)))
+    """Return the states (n, N) of the units after each row."""
+    states = np.zeros((len(rows.values) + 1, len(units.leak)))
     if len(units.leak):
         _drive(rows, units, states)
-    return states
+    return states[1:]
 
 
 def _features(rows: Changes, states: Array) -> Array:
