@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import pesn
 from pesn._support import threads
@@ -45,7 +45,7 @@ def count_with(**variables):
     """Return the count of a new process with eight processors and these variables."""
     code = (
         "import joblib, types; from pesn._support import threads; joblib.cpu_count = lambda: 8; "
-        "threads._controller = lambda: types.SimpleNamespace(info=lambda: []); print(threads.n_threads())"
+        "threads._controller = lambda _: types.SimpleNamespace(lib_controllers=[]); print(threads.n_threads())"
     )
     plain = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     run = subprocess.run([sys.executable, "-c", code], env={**plain, **variables}, check=True, capture_output=True, text=True)
@@ -58,9 +58,23 @@ def test_threads_follow_environment_variables(name):
     assert count_with(**{name: ""}) == count_with() == 8
 
 
-def test_threads_follow_the_limit_of_blas():
-    with one_blas_thread():
+def test_threads_follow_the_limit_of_blas(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    with threadpool_limits(1, user_api="blas"):
         assert n_threads() == 1
+        with one_blas_thread():
+            assert n_threads() == 1
+
+
+def test_limiting_matrix_products_leaves_other_threads(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with threadpool_limits(2, user_api="blas"):
+        if min(blas_threads()) < 2:
+            pytest.skip("a BLAS of one thread")
+        with one_blas_thread():
+            assert n_threads() == 2
 
 
 def test_other_threads_use_one_thread(monkeypatch):

@@ -8,11 +8,14 @@ from typing import Any
 
 from numba import njit
 from numba.core import event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 from pesn._support.kernel_cache import KernelCache
 
-# For helpers that only kernels call: LLVM inlines them, and they need no wrapper for Python.
-INLINE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
+# Helpers that only kernels call have no wrapper for Python. INLINE: LLVM inlines them.
+HELPER: dict[str, Any] = {"no_cpython_wrapper": True}
+INLINE: dict[str, Any] = {"forceinline": True, **HELPER}
 
 _notice = logging.getLogger("pesn._support.jit")  # a separate logger, which can be disabled alone
 
@@ -36,13 +39,58 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     # no wrapper for calls from C
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
+    is_helper = bool(options.get("no_cpython_wrapper"))
+    if is_helper:
+        options["pipeline_class"] = _HelperCompiler
+
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = njit(**options)(function)
-        if compiled is not function:  # NUMBA_DISABLE_JIT returns the function
+        if compiled is not function and not is_helper:  # NUMBA_DISABLE_JIT returns the function
             compiled._cache = KernelCache(function)  # noqa: SLF001 - numba's enable_caching() takes no cache
         return compiled
 
     return decorate
+
+
+class _NoEnvironment:
+    """Code generator of a helper: it has no machine code, so that no environment can be stored in it."""
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Do nothing."""
+
+
+class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """LLVM code of a helper as numba generates it.
+
+    numba optimizes each function and translates it to machine code, and again as a part of each kernel that calls it. For a
+    helper the first of the two is skipped, which saves a fifth of the time to compile a kernel.
+    """
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> _NoEnvironment:
+        return _NoEnvironment()
+
+
+class _HelperCompiler(Compiler):  # type: ignore[misc]
+    """Compiler of helpers: to LLVM code, but not to machine code."""
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.library = _HelperLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]

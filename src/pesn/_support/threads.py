@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,18 +15,24 @@ from typing import Any, TypeVar
 _Result = TypeVar("_Result")
 _lock, _inside = threading.Lock(), 0
 _limit: Any = None
+_threads_before: list[int] = []
 _LEAST = 2**18  # elements per thread: milliseconds of work, more than its start
 _ROUND = 2**12  # parts begin at blocks of the kernels, so that results are equal to the bit for any number of parts
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit products of matrices to one thread; the last of several threads that leaves restores the number of before."""
-    global _inside, _limit
+    """Limit matrix products to one thread, in a block or, as a decorator, in a function.
+
+    The matrices are small: a second thread spins while it waits, and on busy processors a call would take several times its CPU
+    time. The last of several threads that leaves restores the previous number.
+    """
+    global _inside, _limit, _threads_before
     with _lock:
         _inside += 1
         if _inside == 1:
-            _limit = _controller().limit(limits=1, user_api="blas")
+            _threads_before = _blas_threads()
+            _limit = _controller("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
     try:
         yield
     finally:
@@ -35,26 +42,33 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
 
 
-@lru_cache(maxsize=1)
-def _controller() -> Any:
-    """Return the controller of the loaded libraries, found once because the search takes a while."""
+@lru_cache(maxsize=2)
+def _controller(has_scipy: bool) -> Any:
+    """Return the controller of the loaded libraries; the search is slow and repeated only when SciPy has loaded its own."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def _blas_threads() -> list[int]:
+    """Return the number of threads of each library of matrix products."""
+    libraries = _controller("scipy.linalg" in sys.modules).lib_controllers
+    return [library.get_num_threads() for library in libraries if library.user_api == "blas"]
 
 
 def n_threads() -> int:
     """Return the number of threads for a long computation: one in a thread or process that is itself one of several workers.
 
     Elsewhere it is the number of processors of this process, but at most ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS`` or the
-    threads of matrix products, which follow threadpoolctl and the variables of their library.
+    threads of matrix products, which follow threadpoolctl and the variables of their library, before :func:`one_blas_thread`.
     """
     if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
         return 1
     from joblib import cpu_count  # respects affinities and quotas of containers
 
     limits = [os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
-    blas = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
+    with _lock:
+        blas = _threads_before if _inside else _blas_threads()
     return max(1, min([int(cpu_count()), *(int(limit) for limit in limits if limit.isdecimal()), *blas]))
 
 

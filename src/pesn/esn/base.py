@@ -21,6 +21,7 @@ from sklearn.metrics import r2_score
 from pesn._support.arguments import as_real, check_real, flag, whole_number
 from pesn._support.progress import Steps, show_progress
 from pesn._support.records import rollback_on_error
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import (
     Array,
     Feedback,
@@ -174,6 +175,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         "_sklearn_output_config": dict,
     }
 
+    @one_blas_thread()
     def fit(self, X: TableLike, y: TableLike, lengths: Lengths = None) -> Self:
         """Draw a reservoir, drive it with X and fit the readout to y, in one pass.
 
@@ -260,6 +262,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         r = self.reservoir_
         return None if self.local is None else self.local.groups(self.features, r.n_inputs, r.n_outputs, r.n_units)
 
+    @one_blas_thread()
     def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
         """Update the readout online with each new row, by recursive least squares.
 
@@ -388,6 +391,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: Literal[True]
     ) -> tuple[FloatArray, State]: ...
 
+    @one_blas_thread()
     def generate(
         self, n: int, state: State | None = None, X: TableLike | None = None, *, return_state: bool = False
     ) -> FloatArray | tuple[FloatArray, State]:

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
 from pesn._support.records import rollback_on_error
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import AnyArray, Array, FloatArray, Lengths, NetworkCovariance, TableLike
 from pesn.esn.base import Classifier, ReservoirParameters, Stored
 from pesn.esn.probabilistic import gaussian_drive, open_loop, run_sequences
@@ -333,6 +334,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
     takes_gaussians: ClassVar[bool] = True
     optional_attributes: ClassVar[dict[str, type]] = {"feature_names_in_": np.ndarray, "_sklearn_output_config": dict}
 
+    @one_blas_thread()
     def fit(self, X: UncertainRows, y: TableLike, lengths: Lengths = None) -> Self:
         """Draw a reservoir, drive it with each sequence of X, and fit the readout of the classes in y.
 
@@ -366,6 +368,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
             self.readout_ = fit_logits(b, codes, len(self.classes_), None if self.ridge == "auto" else float(self.ridge))
         return self
 
+    @one_blas_thread()
     def predict(self, X: UncertainRows, lengths: Lengths = None) -> Labels:
         """Predict the most probable label of each sequence, or of each row after a fit to labels per row.
 
@@ -384,6 +387,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         probabilities = self.predict_proba(X, lengths)
         return self.classes_[probabilities.argmax(axis=1)]
 
+    @one_blas_thread()
     def predict_proba(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
         """Predict the probability of each class; for uncertain X, its expectation over Gaussian logits.
 
@@ -402,6 +406,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         mean, cov = self._logits(X, lengths)
         return np.asarray(softmax(mean, axis=1)) if cov is None else softmax_expectation(mean, cov)
 
+    @one_blas_thread()
     def decision_function(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
         """Compute the logits of the classes; for uncertain X, their means.
 
@@ -420,6 +425,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         mean, _ = self._logits(X, lengths)
         return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
 
+    @one_blas_thread()
     def transform(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
         """Compute the features of the readout: of each sequence, or of each row after a fit to labels per row.
 

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import flag
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import FloatArray, Lengths, TableLike
 from pesn.esn.base import ReservoirEstimator
 from pesn.esn.training import Drive, Starts, certain_drive, drive_sequences
@@ -126,6 +127,7 @@ class EchoStateNetwork(ReservoirEstimator):
         self, X: TableLike, lengths: Lengths = None, state: States = None, *, return_state: Literal[True]
     ) -> tuple[FloatArray, State | list[State]]: ...
 
+    @one_blas_thread()
     def predict(
         self, X: TableLike, lengths: Lengths = None, state: States = None, return_state: bool = False
     ) -> FloatArray | tuple[FloatArray, State | list[State]]:
@@ -160,6 +162,7 @@ class EchoStateNetwork(ReservoirEstimator):
         result = shape_outputs(outputs, rows, self._y_is_flat)
         return (result, ends if lengths is not None else ends[0]) if return_state else result
 
+    @one_blas_thread()
     def transform(self, X: TableLike, lengths: Lengths = None) -> FloatArray:
         """Compute the states of the reservoir, from the initial state; with feedback, that of the predicted outputs.
 

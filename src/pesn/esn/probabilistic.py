@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.arguments import flag
 from pesn._support.progress import Steps
 from pesn._support.records import rollback_on_error
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import CovarianceChoice, FloatArray, InitialStateName, Lengths, ProcessNoise, Rng
 from pesn.activations import get
 from pesn.esn.base import ReservoirEstimator
@@ -312,6 +313,7 @@ class ProbabilisticESN(ReservoirEstimator):
         return_state: bool = False, *, parts: Collection[str] = PARTS,
     ) -> FloatArray | tuple[FloatArray | State | list[State], ...]: ...  # fmt: skip
 
+    @one_blas_thread()
     def predict(
         self, X: UncertainRows, return_std: bool = False, return_cov: bool = False, lengths: Lengths = None, state: States = None,
         return_state: bool = False, *, parts: Collection[str] = PARTS,
@@ -364,6 +366,7 @@ class ProbabilisticESN(ReservoirEstimator):
             result.append(ends if lengths is not None else ends[0])
         return tuple(result) if len(result) > 1 else outputs
 
+    @one_blas_thread()
     def transform(self, X: UncertainRows, lengths: Lengths = None) -> FloatArray:
         """Compute the mean states of the reservoir, as :meth:`pesn.EchoStateNetwork.transform`.
 

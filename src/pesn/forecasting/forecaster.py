@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.arguments import as_real, check_not_negative, flag
 from pesn._support.progress import Steps, show_progress
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
@@ -203,6 +204,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- fit
 
+    @one_blas_thread()
     def fit(self, y: TableLike | Iterable[object], X: TableLike | None = None, lengths: Lengths = None) -> Self:
         """Fit to y (n, d), or (n,), and X (n, u), where X[k] drives y[k] → y[k+1]; or to runs, one by one.
 

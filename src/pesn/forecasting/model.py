@@ -326,6 +326,7 @@ class ForecastModel:
 
     # ---------------------------------------------------------------- forecasts
 
+    @one_blas_thread()
     def forecast(
         self,
         horizon: int,
@@ -375,6 +376,7 @@ class ForecastModel:
         calibration = self.calibration if set(parts) == set(PARTS) else np.ones(LEADS)
         return make_forecast(futures, calibration, keep, index, history)
 
+    @one_blas_thread()
     def sample_paths(
         self, n: int, horizon: int, context: Context = None, X: TableLike | Gaussian | None = None, *,
         noise: bool = True, calibrate: bool = True, rng: Rng = None,
@@ -446,6 +448,7 @@ class ForecastModel:
         u_var *= "state" in parts
         return Futures(loop if whole else self.loop(parts), state, u, u_var, columns, own), start.rows
 
+    @one_blas_thread()
     def backtest(
         self, y: TableLike, X: TableLike | None = None, horizon: int = HORIZON, origins: int | Sequence[int] = 20
     ) -> Backtest:
@@ -512,6 +515,7 @@ class ForecastModel:
 
     # ---------------------------------------------------------------- online learning
 
+    @one_blas_thread()
     def update(self, y: TableLike, X: TableLike | None = None) -> ForecastModel:
         """Return the model after new rows: see :meth:`pesn.Forecaster.update`. This one is unchanged.
 
@@ -589,6 +593,7 @@ class ForecastModel:
 
     # ---------------------------------------------------------------- dynamics: X are controls, y states
 
+    @one_blas_thread()
     def start(self, context: GivenContext = None) -> FilteredContext:
         """Filter a context once, for many calls of :meth:`rollout` and ``forecast``.
 
@@ -673,6 +678,7 @@ class ForecastModel:
         start.check("start", self._fingerprint)
         return start
 
+    @one_blas_thread()
     def rollout(
         self, controls: TableLike, start: FilteredContext | None = None, covariance: str = "low-rank", *, rank: int = 20
     ) -> Rollout:
@@ -707,11 +713,10 @@ class ForecastModel:
             raise ValueError(f"controls must be as many as start has contexts, {begun.batch[0]}, or one for all, got {len(u)}")
         if begun.batch and len(u) == 1:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
-        with one_blas_thread():
-            loop = rollout_loop(own := self.loop(), covariance, int(rank))
-            rolled, plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.begun, own, loop), u), None
-            if begun.plain is not None and rolled.cov is not None:
-                plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.plain, own, loop), u)
+        loop = rollout_loop(own := self.loop(), covariance, int(rank))
+        rolled, plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.begun, own, loop), u), None
+        if begun.plain is not None and rolled.cov is not None:
+            plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
     def _controls(self, controls: TableLike) -> tuple[Array, Array]:
@@ -739,6 +744,7 @@ class ForecastModel:
         lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
         return Rollout(mean, controls, cov, lagged, names)
 
+    @one_blas_thread()
     def step(self, states: TableLike, controls: TableLike) -> Array:
         """Return the expected next states, each from one state: for packages with their own loop.
 
@@ -760,6 +766,7 @@ class ForecastModel:
         rows, u = self._pairs(states, controls)
         return self.rollout(u[:, None], self.start(rows[:, None]), "none").mean[:, 0]
 
+    @one_blas_thread()
     def linearize(self, state: TableLike, control: TableLike) -> tuple[Array, Array]:
         """Compute the derivatives of :meth:`step` by state and control, for LQR and iLQR.
 

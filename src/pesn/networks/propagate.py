@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pesn._support.arguments import flag, whole_number
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
 from pesn.gaussian import Gaussian, make_gaussian
 from pesn.moments import UnitMethod
@@ -91,6 +92,7 @@ class Propagated(Gaussian):
         return (self._mean,)
 
 
+@one_blas_thread()
 def propagate(
     network: Network,
     x: Gaussian | TorchDistribution | Sequence[Gaussian],

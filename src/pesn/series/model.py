@@ -24,6 +24,7 @@ import numpy as np
 from pesn._support.arguments import flag, whole_number
 from pesn._support.progress import Advance, ignore_progress
 from pesn._support.records import check_array, check_type
+from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Places, evaluate
 from pesn.forecasting.time_index import TimeIndex, count_steps
@@ -164,6 +165,7 @@ class FittedSeries:
         text = format_time(labels[row], _frequency(self.time) if isinstance(labels[row], datetime) else None)
         return f"row {text}" if labels.name is None and labels.dtype.kind in "iu" else text
 
+    @one_blas_thread()
     def forecast(self, horizon: int, x: Array | None = None) -> SeriesForecast:
         """Forecast the ``horizon`` rows after the last row of the table.
 
@@ -201,6 +203,7 @@ class FittedSeries:
         """Lower bound of each column, (d,)."""
         return np.array([one.lower for one in self.models])
 
+    @one_blas_thread()
     def backtest(self, horizon: int, origins: Places | Sequence[int], advance: Advance = ignore_progress) -> SeriesBacktest:
         """Backtest: forecast from ``origins``, rows of y, each by models of the rows before it; beside naive baselines.
 
@@ -280,6 +283,7 @@ def _labels(time: TimeIndex, n: int) -> Any:
         return None
 
 
+@one_blas_thread()
 def fit_columns(
     y: Array,
     x: Array | None = None,
