@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from pesn.activations import get
-from pesn.statespace.cell import ActivationMoments, Cell, Noise, SquareMoments
+from pesn.statespace.cell import ActivationMoments, Cell, Noise, SineMoments, SquareMoments
 from pesn.statespace.model import Bounds, StateSpaceModel, init
 from pesn.statespace.rollout import CertainPath, rollout
 
@@ -66,6 +66,14 @@ def test_diverging_loop_agrees_with_single_steps():
     state = init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
     path = _assert_same(_model(rng, size=1e60), state, np.zeros((20, 1)))
     assert np.isfinite(path.mean).all()
+
+
+def test_sines_agree_with_single_steps():
+    rng = np.random.default_rng(3)
+    model = _model(rng)
+    sines = replace(model.cells[0], units=SineMoments(), leak=0.6)
+    state = init("none", 3, rng.normal(size=7), np.zeros((0, 7)))
+    _assert_same(replace(model, cells=(sines, model.cells[1])), state, rng.normal(size=(8, 1)))
 
 
 def test_layers_and_leaks_per_unit_are_compiled_but_rotations_are_not():

@@ -136,6 +136,20 @@ def test_guard_limits_reported_moments_and_parts(kit, form):
     assert any(reported)
 
 
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+def test_guard_limits_the_variance_of_uncertain_parameters(kit, form):
+    """The covariance of y and its covariance with the parameters shrink together, so that y stays within its bounds."""
+    s = system()
+    guard = Bounds(np.zeros(2), np.ones(2), -np.ones(2), np.ones(2), np.zeros(2, bool))
+    model = model_of(kit, s, guard=guard, parameter_root=np.eye(2))
+    state = state_of(form, s, spread=0.1)[0].with_unknowns(4)
+    state, info = model.emit(model.move(model.set_inputs(state, np.zeros(1))), along=np.array([30.0, 0.1]))
+    G = state.covariance_with_past(LAYOUT["y"])
+    alone = model_of(kit, s, guard=guard).predict(state_of(form, s, spread=0.1)[0], np.zeros(1))[1].cov
+    kit.close(info.cov - alone, G @ G.T, 1e-9)
+    np.testing.assert_allclose(np.diag(info.cov), guard.widest() ** 2, rtol=1e-9)
+
+
 # ---------------------------------------------------------------- guard
 #
 # Bounds limit standard deviations, shrink means and reset means that have left; kinematic columns are not reset.
