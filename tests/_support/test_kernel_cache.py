@@ -139,7 +139,8 @@ def test_each_kernel_has_the_cache_of_the_digest_and_its_globals_come_from_the_d
     sources, kernels = kernel_sources(), list(_kernels())
     assert len(kernels) > 150
     for module, kernel in kernels:
-        assert isinstance(kernel._cache, KernelCache), kernel
+        is_helper = "no_cpython_wrapper" in kernel.targetoptions  # part of the kernels that call it
+        assert isinstance(kernel._cache, KernelCache) != is_helper, kernel
         assert kernel.py_func.__closure__ is None, kernel  # values that no source text has
         used = set(kernel.py_func.__code__.co_names)
         for node in ast.walk(ast.parse(sources[module.__name__])):

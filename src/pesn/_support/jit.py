@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,16 @@ from numba import njit
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import KernelCache
 
 # Helpers that only kernels call have no wrapper for Python. INLINE: LLVM inlines them.
 HELPER: dict[str, Any] = {"no_cpython_wrapper": True}
 INLINE: dict[str, Any] = {"forceinline": True, **HELPER}
+
+LEAST_SECONDS = 1.0  # of compilation that is logged
+_SECONDS_PER_FUNCTION, _SECONDS_PER_BYTE = 0.05, 3e-4  # measured over all kernels
 
 _notice = logging.getLogger("pesn._support.jit")  # a separate logger, which can be disabled alone
 
@@ -94,27 +99,79 @@ class _HelperCompiler(Compiler):  # type: ignore[misc]
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
-    """Log once in a process that pesn is being compiled, which takes seconds.
+    """Log what is compiled and for how long, for each kernel that takes a second and after each second of shorter ones.
 
-    numba reports compilations only, not code from the cache.
+    numba reports compilations only, not code from the cache, and also those of helpers within that of a kernel.
     """
 
-    logged = False
+    def __init__(self) -> None:
+        self.depth, self.began, self.short, self.total, self.logged = 0, 0.0, 0.0, 0.0, False
 
     def on_start(self, started: Any) -> None:
-        dispatcher = started.data["dispatcher"]
-        module = dispatcher.py_func.__module__ or ""  # None of functions made by exec
-        if self.logged or module.partition(".")[0] != "pesn":
+        self.depth += 1
+        if self.depth > 1 or not _is_ours(started):
             return
-        self.logged = True
-        cache = dispatcher._cache  # noqa: SLF001
-        if isinstance(cache, KernelCache) and not cache.has_folder:
-            _notice.warning("pesn: compiling, a few seconds in each process; once, if NUMBA_CACHE_DIR names a folder to write to")
-        else:
-            _notice.warning("pesn: compiling, once on this machine: a few seconds")
+        dispatcher = started.data["dispatcher"]
+        expected = (self._cache(dispatcher) and self._cache(dispatcher).load_seconds()) or estimate_seconds(dispatcher)
+        self.began, self.short = time.monotonic(), self.short + expected
+        if expected >= LEAST_SECONDS:
+            self._log(dispatcher, f", about {expected:.0f} s")
+        elif self.short >= LEAST_SECONDS:
+            self._log(dispatcher, f" and others, {self.total:.0f} s so far")
 
-    def on_end(self, started: object) -> None:
-        pass
+    def on_end(self, ended: Any) -> None:
+        self.depth -= 1
+        if self.depth or not _is_ours(ended):
+            return
+        seconds = time.monotonic() - self.began
+        self.total += seconds
+        if cache := self._cache(ended.data["dispatcher"]):
+            cache.save_seconds(seconds)
+
+    @staticmethod
+    def _cache(dispatcher: Any) -> KernelCache | None:
+        cache = dispatcher._cache  # noqa: SLF001
+        return cache if isinstance(cache, KernelCache) and cache.has_folder else None
+
+    def _log(self, dispatcher: Any, duration: str) -> None:
+        function = dispatcher.py_func
+        what = f"pesn: compiling {function.__module__.removeprefix('pesn.')}.{function.__name__}{duration}"
+        if self._cache(dispatcher) is None:
+            what += " in each process; once, if NUMBA_CACHE_DIR names a folder to write to"
+        elif not self.logged:
+            what += ", once on this machine; `pesn warmup` compiles everything in advance"
+        _notice.warning("%s", what)
+        self.short, self.logged = 0.0, True
+
+
+def _is_ours(happened: Any) -> bool:
+    """Return whether an event is about a function of pesn."""
+    module = happened.data["dispatcher"].py_func.__module__ or ""  # None of functions made by exec
+    return bool(module.partition(".")[0] == "pesn")
+
+
+def estimate_seconds(dispatcher: Any) -> float:
+    """Return an estimate of the seconds that a kernel takes to compile, by the size of its code and of its helpers.
+
+    Parameters
+    ----------
+    dispatcher : numba Dispatcher
+        Kernel.
+
+    Returns
+    -------
+    float
+        Seconds on a processor of 2023.
+    """
+    seen, pending, size = set[str](), [dispatcher], 0
+    while pending:
+        function = pending.pop().py_func
+        if (name := f"{function.__module__}.{function.__qualname__}") not in seen:
+            seen.add(name)
+            size += len(function.__code__.co_code)
+            found = (function.__globals__.get(word) for word in function.__code__.co_names)
+            pending += [one for one in found if isinstance(one, Dispatcher)]
+    return _SECONDS_PER_FUNCTION * len(seen) + _SECONDS_PER_BYTE * size
 
 
 event.register("numba:compile", _Notice())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -184,6 +185,28 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
                 pass  # some file systems have no locks
             super().save_overload(sig, data)
 
+    @property
+    def _seconds_file(self) -> Path:
+        """File with the seconds that functions took to compile, beside the folders of digests."""
+        return Path(self._cache_path).with_name("pesn-seconds.json")
+
+    def load_seconds(self) -> float | None:
+        """Return the seconds that this function took to compile when it was last compiled, or None."""
+        with contextlib.suppress(OSError, ValueError):
+            seconds = json.loads(self._seconds_file.read_text()).get(self._py_func.__qualname__)
+            return float(seconds) if isinstance(seconds, (int, float)) else None
+        return None
+
+    def save_seconds(self, seconds: float) -> None:
+        """Store the seconds that this function took to compile."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            file, known = self._seconds_file, {}
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                known = dict(json.loads(file.read_text()))
+            temporary = file.with_name(f"{file.name}.{os.getpid()}")
+            temporary.write_text(json.dumps({**known, self._py_func.__qualname__: round(seconds, 2)}))
+            temporary.replace(file)
+
     def flush(self) -> None:
         """Remove the compiled code of this function."""
         if self.has_folder:
@@ -196,7 +219,7 @@ def _remove_old_folders(current: Path) -> None:
     A process that looks for compiled code in a removed folder compiles it again.
     """
     others = []
-    for folder in current.parent.glob(f"{_FOLDER}*"):
+    for folder in current.parent.glob(f"{_FOLDER}*/"):
         with contextlib.suppress(OSError):  # removed by another process
             others.append((folder.stat().st_mtime, folder))
     for used, folder in sorted(others, reverse=True)[_KEPT:]:
