@@ -112,7 +112,8 @@ class _Notice(event.Listener):  # type: ignore[misc]
         if self.depth > 1 or not _is_ours(started):
             return
         dispatcher = started.data["dispatcher"]
-        expected = (self._cache(dispatcher) and self._cache(dispatcher).load_seconds()) or estimate_seconds(dispatcher)
+        cache = self._cache(dispatcher)
+        expected = (None if cache is None else cache.load_seconds()) or estimate_seconds(dispatcher)
         self.began, self.short = time.monotonic(), self.short + expected
         if expected >= LEAST_SECONDS:
             self._log(dispatcher, f", about {expected:.0f} s")
