@@ -1,9 +1,10 @@
 """Tests of the sparse product of the compiled loops:
 
-1. It equals W h, in blocks of four rows or row by row, for all numbers of units and layers, all densities, empty rows and rows
+1. It equals W h, in groups of four rows, for all numbers of units and layers, all densities, empty rows and rows
    of different lengths, and for means and variances.
 2. Without compilation (for debugging) the loops give equal results.
-3. A long run, for which W is packed, equals single-step calls, for which it is not packed, bit by bit.
+3. A long run equals single-step calls bit by bit.
+4. Packed weights are kept as long as their reservoir; weights that are changed in place are packed again.
 """
 
 import os
@@ -14,10 +15,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from pesn.reservoir import drive
 from pesn.reservoir.drive import State, run, run_gaussian
 from pesn.reservoir.weights import Reservoir
 
-T = 80  # enough steps for W to be packed
+T = 80
 
 
 def uneven(n, rng):
@@ -79,7 +81,7 @@ def test_gaussian_moments_match_scipy_products(W):
         np.testing.assert_allclose(found[1], slow[1], rtol=3e-6, atol=1e-12)
 
 
-def test_packed_and_unpacked_weights_give_equal_results_bit_by_bit(W):
+def test_a_long_run_equals_single_steps_bit_by_bit(W):
     inputs, var = np.random.default_rng(1).normal(size=(T, 1)), np.full((T, 1), 0.02)
     r = reservoir_of(W, layers_of(len(W))[-1])
     states, _, _ = run(r, inputs)
@@ -92,6 +94,25 @@ def test_packed_and_unpacked_weights_give_equal_results_bit_by_bit(W):
         np.testing.assert_array_equal(one[0], states[k])
         np.testing.assert_array_equal(mean[0], means[k])
         np.testing.assert_array_equal(variance[0], variances[k])
+
+
+def test_weights_changed_in_place_are_used():
+    r, inputs = reservoir_of(KINDS["sparse"](np.random.default_rng(0))), np.ones((T, 1))
+    run(r, inputs)
+    r.data[:] *= 0.5
+    other = r._replace(data=r.data.copy())
+    np.testing.assert_array_equal(run(r, inputs)[0], run(other, inputs)[0])
+    layers = r._replace(layers=(10, 24))
+    np.testing.assert_array_equal(run(layers, inputs)[0], run(other._replace(layers=(10, 24)), inputs)[0])
+
+
+def test_packed_weights_are_dropped_with_their_reservoir():
+    before = len(drive._packings)
+    r = reservoir_of(np.eye(5))
+    run(r, np.ones((2, 1)))
+    assert len(drive._packings) == before + 1
+    del r
+    assert len(drive._packings) == before
 
 
 def test_loops_without_compilation_give_equal_results():

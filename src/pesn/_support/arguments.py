@@ -12,7 +12,7 @@ import operator
 from collections.abc import Collection
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -235,3 +235,9 @@ def as_rows(argument: str, value: npt.ArrayLike, columns: int) -> FloatArray:
     if rows.ndim != 2 or rows.shape[1] != columns:
         raise ValueError(f"{argument} must have shape (rows, {columns}), got {rows.shape}")
     return rows
+
+
+def kernel_array(values: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """Return a contiguous and writable array, a copy only if needed: numba compiles once for each kind of array."""
+    array = np.ascontiguousarray(values, dtype)
+    return array if array.flags.writeable else array.copy()

@@ -6,20 +6,22 @@ compiled functions; with ``NUMBA_DISABLE_JIT`` it returns the plain twin. The te
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 from numba.types import Type
 
-from pesn._support.jit import INLINE, jit
 from pesn._support.types import AnyArray as Array
 
 FUSED = ("contract", "nsz")  # fused multiply-add, but no other order of sums
@@ -28,16 +30,6 @@ LANES = 4  # rows of a packed group
 Implementation: TypeAlias = tuple[Signature, Callable[..., ir.Value]]  # types and code of an intrinsic
 
 _SHORT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-
-
-@intrinsic
-def pointer(_: object, address: Type) -> Implementation:
-    """Convert an integer address to a void pointer."""
-
-    def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), generate
 
 
 def power_series(*coefficients: float, plain: bool = False) -> Callable[[float], float]:
@@ -202,23 +194,22 @@ def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
 def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
     """Return a function that adds one row of a sparse product with n sequences side by side.
 
-    (weights, columns, start, stop, h, into, row, squared): into[row] += Σ weights[p] h[columns[p]], or with squared weights, for
-    start ≤ p < stop, in two alternating sums.
+    (weights, columns, start, stop, h, into, row): into[row] += Σ weights[p] h[columns[p]] for start ≤ p < stop, in two sums that
+    alternate.
     """
 
-    def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, into: Array, row: int, squared: bool) -> None:
+    def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, into: Array, row: int) -> None:
         for lane in range(n):
             sums = [into[row, lane], 0.0]
             for p in range(start, stop):
-                weight = weights[p] * weights[p] if squared else weights[p]
-                sums[(p - start) % 2] += weight * h[columns[p], lane]
+                sums[(p - start) % 2] += weights[p] * h[columns[p], lane]
             into[row, lane] = sums[0] + sums[1]
 
     @intrinsic
     def kernel(
-        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, into: Type, row: Type, squared: Type
+        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, into: Type, row: Type
     ) -> Implementation:
-        signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp, types.boolean)
+        signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp)
 
         def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             vector = ir.VectorType(_DOUBLE, n)
@@ -230,7 +221,6 @@ def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
 
             def add(at: ir.Value, total: ir.Value) -> None:
                 w = builder.load(builder.gep(weights, [at]))
-                w = builder.select(args[7], builder.fmul(w, w), w)
                 column = builder.zext(builder.load(builder.gep(columns, [at])), _LONG)
                 product = builder.fmul(_broadcast(builder, w, n), _load(builder, address(h, column), vector), flags=FUSED)
                 builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
@@ -259,16 +249,31 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
 
     One value a unit, (weights, columns, start, stop, h, sums, row): sums[row : row + 4] += W h for h (N,). Two values, (weights,
     columns, start, stop, h, means, variances, row): h (N, 2) holds means, multiplied by W, and variances, multiplied by W∘W. Slot
-    s of a row goes to the sum s mod 2 of that row: a row has the same sum to the bit in whichever way it is multiplied.
+    s of a row goes to the sum s mod 2 of that row, as in :func:`add_sparse_row`: a row has the same sum to the bit in both.
+    Columns are uint16, or uint32, which take longer to read.
     """
 
-    def add(weights: Array, columns: Array, start: int, stop: int, h: Array, sums: Array, row: int, value: int) -> None:
+    def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, sums: Array, row: int) -> None:
         for lane in range(LANES):
             totals = [sums[row + lane], 0.0]
             for p in range(start + lane, stop, LANES):
-                weight = weights[p] * weights[p] if value == 1 else weights[p]
-                totals[((p - start) // LANES) % 2] += weight * h[columns[p], value]
+                totals[((p - start) // LANES) % 2] += weights[p] * h[columns[p]]
             sums[row + lane] = totals[0] + totals[1]
+
+    def twin_of_moments(
+        weights: Array, columns: Array, start: int, stop: int, h: Array, means: Array, variances: Array, row: int
+    ) -> None:
+        for lane in range(LANES):
+            totals, squares = [means[row + lane], 0.0], [variances[row + lane], 0.0]
+            for p in range(start + lane, stop, LANES):
+                which, w, j = ((p - start) // LANES) % 2, weights[p], columns[p]
+                totals[which] += w * h[j, 0]
+                squares[which] += w * w * h[j, 1]
+            means[row + lane] = totals[0] + totals[1]
+            variances[row + lane] = squares[0] + squares[1]
+
+    if plain or numba.config.DISABLE_JIT:
+        return twin if n_values == 1 else twin_of_moments
 
     lanes = ir.VectorType(_DOUBLE, LANES)
 
@@ -279,8 +284,12 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
 
         def add_slot(at: ir.Value, sums: list[ir.Value]) -> None:
             w = _load(builder, builder.gep(weights, [at]), lanes)
-            packed = _load(builder, builder.gep(columns, [at]), _LONG, 2)
-            places = [builder.and_(builder.lshr(packed, _LONG(16 * k)), _LONG(0xFFFF)) for k in range(LANES)]
+            if signature.args[1].dtype.bitwidth == 16:  # all four at once
+                packed = _load(builder, builder.gep(columns, [at]), _LONG, 2)
+                places = [builder.and_(builder.lshr(packed, _LONG(16 * k)), _LONG(0xFFFF)) for k in range(LANES)]
+            else:
+                each = (builder.load(builder.gep(columns, [builder.add(at, _LONG(k))])) for k in range(LANES))
+                places = [builder.zext(column, _LONG) for column in each]
             power = w
             for total, value in zip(sums, _gather(builder, h, places, n_values), strict=True):
                 product = builder.fmul(power, value, flags=FUSED)
@@ -304,8 +313,6 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
             _store(builder, builder.fadd(builder.load(one), builder.load(other)), address)
         return context.get_dummy_value()
 
-    if plain:
-        return add
     if n_values == 1:
 
         @intrinsic
@@ -378,33 +385,38 @@ def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
 # A table (k, 3) holds the address and the shape of each. It keeps no array alive; its owner must.
 
 
-@jit(**INLINE)
-def put(table: Array, place: int, array: Array) -> None:
-    """Write address, rows and columns of a contiguous array into its row of the table; of one axis, entries and 1."""
-    table[place, 0] = array.ctypes.data
-    table[place, 1] = array.shape[0]
-    table[place, 2] = array.shape[array.ndim - 1] if array.ndim > 1 else 1
+def fill_table(table: Array, arrays: Iterable[Array]) -> None:
+    """Write address, rows and columns of contiguous arrays into the rows of the table; of one axis, entries and 1."""
+    for place, array in enumerate(arrays):
+        table[place] = array.__array_interface__["data"][0], *(array.shape if array.ndim == 2 else (array.size, 1))
 
 
-@jit(**INLINE)
-def vector(table: Array, place: int) -> Array:
-    """Return the float64 array of one axis in a row of the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.float64)
+def tabulated(dtype: type[np.generic], ndim: int) -> Callable[[Array, int], Array]:
+    """Return a function (table, place) that returns the array in a row of a table."""
+
+    def twin(table: Array, place: int) -> Array:
+        address, *shape = table[place].tolist()
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        memory = (ctypes.c_byte * size).from_address(address)
+        return np.ndarray(shape[:ndim], dtype, memory)
+
+    @intrinsic
+    def kernel(_: object, table: Type, place: Type) -> Implementation:
+        kind = types.Array(numba.from_dtype(np.dtype(dtype)), ndim, "C")
+
+        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
+            row = builder.gep(_data(context, builder, signature, args, 0), [builder.mul(args[1], _LONG(3))])
+            address, *shape = (builder.load(builder.gep(row, [_LONG(k)])) for k in range(1 + ndim))
+            array = context.make_array(kind)(context, builder)
+            size = _LONG(np.dtype(dtype).itemsize)
+            data = builder.inttoptr(address, array.data.type)
+            strides = [builder.mul(size, shape[1]), size] if ndim == 2 else [size]
+            populate_array(array, data, shape, strides, size, None)
+            return array._getvalue()  # noqa: SLF001 - numba has no other name for it
+
+        return kind(table, types.intp), generate
+
+    return twin if numba.config.DISABLE_JIT else kernel
 
 
-@jit(**INLINE)
-def matrix(table: Array, place: int) -> Array:
-    """Return the float64 array of two axes in a row of the table."""
-    return carray(pointer(table[place, 0]), (table[place, 1], table[place, 2]), np.float64)
-
-
-@jit(**INLINE)
-def whole(table: Array, place: int) -> Array:
-    """Return the int64 array of one axis in a row of the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.int64)
-
-
-@jit(**INLINE)
-def uint32_vector(table: Array, place: int) -> Array:
-    """Return the uint32 array of one axis in a row of the table."""
-    return carray(pointer(table[place, 0]), table[place, 1], np.uint32)
+vector, matrix = tabulated(np.float64, 1), tabulated(np.float64, 2)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, whole_number
+from pesn._support.arguments import as_real, kernel_array, whole_number
 from pesn._support.progress import Advance, ignore_progress
 from pesn._support.types import Array
 from pesn.esn.training import Drive, certain_drive
@@ -28,7 +28,7 @@ from pesn.readout import rls as rls_readout
 from pesn.readout.features import Features
 from pesn.readout.ridge import Readout, predict
 from pesn.readout.rls import RLSState, effective_rows, recursion
-from pesn.reservoir.drive import State, is_compiled, kernel_weights, run
+from pesn.reservoir.drive import State, is_compiled, kernel_rotation, kernel_weights, run
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir
 
@@ -54,18 +54,21 @@ class Learner:
     """
 
     def __init__(self, reservoir: Reservoir, features: Features, start: Online, forgetting: float, own: bool) -> None:
-        from pesn.reservoir import kernels as kernel  # imported here, because it compiles
+        from pesn._support.intrinsics import fill_table  # lazy imports: numba is slow to import
+        from pesn.reservoir import kernels as kernel
 
         self.kernel, self.reservoir, self.features, self.start = kernel, reservoir, features, start
         n, d, (m, p) = reservoir.n_units, reservoir.n_inputs, start.readout.weights.shape
         self.rls = recursion(start.rls, forgetting)
         self.x, self.target, self.out, self.std = np.empty(d), np.empty(m), np.empty(m), np.empty(m)
-        self.b, self.y, work = np.empty(p), np.empty(m), np.empty((2, p))
+        self.b, self.y, work = np.empty(p), np.empty(m), np.empty((2, p + 4))
         self.residual_cov = np.array(start.readout.residual_cov, float)
         n_samples = start.readout.n_samples
         self.numbers = np.array([forgetting, self.rls.scale, effective_rows(n_samples, forgetting)])
         fed = kernel.OWN if own else kernel.TEACHER
-        self.compiled = not n or is_compiled(reservoir)
+        net = kernel_weights(reservoir)
+        self.compiled = not n or (is_compiled(reservoir) and net[1].dtype == np.uint16)  # type of the columns in the table
+        self.rotation = kernel_rotation(reservoir) if self.compiled else None
         self.largest = 1e50 if features.products else 1e100  # largest input: squares must stay in the range of floats
         counts = n_samples, 0, 0, 0, features.lags, features.products, fed, n if self.compiled else 0
         self.counts = np.array([*self.rls.clock, *counts])
@@ -73,10 +76,10 @@ class Learner:
         weights, prior = self.rls.weights, (self.rls.prior_weights, self.rls.prior_root)
         self._arrays = (  # kept, because the table holds addresses only
             self.counts, self.numbers, self.x, self.b, self.y, self.out, self.target, self.std, work,
-            weights, self.rls.root, *prior, self.residual_cov, *kernel_weights(reservoir),
+            weights, self.rls.root, *prior, self.residual_cov, *net,
         )  # fmt: skip
         self.table = np.empty((kernel.SIZE, 3), np.int64)
-        kernel.tabulate(self.table, self._arrays)
+        fill_table(self.table, self._arrays)
 
     def restart(self, state: State, to_wash: int) -> None:
         """Start a sequence at the means of ``state``, with ``to_wash`` rows of washout."""
@@ -111,7 +114,7 @@ class Learner:
         """Predict ``out`` for the row in ``x``; return 0 or an error code."""
         if not self.compiled:
             self.move()
-        return int(self.kernel.step(self.table))
+        return int(self.kernel.step(self.table, self.rotation))
 
     def learn(self) -> int:
         """Learn ``target`` for the row of the last step; return 0 or an error code."""
@@ -127,8 +130,7 @@ class Learner:
         predictions = np.empty(Y.shape)
         seen = np.empty((len(X), self.rls.weights.shape[1]) if features else (0, 0))
         if self.compiled:
-            rows = (np.ascontiguousarray(part, np.float64).view() for part in (X, Y))
-            wrong = self.kernel.follow(self.table, *map(_read_only, rows), predictions, seen)
+            wrong = self.kernel.follow(self.table, self.rotation, kernel_array(X), kernel_array(Y), predictions, seen)
         else:
             wrong = self._row_by_row(X, Y, predictions, seen)
         if wrong:
@@ -162,11 +164,6 @@ class Learner:
         return type(self.start)(Readout(rls.weights, self.residual_cov.copy(), rls.root, samples), rls, state, to_wash)
 
 
-def _read_only(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
-
-
 class Online(NamedTuple):
     """Recursion of online learning: the readout, its recursive least squares, the state, and the rows of washout left."""
 
@@ -189,7 +186,7 @@ def learn(esn: ReservoirEstimator, given: TrainingRows, at: Online) -> tuple[Arr
     certain = esn.feedback == "own" or (esn.noise == 0.0 and given.inputs.var is None and at.state.is_certain)
     if esn.takes_gaussians and not certain:
         return learn_online(esn.drive(), given, at, esn.forgetting)
-    if at.readout.groups is not None:
+    if esn.feedback != "own" or at.readout.groups is not None:  # units do not depend on the weights that are learned
         return learn_online(certain_drive(esn.reservoir_, esn.features), given, at, esn.forgetting)
     return learn_rows(esn, given, at)
 
@@ -215,13 +212,13 @@ def learn_rows(
     advance: Advance = ignore_progress,
     watch: Callable[[Array, int], None] | None = None,
 ) -> tuple[Array, Online]:
-    """Learn certain rows online from certain states, in one compiled loop.
+    """Learn certain rows online from certain states, in one compiled loop, with feedback of the predicted outputs.
 
-    The true outputs are fed back, or the predicted ones (FORCE, Sussillo and Abbott, 2009): each is predicted by the current
-    weights and fed back, then the weights are updated. Each sequence starts from the state of ``at``; ``watch`` receives the
-    features of each block and the number of its rows that belong to the washout.
+    This is FORCE learning (Sussillo and Abbott, 2009): each output is predicted by the current weights and fed back, then the
+    weights are updated. Each sequence starts from the state of ``at``; ``watch`` receives the features of each block and the
+    number of its rows that belong to the washout.
     """
-    learner = Learner(esn.reservoir_, esn.features, at, esn.forgetting, own=esn.feedback == "own")
+    learner = Learner(esn.reservoir_, esn.features, at, esn.forgetting, own=True)
     predictions = np.empty(given.targets.shape)
     for place, sequence in enumerate(given.sequences):
         if place:
@@ -262,7 +259,7 @@ class Stepper:
         kernel = learner.kernel
         # looked up once, not at every row
         self._x, self._target, self._own = learner.x, learner.target, not learner.compiled
-        self._step, self._learn, self._table = kernel.step, kernel.learn, learner.table
+        self._step, self._learn, self._table, self._rotation = kernel.step, kernel.learn, learner.table, learner.rotation
 
     @overload
     def step(self, x: npt.ArrayLike, return_std: Literal[False] = False) -> Array: ...
@@ -295,7 +292,7 @@ class Stepper:
         self._x[:] = x
         if self._own:
             self._learner.move()
-        if self._step(self._table):
+        if self._step(self._table, self._rotation):
             _refuse("x", self._x, self._learner.largest)
         return (self._prediction, self._deviations()) if return_std else self._prediction
 

@@ -91,7 +91,9 @@ def certain_drive(reservoir: Reservoir, features: Features, noise: float = 0.0, 
 
     def drive(z: Array, _: Array | None, state: State, targets: Array) -> tuple[Array, State]:
         rows, states, _, state = read(features, reservoir, z, state, feedback=targets, noise=noise, rng=rng)
-        return np.hstack([np.ones((len(z), 1)), rows, states]), state
+        b, first = np.empty((len(z), 1 + rows.shape[1] + states.shape[1])), 1 + rows.shape[1]
+        b[:, 0], b[:, 1:first], b[:, first:] = 1.0, rows, states
+        return b, state
 
     return drive
 

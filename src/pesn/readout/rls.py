@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from pesn._support.arguments import as_rows
+from pesn._support.arguments import as_rows, kernel_array
 from pesn._support.jit import INLINE, jit
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import FloatArray
@@ -41,16 +41,6 @@ _LANES = 8  # columns are padded to multiples of it
 
 # SIMD may reorder sums. NaN and infinity keep their meaning: they are checked at the end.
 _LOOSE: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
-
-
-@jit()
-def triangle(root: Array, into: Array) -> None:
-    """Copy the lower triangle of ``root`` into ``into``, with zeros above."""
-    for j in range(root.shape[0]):
-        for q in range(j + 1):
-            into[j, q] = root[j, q]
-        for q in range(j + 1, root.shape[0]):
-            into[j, q] = 0
 
 
 @jit(**_LOOSE, **INLINE)
@@ -102,8 +92,8 @@ def _width(last: int, p: int) -> int:
     return min(last + 1 + -(last + 1) % _LANES, p)
 
 
-@jit(**_LOOSE)
-def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> float:
+@jit(**_LOOSE, **INLINE)
+def _absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> float:
     """Update ``root`` in place with the row v; ``g`` becomes P v of before, α is returned.
 
     Columns before ``first`` stay as they are: for v without an entry before it, and without forgetting.
@@ -135,7 +125,7 @@ def absorb(root: Array, v: Array, g: Array, forgetting: float, first: int) -> fl
     return alpha
 
 
-@jit(**_LOOSE)
+@jit(**_LOOSE, **INLINE)
 def leverage(root: Array, v: Array) -> float:
     """Compute vᵀ P v."""
     total, p = 0.0, root.shape[0]
@@ -182,30 +172,31 @@ class Recursion(NamedTuple):
         return start._replace(weights=self.weights, root=self.root.T, row=int(self.clock[2]), waited=int(self.clock[3]))
 
 
-@jit(**_LOOSE)
-def learn_row(at: Recursion, v: Array, error: Array, work: Array, forgetting: float) -> bool:
-    """Learn the row v from the ``error`` (m,) of its prediction, and then the rows of the prior that are due.
+@jit(**_LOOSE, **INLINE)
+def learn_row(at: Recursion, error: Array, work: Array, forgetting: float) -> bool:
+    """Learn the row ``work[1]`` from the ``error`` (m,) of its prediction, and then the rows of the prior that are due.
 
-    ``at`` changes in place. ``work``: two rows of working memory as long as v; ``error`` is overwritten. Return False if a number
-    is not finite.
+    ``at`` changes in place; ``error`` and ``work``, two rows of at least p numbers, are overwritten. Return False if a number is
+    not finite.
     """
     root, weights, clock = at.root, at.weights, at.clock
-    g, line, p = work[0], work[1], weights.shape[1]
-    finite = _move(weights, error, g, absorb(root, v, g, forgetting, 0))
+    g, row, p = work[0], work[1], weights.shape[1]
     clock[3] += 1
-    if clock[0] == 0 or clock[3] < clock[0]:
-        return finite
-    clock[3] = 0
-    for _ in range(clock[1]):
-        first = p
-        for q in range(p - 1, -1, -1):
-            line[q] = at.prior_root[clock[2], q] * at.scale
-            if line[q] != 0.0:
-                first = q
-        for o in range(len(weights)):
-            error[o] = product(at.prior_weights[o], line) - product(weights[o], line)
-        finite = _move(weights, error, g, absorb(root, line, g, 1.0, first)) and finite
-        clock[2] = (clock[2] + 1) % p
+    due = clock[1] if 0 < clock[0] <= clock[3] else 0
+    if due:
+        clock[3] = 0
+    finite, first, factor = True, 0, forgetting
+    for place in range(due + 1):
+        if place > 0:
+            first, factor = p, 1.0
+            for q in range(p - 1, -1, -1):
+                row[q] = at.prior_root[clock[2], q] * at.scale
+                if row[q] != 0.0:
+                    first = q
+            for o in range(len(weights)):
+                error[o] = product(at.prior_weights[o], row) - product(weights[o], row)
+            clock[2] = (clock[2] + 1) % p
+        finite = _move(weights, error, g, _absorb(root, row, g, factor, first)) and finite
     return finite
 
 
@@ -320,24 +311,27 @@ def rls_update(
     m, p = state.weights.shape
     if not 0.0 < forgetting <= 1.0:
         raise ValueError(f"forgetting must lie in (0, 1], got {forgetting}")
-    b = np.ascontiguousarray(as_rows("features", features, p), np.float64)
-    y = np.ascontiguousarray(as_rows("targets", targets, m), np.float64)
+    b, y = as_rows("features", features, p), as_rows("targets", targets, m)
     if len(b) != len(y):
         raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
-    at, predictions = recursion(state, float(forgetting)), np.empty((len(b), m))
-    if not _follow(at, b, y, float(forgetting), predictions):
-        raise ValueError("rls_update left the range of float64 numbers; scale features and targets to about 1")
+    return _update(state, b, y, float(forgetting))
+
+
+def _update(state: RLSState, b: FloatArray, y: FloatArray, forgetting: float) -> tuple[FloatArray, RLSState]:
+    """Do the same without validation."""
+    at, predictions = recursion(state, forgetting), np.empty(y.shape)
+    if not _follow(at, kernel_array(b), kernel_array(y), forgetting, predictions):
+        raise ValueError("recursive least squares left the range of float64 numbers; scale features and targets to about 1")
     return predictions, at.state(state)
 
 
 def recursion(state: RLSState, forgetting: float) -> Recursion:
     """Return ``state`` in the layout of the kernels, in new arrays."""
     every, rows, weight = rotation(len(state.root), forgetting)
-    root = np.empty(state.root.shape)
-    triangle(_by_columns(state.root), root)
+    root, weights = _by_columns(state.root).copy(), np.array(state.weights, np.float64, order="C")
     clock = np.array([every, rows, state.row, state.waited], np.int64)
-    prior_weights, prior_root = _frozen(state.prior_weights), _frozen(state.prior_root)
-    return Recursion(root, np.array(state.weights, np.float64, order="C"), prior_weights, prior_root, clock, math.sqrt(weight))
+    prior_weights, prior_root = kernel_array(state.prior_weights), kernel_array(state.prior_root)
+    return Recursion(root, weights, prior_weights, prior_root, clock, math.sqrt(weight))
 
 
 def _by_columns(root: FloatArray) -> FloatArray:
@@ -351,28 +345,21 @@ def _by_columns(root: FloatArray) -> FloatArray:
         return whole
     if np.tril(root, -1).any():
         root = scipy.linalg.rq(root, mode="r")
-    return _frozen(root.T)
-
-
-def _frozen(values: FloatArray) -> Array:
-    """Return a contiguous read-only array: numba compiles once for each kind of array."""
-    array = np.ascontiguousarray(values, np.float64).view()
-    array.flags.writeable = False
-    return array
+    return np.ascontiguousarray(root.T, np.float64)
 
 
 @jit()
 def _follow(at: Recursion, B: Array, Y: Array, forgetting: float, predictions: Array) -> bool:
     """Learn all rows, in place; return whether all is finite."""
     m, p = at.weights.shape
-    v, work, error = np.empty(p), np.empty((2, p)), np.empty(m)
+    work, error = np.empty((2, p)), np.empty(m)
     for t in range(len(B)):
         for q in range(p):
-            v[q] = B[t, q]
+            work[1, q] = B[t, q]
         for o in range(m):
-            predictions[t, o] = product(at.weights[o], v)
+            predictions[t, o] = product(at.weights[o], work[1])
             error[o] = Y[t, o] - predictions[t, o]
-        if not learn_row(at, v, error, work, forgetting):
+        if not learn_row(at, error, work, forgetting):
             return False
     return True
 
@@ -408,7 +395,7 @@ def update(
     """
     if readout.groups is not None:
         return _update_groups(readout, rls, features, targets, forgetting)
-    predictions, rls = rls_update(rls, features, targets, forgetting)
+    predictions, rls = _update(rls, features, targets, float(forgetting))
     R, n = _residual_cov(readout, targets - predictions, forgetting), readout.n_samples + len(features)
     return predictions, Readout(rls.weights, R, rls.root, n), rls
 

@@ -24,6 +24,7 @@ True
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, check_not_negative, number
+from pesn._support.arguments import as_real, check_not_negative, kernel_array, number
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.threads import n_threads
 from pesn._support.types import AnyArray as Array
@@ -264,13 +265,14 @@ class _Job:
         """Compute ``states`` and ``outputs`` of rows by a kernel; ``inputs`` (T, d), or means and variances (2, T, d)."""
         from pesn.reservoir import kernels  # lazy import: numba is slow to import
 
-        net = kernels.Weights(*kernel_weights(self.reservoir))
+        net, turn = kernels.Weights(*kernel_weights(self.reservoir)), kernel_rotation(self.reservoir)
         fed = kernels.TEACHER if len(self.teacher) else kernels.NOTHING if self.readout is None else kernels.OWN
         loop = kernels.Feedback(fed, self.teacher[rows], _NOTHING if self.readout is None else self.readout, self.noise)
         if inputs.ndim == 2:
-            kernels.drive(net, inputs, loop, kernels.Course(self.h[0], self.y[0], states, outputs))
+            kernels.drive(net, turn, inputs, loop, kernels.Course(self.h[0], self.y[0], states, outputs))
         else:
-            kernels.drive_gaussian(kernels.tanh_moments(), net, inputs, loop, kernels.Course(self.h, self.y, states, outputs))
+            course = kernels.Course(self.h, self.y, states, outputs)
+            kernels.drive_gaussian(kernels.tanh_moments(), net, turn, inputs, loop, course)
 
     def run_certain(self, rng: np.random.Generator | None, outputs: Array | None) -> tuple[Array, Array]:
         """Return states (T, N) and outputs (T, m) without variances."""
@@ -302,7 +304,7 @@ class _Job:
             rest = slice(first, None)
             # copies unless these are all rows: the kernels need contiguous arrays
             new, out = (part if first == 0 else part[:, rest].copy() for part in (states, outputs))
-            self.drive(frozen(np.stack([self.inputs[rest], var[rest]])), rest, new, out)
+            self.drive(np.stack([self.inputs[rest], var[rest]]), rest, new, out)
             states[:, rest], outputs[:, rest] = new, out
         return states, outputs
 
@@ -389,31 +391,76 @@ def is_compiled(reservoir: Reservoir) -> bool:
     return reservoir.activation == "tanh"
 
 
+_LANES = 4  # rows in a group of the kernels
+_MOST_SHORT = 1 << 16  # units up to which columns have 16 bits
+
+
+class _Packing(NamedTuple):
+    """W of a reservoir in groups of rows and the ends of its layers, with the arrays that it was made of."""
+
+    owner: weakref.ref[Array]
+    indptr: Array
+    indices: Array
+    data: Array
+    layers: tuple[int, ...]
+    rows: tuple[Array, Array, Array]
+    ends: Array
+
+    def belongs_to(self, r: Reservoir) -> bool:
+        """Whether this is W of a reservoir, the weights of which may have been changed in place."""
+        same = self.owner() is r.data and self.indptr is r.indptr and self.indices is r.indices and self.layers == r.layers
+        return same and bool((self.data == r.data).all())
+
+
+_packings: dict[int, _Packing] = {}  # by the identity of the weights; an entry ends with them
+
+
 def kernel_weights(r: Reservoir) -> tuple[Array, ...]:
     """Return the fields of ``kernels.Weights``; W_in and W_fb by columns, over which the kernels vectorize."""
-    rows = frozen(r.indptr, _UNSIGNED), frozen(r.indices, _UNSIGNED), frozen(r.data)
-    leak, ends = np.full(r.n_units, r.leak_rate), np.cumsum(r.layers or (r.n_units,))
-    turn = _NOTHING if r.rotation is None else frozen(r.rotation.T)
-    units = frozen(r.bias), frozen(leak), frozen(ends, _INDEX), turn
-    return *rows, frozen(r.W_in.T), frozen(r.W_fb.T), *units
+    packing, leak = _packings.get(id(r.data)), np.full(r.n_units, r.leak_rate)
+    if packing is None or not packing.belongs_to(r):
+        packing = _pack(r)
+    return *packing.rows, kernel_array(r.W_in.T), kernel_array(r.W_fb.T), kernel_array(r.bias), 1.0 - leak, leak, packing.ends
 
 
-_DOUBLE, _UNSIGNED, _INDEX = np.dtype(np.float64), np.dtype(np.uint32), np.dtype(np.int64)
+def kernel_rotation(r: Reservoir) -> Array | None:
+    """Return O transposed."""
+    return None if r.rotation is None else kernel_array(r.rotation.T)
 
 
-def frozen(values: Array, dtype: npt.DTypeLike = _DOUBLE) -> Array:
-    """Return a contiguous read-only array: numba compiles once for each kind of array."""
-    array = np.ascontiguousarray(values, dtype).view()
-    array.setflags(write=False)
-    return array
+def _pack(r: Reservoir) -> _Packing:
+    """Pack W of a reservoir, and keep the result for the next run."""
+    key, ends = id(r.data), _layer_ends(r)
+    rows = pack_rows(r.indptr, r.indices, r.data, ends)
+    owner = weakref.ref(r.data, lambda _: _packings.pop(key, None))
+    _packings[key] = packing = _Packing(owner, r.indptr, r.indices, r.data.copy(), r.layers, rows, ends)
+    return packing
+
+
+def _layer_ends(r: Reservoir) -> Array:
+    return np.cumsum(r.layers or (r.n_units,), dtype=np.uint64)
+
+
+def pack_rows(indptr: Array, indices: Array, data: Array, ends: Array) -> tuple[Array, Array, Array]:
+    """Pack the rows of layers, which end at ``ends``, in groups of four; return starts of groups, columns and weights."""
+    rows, n, stops = indptr.astype(np.int64), len(indptr) - 1, ends.astype(np.int64).tolist()
+    lengths = rows[1:] - rows[:-1]
+    first = np.concatenate([np.arange(*layer, _LANES) for layer in zip([0, *stops[:-1]], stops, strict=True)])
+    starts = np.concatenate([[0], np.cumsum(_LANES * np.maximum.reduceat(lengths, first))])
+    sizes = np.concatenate([first[1:], [n]]) - first
+    begin = np.repeat(starts[:-1] - first, sizes) + np.arange(n) - _LANES * rows[:-1]
+    places = np.repeat(begin, lengths) + _LANES * np.arange(len(data))
+    columns, weights = np.zeros(starts[-1], np.uint16 if n <= _MOST_SHORT else np.uint32), np.zeros(starts[-1])
+    columns[places], weights[places] = indices, data
+    return starts, columns, weights
 
 
 @lru_cache(maxsize=64)
 def _no_rows(width: int) -> Array:
-    return frozen(np.empty((0, width)))
+    return np.empty((0, width))
 
 
-_NOTHING = frozen(np.empty((0, 0)))
+_NOTHING = np.empty((0, 0))
 
 
 def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = None) -> Array:
@@ -421,7 +468,7 @@ def _rows(argument: str, value: npt.ArrayLike, width: int, length: int | None = 
     array = as_real(argument, value)
     if array.ndim != 2 or array.shape[1] != width or (length is not None and len(array) != length):
         raise ValueError(f"{argument} must have shape ({'T' if length is None else length}, {width}), got {array.shape}")
-    return frozen(array)
+    return kernel_array(array)
 
 
 def _fill(argument: str, value: npt.ArrayLike | None, into: Array) -> None:
@@ -503,7 +550,7 @@ def _order_by_length(sequences: Sequence[slice]) -> tuple[npt.NDArray[np.intp], 
     """Sort sequences as the kernel takes them, long ones first; return their positions, first rows and lengths."""
     starts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
     order = np.argsort(-lengths, kind="stable")
-    return order, frozen(starts[order], np.int64), frozen(lengths[order], np.int64)
+    return order, starts[order], lengths[order]
 
 
 def run_many(
@@ -547,7 +594,7 @@ def run_many(
     """
     from pesn.reservoir import kernels  # lazy import: numba is slow to import
 
-    inputs = frozen(rows if rows.ndim == 3 else rows[None])
+    inputs = kernel_array(rows if rows.ndim == 3 else rows[None])
     (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
     order, starts, lengths = _order_by_length(sequences)
     h, y = _stack_states(states, order, parts, N, m)
@@ -556,14 +603,18 @@ def run_many(
         np.empty(shape) if given is None else given.reshape(parts, *given.shape[-2:])
         for given, shape in zip(into, shapes, strict=True)
     )
-    net, tables = kernels.Weights(*kernel_weights(reservoir)), None if parts == 1 else kernels.tanh_moments()
-    fed, W_out = (kernels.NOTHING, _NOTHING) if readout is None else (kernels.OWN, frozen(readout))
+    net, turn = kernels.Weights(*_lockstep_weights(reservoir, parts)), kernel_rotation(reservoir)
+    turn = None if turn is None else _with_squares(turn, parts)
+    tables = None if parts == 1 else kernels.tanh_moments()
+    fed, W_out = (kernels.NOTHING, _NOTHING) if readout is None else (kernels.OWN, np.asarray(readout))
+    W_out = _with_squares(W_out, parts)
+    W_out[1:, :, :1] = 0.0  # a constant has no variance
     loop = kernels.Feedback(fed, _no_rows(m), W_out, float(noise))
 
     def drive(part: slice) -> None:
         own, output = h[:, part].copy(), y[:, part].copy()  # the kernel needs contiguous arrays
         which = kernels.Sequences(inputs, starts[part], lengths[part])
-        kernels.drive_lockstep(tables, net, which, loop, kernels.Course(own, output, kept, outputs))
+        kernels.drive_lockstep(tables, net, turn, which, loop, kernels.Course(own, output, kept, outputs))
         h[:, part], y[:, part] = own, output
 
     count = n_threads()
@@ -572,6 +623,19 @@ def run_many(
         list(pool.map(drive, [slice(start, start + size) for start in range(0, len(order), size)]))
     ends = [State(*_unstack(h, i), *_unstack(y, i)) for i in np.argsort(order)]
     return (kept, outputs, ends) if rows.ndim == 3 else (kept[0], outputs[0], ends)
+
+
+def _lockstep_weights(r: Reservoir, parts: int) -> tuple[Array, ...]:
+    """Return the fields of ``kernels.Weights`` for sequences in lockstep."""
+    leak, bias = np.full(r.n_units, r.leak_rate), np.stack([r.bias, np.zeros(r.n_units)])[:parts]
+    rows = r.indptr.astype(np.int64), kernel_array(r.indices, np.uint32), _with_squares(r.data, parts)
+    factors = (_with_squares(a, parts) for a in (r.W_in.T, r.W_fb.T))
+    return *rows, *factors, bias, _with_squares(1.0 - leak, parts), _with_squares(leak, parts), _layer_ends(r)
+
+
+def _with_squares(values: Array, parts: int) -> Array:
+    """Return the factors of means, and those of variances if there are two parts."""
+    return kernel_array(np.stack([values, np.square(values)][:parts]))
 
 
 def _unstack(values: Array, place: int) -> tuple[Array, Array | None]:
