@@ -489,25 +489,6 @@ def _read_lanes(weights: Array, z: Array, H: Array, out: Array) -> None:
                 out[o, lane] += weights[o, 1 + z.shape[0] + i] * H[i, lane]
 
 
-@_sum
-def _split(row: Array, basis: Array, count: int, into: Array, beside: Array) -> tuple[float, float]:
-    """Compute coordinates of ``row`` along ``count`` directions and the rest ``beside``; return squared norms of both."""
-    size = rest = 0.0
-    for j in range(row.size):
-        size += row[j] * row[j]
-        beside[j] = row[j]
-    for i in range(count):
-        total = 0.0
-        for j in range(row.size):
-            total += basis[i, j] * row[j]
-        into[i] = total
-        for j in range(row.size):
-            beside[j] -= total * basis[i, j]
-    for j in range(row.size):
-        rest += beside[j] * beside[j]
-    return size, rest
-
-
 @jit(fastmath={"contract", "nsz", "reassoc"})
 def project_directions(v: Array, new: float, found: Array) -> None:
     """Compute coordinates (B, T, r) of rows v (B, T, p) along orthonormal directions that are added as rows need them.
@@ -521,18 +502,30 @@ def project_directions(v: Array, new: float, found: Array) -> None:
     for b in range(batch):
         count = 0
         for k in range(steps):
-            into, kept = found[b, k], 0.0
-            size, own = _split(v[b, k], basis, count, into, beside)
-            if count < most and own > new * size and size > 0.0:
-                into[count] = np.sqrt(own)
-                for j in range(p):
-                    basis[count, j] = beside[j] / into[count]
-                count += 1
+            size, own, kept = 0.0, 0.0, 0.0  # squares of the row, of its component beside the directions, of the coordinates
+            for j in range(p):
+                beside[j] = v[b, k, j]
+                size += beside[j] * beside[j]
             for i in range(count):
-                kept += into[i] * into[i]
+                total = 0.0
+                for j in range(p):
+                    total += basis[i, j] * v[b, k, j]
+                for j in range(p):
+                    beside[j] -= total * basis[i, j]
+                found[b, k, i] = total
+                kept += total * total
+            for j in range(p):
+                own += beside[j] * beside[j]
+            if count < most and own > new * size and size > 0.0:
+                length = np.sqrt(own)
+                for j in range(p):
+                    basis[count, j] = beside[j] / length
+                found[b, k, count] = length
+                kept += own
+                count += 1
             scale = np.sqrt(size / kept) if kept > 0.0 else 0.0
             for i in range(count):
-                into[i] *= scale
+                found[b, k, i] *= scale
 
 
 # ---------------------------------------------------------------- learning row by row
