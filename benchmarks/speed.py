@@ -8,6 +8,7 @@ first-call: CPU seconds of a process with an empty cache and of the next one, im
 """
 
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -187,7 +188,32 @@ def speed(arguments: Sequence[str]) -> None:
 # ---------------------------------------------------------------- first call
 
 
-FIT_CODE = "import pesn; from pesn.systems.chaotic import lorenz; pesn.Forecaster().fit(lorenz(steps=3000, rng=0).states)"
+# A child process: CPU seconds of its calls, and the functions that numba compiles, with the seconds of each without its callees.
+CHILD = """
+import json, sys, time
+from numba.core import event
+
+class Listener(event.Listener):
+    stack, functions = [], []
+
+    def on_start(self, started):
+        self.stack.append([time.process_time(), 0.0])
+
+    def on_end(self, ended):
+        began, inner = self.stack.pop()
+        seconds = time.process_time() - began
+        if self.stack:
+            self.stack[-1][1] += seconds
+        function = ended.data["dispatcher"].py_func
+        self.functions.append((f"{function.__module__}.{function.__qualname__}", seconds - inner))
+
+event.register("numba:compile", Listener())
+from pesn.cli.compilation import ENTRY_POINTS
+
+for name in sys.argv[1:]:
+    ENTRY_POINTS[name]()
+print(json.dumps(Listener.functions))
+"""
 
 
 def write_sunspots(folder: Path) -> Path:
@@ -206,32 +232,47 @@ def write_sunspots(folder: Path) -> Path:
     return path
 
 
-def process_seconds(command: list[str], folder: Path, cache: Path) -> float:
-    """Return the CPU seconds of a process on one thread."""
+def process_seconds(command: list[str], folder: Path, cache: Path) -> tuple[float, str]:
+    """Return the CPU seconds of a process on one thread, and the last line of its standard output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, **ONE_THREAD, "NUMBA_CACHE_DIR": str(cache)}
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, done.stdout.strip().splitlines()[-1]
+
+
+def print_functions(functions: list[tuple[str, float]], count: int) -> None:
+    """Print the functions that take longest to compile, with the number of signatures."""
+    total: dict[str, list[float]] = {}
+    for name, seconds in functions:
+        total.setdefault(name, []).append(seconds)
+    for name, each in sorted(total.items(), key=lambda item: -sum(item[1]))[:count]:
+        print(f"    {sum(each):6.2f} s  {len(each):2d} x {name}")
 
 
 def first_call(arguments: Sequence[str]) -> None:
     """Compare the first with the second call."""
+    from pesn.cli.compilation import ENTRY_POINTS
+
     parser = make_parser("first-call", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--list", type=int, default=0, metavar="N", help="print the N functions that take longest to compile")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sunspots = str(write_sunspots(folder))
-        calls = {
-            "pesn forecast sunspots.csv": [sys.executable, "-m", "pesn", "forecast", sunspots, "--horizon", "11"],
-            "Forecaster().fit, 3,000 x 3": [sys.executable, "-c", FIT_CODE],
-        }
-        print(f"{'CPU seconds':32}{'first':>8}{'second':>8}{'more':>8}")
-        for what, command in calls.items():
-            pairs = []
+        child = [sys.executable, "-c", CHILD]
+        calls = {what: [*child, what] for what in ENTRY_POINTS}
+        calls["pesn forecast"] = [sys.executable, "-m", "pesn", "forecast", str(write_sunspots(folder)), "--horizon", "11"]
+        calls["all of Python in one process"] = [*child, *ENTRY_POINTS]
+        print(f"{'CPU seconds':34}{'first':>8}{'second':>8}{'more':>8}{'functions':>11}")
+        for number, (what, command) in enumerate(calls.items()):
+            pairs, functions = [], list[tuple[str, float]]()
             for turn in range(options.rounds):
-                cache = folder / f"{len(what)}-{turn}"
-                pairs.append((process_seconds(command, folder, cache), process_seconds(command, folder, cache)))
+                cache = folder / f"{number}-{turn}"
+                first, line = process_seconds(command, folder, cache)
+                pairs.append((first, process_seconds(command, folder, cache)[0]))
+                functions = json.loads(line) if command[1] == "-c" else []
             first, second = (min(times) for times in zip(*pairs, strict=True))
-            print(f"{what:32}{first:8.1f}{second:8.1f}{first - second:8.1f}", flush=True)
+            print(f"{what:34}{first:8.1f}{second:8.1f}{first - second:8.1f}{len(functions) or '':>11}", flush=True)
+            print_functions(functions, options.list)

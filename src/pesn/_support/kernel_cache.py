@@ -28,6 +28,7 @@ _PACKAGE = Path(__file__).parents[1]
 _FOLDER = "pesn-"
 _KEPT = 4  # folders: the current sources and three others, for switching between branches
 _RECENT = 3600.0  # seconds; a folder that was used since then may be in use by another process and is kept
+_TRIALS, _PAUSE = 50, 0.02  # to get the lock of a folder; another process holds it for milliseconds
 # Each begins with a line feed, which is much faster to search than ^.
 _COMPILES = re.compile(rb"\n[ \t]*(?:from|import) [^#\n]*\b(?:numba|llvmlite|jit)\b")
 _IMPORTS_NAMES = re.compile(rb"\nfrom ([\w.]+) import (\([^)]*\)|[^#\n]+)")
@@ -164,6 +165,11 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             os.utime(self._cache_path)  # in use
         return True
 
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the compiled code, or None if it cannot be cached on disk."""
+        return Path(self._cache_path) if self.has_folder else None
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None."""
         with contextlib.suppress(OSError):  # such as another user's folder
@@ -177,12 +183,16 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             self._impl.locator.ensure_cache_path()
             # numba numbers its files: two processes that save for different signatures at once would take the same number
-            try:
-                stack.enter_context(lock_folder(Path(self._cache_path), wait=False))
-            except BlockingIOError:
+            for _ in range(_TRIALS):
+                try:
+                    stack.enter_context(lock_folder(Path(self._cache_path), wait=False))
+                    break
+                except BlockingIOError:
+                    time.sleep(_PAUSE)
+                except OSError:
+                    break  # some file systems have no locks
+            else:
                 return  # not saved: a later process compiles it again
-            except OSError:
-                pass  # some file systems have no locks
             super().save_overload(sig, data)
 
     @property

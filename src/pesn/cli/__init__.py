@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pesn.cli.compilation import warmup
 from pesn.cli.forecasting import forecast
 from pesn.cli.reproduction import list_items, reproduce
 from pesn.cli.simulating import simulate
@@ -28,6 +29,7 @@ app.command(cls=Several)(forecast)
 app.command()(reproduce)
 app.command("list")(list_items)
 app.command()(simulate)
+app.command()(warmup)
 
 
 def _version(show: bool) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.jit import jit
+from pesn._support.jit import HELPER, jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Reduction
 from pesn.activations.smooth import as_scaled_tanh
@@ -143,7 +143,7 @@ def analytic_moments(activation: Activation, mean: Array, var: Array, order: int
 # ---------------------------------------------------------------- kernels
 
 
-@jit()
+@jit(**HELPER)
 def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Array) -> float:
     """Compute ∫₀^{asin r} exp(−(a² + b² − 2ab sin θ)/(2 cos² θ)) dθ for r = sin, c = cos of the upper limit."""
     if r == 0.0 or max(abs(a), abs(b)) > 39.0:  # the exponent is at least max(a, b)²/2, here beyond the range of double precision
@@ -175,7 +175,7 @@ def _plackett(a: float, b: float, r: float, c: float, nodes: Array, weights: Arr
     return sign * total
 
 
-@jit()
+@jit(**HELPER)
 def _pair(
     m1: float, v1: float, m2: float, v2: float, rho: float, same: bool, p: Array, t: Array, nodes: Array, weights: Array
 ) -> float:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import HELPER, INLINE, jit
 from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.moments import closed
@@ -168,7 +168,7 @@ def _piecewise_linear(
     return out
 
 
-@jit()
+@jit(**HELPER)
 def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
     """Add ρ E[f′] E[f′] to the integrals over 2π, in both triangles."""
     batch, size = gain.shape
@@ -180,7 +180,7 @@ def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
                 out[b, j, i] = value
 
 
-@jit()
+@jit(**HELPER)
 def _collinears(kinks: _Kinks, b: int, i: int, j: int, rho: float) -> float:
     """Compute the integral of a pair at ρ = ±1, kink by kink."""
     total, one, other = 0.0, np.empty(4), np.empty(4)
@@ -192,7 +192,7 @@ def _collinears(kinks: _Kinks, b: int, i: int, j: int, rho: float) -> float:
     return total
 
 
-@jit()
+@jit(**HELPER)
 def _rectangles(pieces: _Pieces, b: int, i: int, j: int, rho: float) -> float:
     """Compute the integral of a pair, piece by piece; φ₂(a, b; −r) = φ₂(a, −b; r)."""
     total, side = 0.0, math.copysign(1.0, rho)
@@ -248,7 +248,7 @@ def _exponent_range(work: Array, n: int, count: int, near: float) -> float:
     return spread
 
 
-@jit(fastmath={"contract", "nsz"})
+@jit(fastmath={"contract", "nsz"}, **HELPER)
 def _next_panel(work: Array, n: int, count: int) -> None:
     """Move pair n to the next part of its panel, or to the next panel: half of the way while a corner off the diagonal counts."""
     far, gap = work[_START, n], work[_GAP, n]
@@ -273,7 +273,7 @@ def _next_panel(work: Array, n: int, count: int) -> None:
     work[_START, n] = 0.0 if parts == 0.0 and (near == gap or near * near * near < 1e-24) else near
 
 
-@jit(fastmath={"contract", "nsz"})
+@jit(fastmath={"contract", "nsz"}, **HELPER)
 def _panels(pool: _Pool, active: int, steps: Array, out: Array) -> int:
     """Integrate one more panel of Σ steps_p steps_q ∫₀^{asin ρ} (ρ − sin θ) e^{−Q(θ)} dθ over kinks a and b, in τ = tan(θ/2).
 
@@ -355,7 +355,7 @@ def _collinear(one: Array, side: float, other: Array) -> float:
     return 2.0 * math.pi * (high[3] + (abs(high[0]) - abs(low[0])) * high[2] - one[2] * other[2] - both)
 
 
-@jit()
+@jit(**HELPER)
 def _exponent(a: float, b: float, rest: float) -> float:
     """Return (a² + b² − 2ab sin θ)/(2 cos² θ) at tan(θ/2) = 1 − rest, as (a−b)²/(2cos²θ) + ab/(1 + sin θ)."""
     tau = 1.0 - rest
@@ -365,7 +365,7 @@ def _exponent(a: float, b: float, rest: float) -> float:
     return first + a * b * square / (1.0 + tau) ** 2
 
 
-@jit()
+@jit(**HELPER)
 def _corners(one: _Piece, other: _Piece, rest: float) -> float:
     """Return e^{−Q(a,b)} − e^{−Q(a′,b)} − e^{−Q(a,b′)} + e^{−Q(a′,b′)}, relative to the corner where Q is smallest.
 
@@ -408,7 +408,7 @@ def _corners(one: _Piece, other: _Piece, rest: float) -> float:
     return sign * result
 
 
-@jit()
+@jit(**HELPER)
 def _widest_corner(one: _Piece, other: _Piece, far: float, near: float) -> float:
     """Return how far the exponents of the corners that count fall from ``far`` to ``near``."""
     spread = 0.0
@@ -421,7 +421,7 @@ def _widest_corner(one: _Piece, other: _Piece, far: float, near: float) -> float
     return spread
 
 
-@jit()
+@jit(**HELPER)
 def _panel_end(one: _Piece, other: _Piece, far: float, gap: float) -> float:
     """Return half of ``far`` while a corner off the diagonal counts, else the end."""
     if gap < 0.5 * far:
@@ -432,7 +432,7 @@ def _panel_end(one: _Piece, other: _Piece, far: float, gap: float) -> float:
     return gap
 
 
-@jit()
+@jit(**HELPER)
 def _rectangle(one: _Piece, other: _Piece, rho: float) -> float:
     """Compute ∫₀^{asin ρ} (ρ − sin θ) [four corners of exp(−Q(θ))] dθ, 0 < ρ ≤ 1, in τ = tan(θ/2)."""
     if min(abs(one[0]), abs(one[1])) > 39.0 or min(abs(other[0]), abs(other[1])) > 39.0:  # beyond the range of double precision

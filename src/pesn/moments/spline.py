@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special as sc
 from scipy.interpolate import CubicSpline
 
-from pesn._support.jit import jit
+from pesn._support.jit import HELPER, jit
 from pesn._support.types import Array
 from pesn.activations import Activation, Tail
 from pesn.moments import Mesh
@@ -178,8 +178,8 @@ _SQRT_HALF = math.sqrt(0.5)
 _MOST_PANELS = 32  # of length 2 in x; the longest reach is 24.5 to either side
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 # Fused products only: allowed to reassociate, LLVM would turn the products with 1/s back into divisions.
-_fused = jit(fastmath={"contract", "nsz"})
-_loose = jit(fastmath={"reassoc", "contract", "nsz"})  # sums may be reordered, which allows vectorization
+_fused = jit(fastmath={"contract", "nsz"}, **HELPER)
+_loose = jit(fastmath={"reassoc", "contract", "nsz"}, **HELPER)  # sums may be reordered, which allows vectorization
 
 
 @jit()
@@ -221,7 +221,7 @@ def _intervals(p, u, table, start, stop, m, s, here, unit):  # type: ignore[no-u
     return z.size
 
 
-@jit()
+@jit(**HELPER)
 def _fill(p, u, spline, rule, m, s, reach, unit, j, here, c1, c2, c3):  # type: ignore[no-untyped-def]
     """Append nodes and probabilities for all of P within reach; m lies in interval j (−1 and n − 1: in a tail), P(m) = here."""
     knots, values, cubic, tails = spline.knots, spline.values, spline.coefficients, spline.tails
