@@ -31,8 +31,7 @@ def covariance_of_pair(f, m, s, rho, h=0.004):
 
 def tanh_coefficients(mean, var, out_var, known, *goal):
     alive = np.where(out_var > mixture.LEAST, out_var, 0.0)
-    units = hermite.make_units(mixture.bumps(), np.empty(0), mean, np.sqrt(var), alive)
-    return hermite.coefficients(mixture.bumps(), units, known, *goal)
+    return hermite.compute_coefficients(mixture.bumps(), np.empty(0), mean, np.sqrt(var), alive, *goal, known=known)
 
 
 # ---------------------------------------------------------------- coefficients

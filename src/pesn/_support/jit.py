@@ -10,7 +10,7 @@ from typing import Any
 from numba import njit
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
 from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import KernelCache
@@ -45,8 +45,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
     is_helper = bool(options.get("no_cpython_wrapper"))
-    if is_helper:
-        options["pipeline_class"] = _HelperCompiler
+    options["pipeline_class"] = _HelperCompiler if is_helper else _KernelCompiler
 
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = njit(**options)(function)
@@ -55,6 +54,41 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return compiled
 
     return decorate
+
+
+class _CommonFlags(Flags):  # type: ignore[misc]
+    """Options of all kernels and helpers, as the functions of numba that they call see them.
+
+    numba compiles its functions (``max``, ``np.empty``) once for each set of options of a caller, and compares these sets often.
+    As one object, they are compiled once and compared by identity.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return _HASH
+
+
+_COMMON = _CommonFlags()
+_COMMON.nrt, _COMMON.error_model = True, "numpy"
+_HASH = Flags.__hash__(_COMMON)
+
+
+class _OwnFlags(Flags):  # type: ignore[misc]
+    """Options of one kernel or helper; numba's compiler shows a copy of them to what it compiles for it."""
+
+    __slots__ = ()
+
+    def copy(self) -> Flags:
+        return _COMMON
+
+
+class _KernelCompiler(Compiler):  # type: ignore[misc]
+    """Compiler of kernels, which shows :class:`_CommonFlags` to what they call."""
+
+    def _compile_core(self) -> Any:
+        self.state.flags = _OwnFlags(self.state.flags)
+        return super()._compile_core()
 
 
 class _NoEnvironment:
@@ -90,7 +124,7 @@ class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
         return _NoEnvironment()
 
 
-class _HelperCompiler(Compiler):  # type: ignore[misc]
+class _HelperCompiler(_KernelCompiler):
     """Compiler of helpers: to LLVM code, but not to machine code."""
 
     def compile_extra(self, func: Any) -> Any:

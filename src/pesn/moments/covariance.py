@@ -95,16 +95,7 @@ class Standardized:
         matrix = np.ascontiguousarray(cov, dtype=np.float64)
         self.var = np.ascontiguousarray(np.diagonal(matrix, axis1=-2, axis2=-1))
         self.std = np.sqrt(self.var)
-        self.correlation, self.largest = np.empty_like(matrix), np.zeros(len(matrix))
-        eps = float(np.finfo(cov.dtype).eps)
-        place, row, column, fault = hermite.correlate(matrix, self.std, eps, self.correlation, self.largest)
-        if fault:
-            one, std = matrix[place], self.std[place]
-            pair = f"cov[{row}, {column}] = {one[row, column]:.6g}"
-            if fault == 1:
-                raise ValueError(f"cov must be symmetric, got {pair} and cov[{column}, {row}] = {one[column, row]:.6g}")
-            bound = std[row] * std[column]
-            raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound:.6g}")
+        self.correlation, self.largest = hermite.correlate(matrix, self.std, float(np.finfo(cov.dtype).eps))
 
     def variance(self, rows: Rows | slice = slice(None)) -> Array:
         """Compute the variance of f(z), (B, D), or of some rows."""
@@ -169,21 +160,20 @@ class Series:
         # digits are lost if the Gaussian is far wider than the pieces
         wide = base.slopes is not None and base.slopes[0] == base.slopes[-1] == 0.0 and plan.after == "other"
         narrow = rows[np.max(self.problem.std, axis=1) * inner < _WIDEST * np.ptp(base.kinks)] if wide else rows
-        rows = self._sum_closed_form(narrow, bumps, base, inner, outer, np.empty((0, 0, 0)), most)
+        rows = self._sum_closed_form(narrow, bumps, base, inner, outer, None, most)
         if plan.after == "continued":
             for row in map(int, rows):
                 m, s, own = inner * self.problem.mean[row], inner * self.problem.std[row], self.own[row] / outer**2
-                units = hermite.make_units(bumps, mehler.compute_gain(base, m, s), m, s, own)
-                _, c = hermite.coefficients(bumps, units, np.empty((0, len(m))), 1.0, 0.0, most)
+                _, c = hermite.compute_coefficients(bumps, mehler.compute_gain(base, m, s), m, s, own, 1.0, 0.0, most)
                 self._extend(row, c.T)
 
     def _sum_closed_form(
-        self, rows: Rows, bumps: hermite.Bumps, base: Activation, inner: float, outer: float, known: Array, most: int
+        self, rows: Rows, bumps: hermite.Bumps, base: Activation, inner: float, outer: float, known: Array | None, most: int
     ) -> Rows:
         """Sum with coefficients in closed form, the first of them ``known`` (b, n, D); return the rows that remain."""
         mean, std = inner * self.problem.mean[rows], inner * self.problem.std[rows]
-        units = hermite.make_units(bumps, mehler.compute_gain(base, mean, std), mean, std, self.own[rows] / outer**2)
-        hermite.sum_closed_form(bumps, units, known, rows, TOLERANCE, most, self.sums)
+        gain, own = mehler.compute_gain(base, mean, std), self.own[rows] / outer**2
+        hermite.sum_closed_form(bumps, gain, mean, std, own, known, rows, TOLERANCE, most, self.sums)
         self.sums.first[rows] *= math.copysign(1.0, inner * outer)
         return self._remaining(rows)
 
@@ -253,7 +243,8 @@ class Series:
                 "standard deviations up to %.3g of nearly collinear units",
                 record.name, bound, record.scale, float(self.problem.std[row].max()),
             )  # fmt: skip
-        hermite.sum_series(self.sums, row, np.ascontiguousarray(mehler.extend_coefficients(c).T))
+        extended = np.ascontiguousarray(mehler.extend_coefficients(c).T)[None]
+        hermite.sum_series(self.sums, np.array([row]), extended, np.array([extended.shape[1]]))
         self.sums.orders[row] = c.shape[1]
 
     def _estimate_error(self, row: int, c: Array) -> float:

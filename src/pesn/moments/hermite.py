@@ -79,28 +79,50 @@ def mirror(a: Array) -> None:
                     a[j, i] = a[i, j]
 
 
-@jit()
-def correlate(cov: Array, std: Array, eps: float, out: Array, largest: Array) -> tuple[int, int, int, int]:
-    """Compute correlations (B, D, D) into ``out`` and the largest absolute one of each matrix into ``largest``.
+def correlate(cov: Array, std: Array, eps: float) -> tuple[Array, Array]:
+    """Return the correlations (B, D, D) of covariances, and the largest absolute one off the diagonal of each matrix (B,).
 
-    Correlations are 0 where a standard deviation is 0. Return (b, i, j, code): code 1 for an asymmetric entry, 2 for an entry
-    that exceeds the product of the standard deviations, 0 if ``cov`` is valid.
+    Correlations are 0 where a standard deviation is 0. Raise a ValueError for an asymmetric entry and for an entry that exceeds
+    the product of the standard deviations.
     """
-    batch, size = std.shape
-    slack = max(1e-8, 32.0 * eps)
-    for b in range(batch):
-        for i in range(size):
-            for j in range(i + 1, size):
+    rho, largest = np.empty_like(cov), np.zeros(len(cov))
+    inverse = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0.0)
+    b, i, j, is_asymmetric = _correlate(cov, std, inverse, max(1e-8, 32.0 * eps), 32.0 * eps, rho, largest)
+    if b >= 0:
+        pair = f"cov[{i}, {j}] = {cov[b, i, j]:.6g}"
+        if is_asymmetric:
+            raise ValueError(f"cov must be symmetric, got {pair} and cov[{j}, {i}] = {cov[b, j, i]:.6g}")
+        bound = f"{std[b, i] * std[b, j]:.6g}"
+        raise ValueError(f"cov must be positive semi-definite, got {pair}, beyond the product of the deviations, {bound}")
+    return rho, np.minimum(largest, 1.0)
+
+
+@jit()
+def _correlate(
+    cov: Array, std: Array, inverse: Array, share: float, eps: float, out: Array, largest: Array
+) -> tuple[int, int, int, bool]:  # fmt: skip
+    """Fill ``out`` and ``largest``; return the first invalid entry, −1 if there is none, and whether it is asymmetric."""
+    for b in range(cov.shape[0]):
+        most = 0.0
+        for i in range(cov.shape[1]):
+            out[b, i, i] = 1.0
+            s, reciprocal = std[b, i], inverse[b, i]
+            for j in range(i + 1, cov.shape[1]):
                 # relative to the standard deviations of the pair; the second term allows rounding errors if one of them is 0
-                product = std[b, i] * std[b, j]
-                room = slack * product + 32.0 * eps * max(std[b, i], std[b, j]) ** 2
-                if abs(cov[b, i, j] - cov[b, j, i]) > room:
-                    return b, i, j, 1
-                if abs(cov[b, i, j]) > product + room:
-                    return b, i, j, 2
-        largest[b] = min(fill_correlations(cov[b], std[b], out[b]), 1.0)
-        mirror(out[b])
-    return 0, 0, 0, 0
+                c, t = cov[b, i, j], std[b, j]
+                wide = s if s > t else t
+                room = share * (s * t) + eps * (wide * wide)
+                is_asymmetric = abs(c - cov[b, j, i]) > room
+                if is_asymmetric or abs(c) > s * t + room:
+                    return b, i, j, is_asymmetric
+                rho = c * reciprocal * inverse[b, j]
+                most = abs(rho) if abs(rho) > most else most
+                # collinear up to rounding errors, which a steep activation would amplify
+                rho = math.copysign(1.0, rho) if abs(rho) > 1.0 - 1e-15 else rho
+                out[b, i, j] = rho
+                out[b, j, i] = rho
+        largest[b] = most
+    return -1, -1, -1, False
 
 
 @jit(no_cpython_wrapper=True)
@@ -135,14 +157,14 @@ def _significant_orders(rho: Array, count: int) -> int:
     return 1 if largest < 1e-15 else int(min(float(count), 1.0 - _NEGLIGIBLE / math.log(largest)))
 
 
-@_fused
-def series(correlation: Array, c: Array, deviation: Array, variance: Array, out: Array) -> None:
-    """Compute Σ_n ρⁿ c_n c_nᵀ by Horner's scheme, row by row over the upper triangle.
+@jit(fastmath={"contract", "nsz"}, no_cpython_wrapper=True)
+def series(correlation: Array, c: Array, count: int, deviation: Array, variance: Array, out: Array) -> None:
+    """Compute Σ_n ρⁿ c_n c_nᵀ of ``count`` orders by Horner's scheme, row by row over the upper triangle.
 
     c is (N, D), so that the inner loop runs over units. Four orders are summed at a time to save loads and stores. If there are
     many orders, a tile omits those for which its largest |ρ|ⁿ is below 1e-15.
     """
-    count, size = c.shape
+    size = c.shape[1]
     together = _TOGETHER if count > _FEW_ORDERS else size
     buffer = np.empty(together)
     for i in range(size):
@@ -170,86 +192,101 @@ def series(correlation: Array, c: Array, deviation: Array, variance: Array, out:
     mirror(out)
 
 
-@jit(no_cpython_wrapper=True)
-def find_inaccurate_row(correlation: Array, left: Array, power: int, tolerance: float, suspect: int) -> int:
-    """Return a row i with |ρ_ij|^power √(left_i left_j) > tolerance for some j, or −1; row ``suspect`` is checked first."""
-    size = left.shape[0]
-    root, square, value = np.sqrt(left), np.empty(size), np.empty(size)
-    for turn in range(-1, size - 1):
-        i = suspect if turn < 0 else turn
-        width = size - i - 1
-        others, rho = root[i + 1 :], correlation[i, i + 1 :]
-        for j in range(width):
-            square[j], value[j] = abs(rho[j]), root[i] * others[j]
-        rest = power
-        while rest:
-            if rest % 2:
-                for j in range(width):
-                    value[j] *= square[j]
-            for j in range(width):
-                square[j] *= square[j]
-            rest //= 2
-        worst = 0.0
-        for j in range(width):
-            worst = max(worst, value[j])
-        if worst > tolerance:
-            return i
-    return -1
+def find_inaccurate_rows(
+    correlation: Array, rows: npt.NDArray[np.intp], left: Array, power: int, tolerance: float, suspects: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return for matrices ``rows`` (b,) a row i with |ρ_ij|^power √(left_i left_j) > tolerance for some j, or −1.
+
+    ``left`` has shape (b, D). Rows ``suspects`` (b,) are checked first.
+    """
+    found = suspects.copy()
+    _find_inaccurate_rows(correlation, rows, np.sqrt(left), power, tolerance, found, np.empty((2, left.shape[1])))
+    return found
 
 
 @jit()
+def _find_inaccurate_rows(
+    correlation: Array, rows: npt.NDArray[np.intp], roots: Array, power: int, tolerance: float, found: npt.NDArray[np.int64],
+    work: Array,
+) -> None:  # fmt: skip
+    size, square, value = roots.shape[1], work[0], work[1]
+    for row in range(rows.size):
+        turn, worst, i, root = -1, 0.0, found[row], roots[row]
+        while worst <= tolerance and turn < size - 1:
+            i, worst = found[row] if turn < 0 else turn, 0.0
+            others, rho = root[i + 1 :], correlation[rows[row], i, i + 1 :]
+            for j in range(others.size):
+                square[j], value[j] = abs(rho[j]), root[i] * others[j]
+            rest = power
+            while rest:
+                if rest % 2:
+                    for j in range(others.size):
+                        value[j] *= square[j]
+                for j in range(others.size):
+                    square[j] *= square[j]
+                rest //= 2
+            for j in range(others.size):
+                worst = value[j] if value[j] > worst else worst
+            turn += 1
+        found[row] = i if worst > tolerance else -1
+
+
 def rescale(matrix: Array, live: npt.NDArray[np.bool_], variance: Array) -> None:
     """Rescale matrices (B, D, D), given by their upper triangles, to ``variance`` (B, D); covariances are 0 unless ``live``."""
-    batch, size = variance.shape
-    factor = np.empty(size)
-    for b in range(batch):
-        for i in range(size):
-            own = matrix[b, i, i]
-            factor[i] = (
-                math.sqrt(variance[b, i]) / math.sqrt(own) if live[b, i] and own > 1e-290 else 0.0
-            )  # smaller numbers lose digits
-        for i in range(size):
-            for j in range(i + 1, size):
-                matrix[b, i, j] = matrix[b, i, j] * factor[i] * factor[j]
-            matrix[b, i, i] = variance[b, i]
-        mirror(matrix[b])
+    own = np.diagonal(matrix, axis1=1, axis2=2)
+    usable = live & (own > 1e-290)  # smaller numbers lose digits
+    factor = np.sqrt(np.where(usable, variance, 0.0)) / np.sqrt(np.where(usable, own, 1.0))
+    matrix[:] = np.triu(matrix * factor[:, :, None] * factor[:, None, :], 1)
+    matrix += np.swapaxes(matrix, 1, 2)
+    np.einsum("bii->bi", matrix)[:] = variance
 
 
-@jit()
-def sum_series(sums: Sums, b: int, c: Array) -> None:
-    """Sum the series of matrix b with coefficients c (N, D); c may be overwritten."""
-    deviation, own = np.empty(c.shape[1]), np.empty(c.shape[1])
-    for i in range(c.shape[1]):
-        own[i] = sums.variance[b, i]
-        deviation[i] = math.sqrt(own[i])
-        sums.first[b, i] = c[0, i]
-        if sums.rest:
-            own[i] *= max(1.0 - c[0, i] * c[0, i], 0.0)
-            c[0, i] = 0.0
-    sums.orders[b] = c.shape[0]
-    series(sums.correlation[b], c, deviation, own, sums.out[b])
+def sum_series(sums: Sums, rows: npt.NDArray[np.intp], c: Array, orders: npt.NDArray[np.int64]) -> None:
+    """Sum the series of matrices ``rows`` (b,), each with its number of ``orders`` of c (b, N, D); matrices of 0 orders stay.
+
+    c may be overwritten.
+    """
+    good = orders > 0
+    done, variance = rows[good], sums.variance[rows]
+    deviation, first = np.sqrt(variance), c[:, 0]
+    sums.orders[done], sums.first[done] = orders[good], first[good]
+    if sums.rest:
+        variance = variance * np.maximum(1.0 - first * first, 0.0)
+        c[:, 0] = 0.0
+    _sum_series(sums.correlation, rows, c, orders, deviation, variance, sums.out)
 
 
-@jit()
+@_fused
+def _sum_series(
+    correlation: Array, rows: npt.NDArray[np.intp], c: Array, orders: npt.NDArray[np.int64], deviation: Array,
+    own: Array, out: Array,
+) -> None:  # fmt: skip
+    for row in range(rows.size):
+        if orders[row] > 0:
+            series(correlation[rows[row]], c[row], orders[row], deviation[row], own[row], out[rows[row]])
+
+
 def sum_projections(found: Array, rows: npt.NDArray[np.intp], std: Array, own: Array, tolerance: float, sums: Sums) -> None:
     """Sum the series of matrices ``rows`` (b,) with the fewest coefficients that meet the tolerance.
 
     ``found`` (b, D, N) holds projected coefficients c_n/s; they are overwritten with c_n in units of the output standard
     deviations. ``own`` (B, D) is the variance of f(z).
     """
-    _, size, count = found.shape
-    c, left, remainder = np.empty((count, size)), np.empty((count, size)), np.empty(count)
-    for row in range(rows.size):
-        b, terms = rows[row], found[row]
-        for n in range(count):
-            remainder[n] = 0.0
-        for i in range(size):
-            scale_terms(terms[i], std[b, i] / math.sqrt(own[b, i]) if own[b, i] > 0.0 else 0.0, left[:, i], remainder)
-            for n in range(count):
-                c[n, i] = terms[i, n]
-        chosen = _choose_order(left, remainder, sums.correlation[b], sums.largest[b], tolerance)
-        if chosen > 0:
-            sum_series(sums, b, c[:chosen])
+    var, count = own[rows], found.shape[2]
+    scale = np.divide(std[rows], np.sqrt(var), out=np.zeros_like(var), where=var > 0.0)
+    found *= scale[:, :, None]
+    square = np.swapaxes(found * found, 1, 2)
+    total = square.sum(axis=1)
+    if total.max(initial=0.0) > 1.0:  # rounding errors must not make the remainder on the diagonal negative
+        shrink = np.sqrt(np.maximum(total, 1.0))
+        found /= shrink[:, :, None]
+        square = np.swapaxes(found * found, 1, 2)
+    left = np.maximum((scale > 0.0)[:, None, :] - np.cumsum(square, axis=1), 0.0)  # the variance beyond each order, (b, N, D)
+    bound = left.max(axis=2, initial=0.0) * sums.largest[rows, None] ** np.arange(2.0, count + 2.0) <= tolerance
+    orders = np.where(bound.any(axis=1), bound.argmax(axis=1) + 1, 0)
+    if count >= _MANY_ORDERS:
+        orders = _choose_orders(left, orders, rows, sums.correlation, tolerance)
+    sum_series(sums, rows, np.ascontiguousarray(np.swapaxes(found, 1, 2)), orders)
 
 
 @jit(**INLINE)
@@ -282,27 +319,36 @@ def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
     return 0
 
 
-@jit(no_cpython_wrapper=True)
-def _choose_order(left: Array, remainder: Array, correlation: Array, largest: float, tolerance: float) -> int:
-    """Return an approximately minimal order that meets the tolerance, or 0; ``remainder`` (N,) is the row maximum of ``left``."""
-    count, chosen = left.shape[0], fewest_orders(remainder, largest, tolerance)
-    if chosen == 0 and count >= _MANY_ORDERS and find_inaccurate_row(correlation, left[count - 1], count + 1, tolerance, 0) < 0:
-        chosen = count
-    low, suspect = _MANY_ORDERS // 2, 0
-    while chosen > low + low // 2:
-        middle = (low + chosen) // 2
-        found = find_inaccurate_row(correlation, left[middle - 1], middle + 1, tolerance, suspect)
-        if found < 0:
-            chosen = middle
-        else:
-            low, suspect = middle, found
-    return chosen
+def _choose_orders(
+    left: Array, fewest: npt.NDArray[np.int64], rows: npt.NDArray[np.intp], correlation: Array, tolerance: float
+) -> npt.NDArray[np.int64]:
+    """Return approximately minimal orders (b,) that meet the tolerance, or 0.
+
+    ``left`` (b, N, D) is the variance beyond each order; ``fewest`` are the lowest orders by the largest correlation alone, or 0.
+    """
+    count, high, suspects = left.shape[1], fewest.copy(), np.zeros(len(rows), np.int64)
+    none = np.flatnonzero(fewest == 0)
+    high[none[find_inaccurate_rows(correlation, rows[none], left[none, -1], count + 1, tolerance, suspects[none]) < 0]] = count
+    low = np.full(len(rows), _MANY_ORDERS // 2)
+    while (search := np.flatnonzero(high > low + low // 2)).size:
+        middle = (low[search] + high[search]) // 2
+        for order in np.unique(middle):  # most matrices of a batch have the same
+            part = search[middle == order]
+            found = find_inaccurate_rows(
+                correlation, rows[part], left[part, order - 1], int(order) + 1, tolerance, suspects[part]
+            )
+            high[part[found < 0]] = order
+            low[part[found >= 0]] = order
+            suspects[part] = np.maximum(found, 0)
+    return high
 
 
 _LEAST = 1e-305  # smaller output variances are treated as 0, to avoid overflow
 _WIDE = 5.0  # standard deviation of z above which the exponential part of elu is replaced by deltas
 _LOOK_EARLY = 20  # order at which kinks that need too many orders are detected
-_ENOUGH, _HOPELESS = -1, -2
+_NOT_ADDED = -1  # derivative of a term whose τ_n is not a part of the coefficients
+_GIVEN_UP = -1  # number of orders of a matrix for which all of them are not enough
+_ENTRIES = 2**23  # coefficients of matrices that are processed together
 _LOOK = 48  # first order at which the remainder is checked for each pair; n + n//4 is the next
 
 
@@ -357,255 +403,205 @@ def _elu(alpha: float) -> Bumps:
     return Bumps(np.concatenate([[0.0], -nodes]), np.zeros(len(steps)), _weights(len(steps), 2, steps), 1, alpha)
 
 
-class Units(NamedTuple):
-    """Moments of units, (D,) or (B, D): mean and standard deviation of z, variance ``own`` of f(z), and ``gain`` E[f′(z)].
+class Recurrences(NamedTuple):
+    """Recurrences of the coefficients of a batch of units, (b, D) with their terms, (T,).
 
-    ``gain`` is empty if it follows from the bumps; ``exponential`` is e_0 of elu and 0 for other activations.
+    A term is a bump in one derivative of f. ``state`` (b, 4, T, D) holds τ_0 times the weight of the term, τ_{−1} = 0, and the
+    factors −r a and −r² of the recurrence; ``work`` (b, 5, D) holds e_0, its weight, 1/s and s for elu, and room for a sum;
+    ``left`` (b, D) is the remaining variance, 1 for units that vary.
     """
 
-    mean: Array
-    std: Array
-    own: Array
-    gain: Array
-    exponential: Array
+    derivative: npt.NDArray[np.int64]
+    state: Array
+    work: Array
+    left: Array
 
 
-class _Goal(NamedTuple):
-    """Stopping rule: stop when the error of all output correlations is within ``tolerance``, or after ``most`` orders.
+def start_recurrences(bumps: Bumps, mean: Array, std: Array, own: Array) -> Recurrences:
+    """Return the recurrences of units (b, D) with variances ``own`` of f(z), in units of their output standard deviations.
 
-    A negative tolerance computes all orders. ``correlation`` (D, D) is empty if only ``largest`` is known. The remainder of
-    kinks decays as n^(−``decay``); if it would still be too large after ``most`` orders, the computation stops early. A
-    ``decay`` of 0 means that the rate is unknown.
+    Bumps that are too far from the mean to matter are omitted.
     """
+    alive = (std > 0.0) & (own > _LEAST)
+    live, deviation = np.where(alive, std, 1.0), np.sqrt(np.where(alive, own, 1.0))
+    common = np.arange(len(bumps.place)) < bumps.common
+    used = (bumps.weight != 0.0) & (common | bool(np.any(live > _WIDE)))
+    kind, derivative = np.argwhere(used.T).T
+    if bumps.exponential:  # the recurrence of the exponential needs τ of the kink, whatever its weight
+        kind, derivative = np.append(0, kind), np.append(_NOT_ADDED, derivative)
+    s = live[:, None, :]
+    total = np.hypot(s, np.sqrt(bumps.width[kind])[:, None])
+    a, r = (mean[:, None, :] - bumps.place[kind][:, None]) / total, s / total
+    near = alive[:, None, :] & (np.abs(a) <= 38.0) & (common[kind][:, None] | (s > _WIDE))
+    weight = np.where(derivative == _NOT_ADDED, 0.0, bumps.weight[derivative, kind])[:, None]
+    weight = weight * s ** derivative[:, None] / (total * deviation[:, None, :])
+    weight[:, derivative == _NOT_ADDED] = 1.0
+    tau = np.exp(-0.5 * np.square(np.where(near, a, 0.0))) / math.sqrt(2.0 * math.pi)
+    state = np.stack([weight * tau, np.zeros_like(a), -r * a, -r * r], axis=1) * near[:, None]
+    work = np.zeros((len(mean), 5, mean.shape[1]))
+    if bumps.exponential:
+        first = np.where(alive & (live <= _WIDE), _exponential(mean, live), 0.0)
+        parts = first, bumps.exponential * np.square(live) / deviation, 1.0 / live, live
+        for part, values in enumerate(parts):
+            work[:, part] = np.where(first > 0.0, values, 0.0)
+    return Recurrences(derivative, state, work, alive.astype(float))
 
-    tolerance: float
-    most: int
-    largest: float
-    correlation: Array
-    decay: float
 
-
-def make_units(bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array) -> Units:
-    """Return the `Units` of an unscaled activation with the given bumps."""
-    if not bumps.exponential:
-        return Units(mean, std, own, gain, np.zeros(mean.shape))
-    live = np.where(std > 0.0, std, 1.0)
-    a, v = mean / live, np.square(live)
-    shifted = a + live
-    # e^{m + v/2} Φ(−(m + v)/s), by Mills' ratio if the first factor is large
+def _exponential(mean: Array, std: Array) -> Array:
+    """Return E[e^z 1(z < 0)] = e^{m + v/2} Φ(−(m + v)/s), by Mills' ratio if the first factor is large."""
+    a, v = mean / std, np.square(std)
+    shifted = a + std
     below = np.exp(np.minimum(mean + 0.5 * v, 0.0)) * special.ndtr(-shifted)
     above = 0.5 * np.exp(-0.5 * np.square(a)) * special.erfcx(np.maximum(shifted, 0.0) * math.sqrt(0.5))
-    return Units(mean, std, own, gain, np.where(live <= _WIDE, np.where(shifted < 0.0, below, above), 0.0))
+    return np.where(shifted < 0.0, below, above)
 
 
 def project(bumps: Bumps, gain: Array, mean: Array, std: Array, count: int) -> Array:
     """Return the coefficients c_n/s (D, count) for n = 1 … count; ``std`` must be positive."""
-    units = make_units(bumps, gain, mean, std, np.ones(len(mean)))
-    _, c = coefficients(bumps, units, np.empty((0, len(mean))), 1.0, -1.0, count)
+    _, c = compute_coefficients(bumps, gain, mean, std, np.ones(len(mean)), 1.0, -1.0, count)
     return np.asarray(c.T / std[:, None])
 
 
-def coefficients(
-    bumps: Bumps, units: Units, known: Array, largest: float, tolerance: float, most: int
+def compute_coefficients(
+    bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array, largest: float, tolerance: float, most: int,
+    known: Array | None = None,
 ) -> tuple[bool, Array]:  # fmt: skip
     """Compute coefficients c_n/√own (N, D) until largest^{N+1} times the largest remainder is within the tolerance.
 
-    The first n are given by ``known`` (n, D). With a negative tolerance, all ``most`` orders are computed, and their squares may
-    exceed the variance of a unit. Return whether the tolerance is met, and the coefficients.
+    The first n are given by ``known`` (n, D), or the first by ``gain`` unless it is empty. With a negative tolerance, all
+    ``most`` orders are computed, and their squares may exceed the variance of a unit. Return whether the tolerance is met, and
+    the coefficients.
     """
-    out, state, left = np.zeros((most, len(units.mean))), np.zeros((7, len(bumps.place), len(units.mean))), units.std.copy()
-    out[: len(known)] = known
-    ready, kinds = _start(bumps, units, len(known), state, left, out)
+    recurrences = start_recurrences(bumps, mean[None], std[None], own[None])
     if tolerance < 0.0:
-        left[left > 0.0] = np.inf
-    goal = _Goal(tolerance, most, largest, np.zeros((0, 0)), 0.0)
-    count, enough = _coefficients(bumps.exponential, units, goal, kinds, ready, state, left, out)
-    return enough, out[:count]
+        recurrences.left[recurrences.left > 0.0] = np.inf
+    c, orders = np.empty((1, most, len(mean))), np.zeros(1, np.int64)
+    first = _first_order(gain[None], std[None], own[None]) if known is None else known[None]
+    c[:, : first.shape[1]] = first
+    advance(0, most, first.shape[1], recurrences, np.full(1, largest), tolerance, c, orders)
+    return bool(orders[0]), c[0, : orders[0] or most]
 
 
-# ---------------------------------------------------------------- kernels
+def _first_order(gain: Array, std: Array, own: Array) -> Array:
+    """Return c_1/√own (b, 1, D) from E[f′] (b, D), or no order (b, 0, D) if it is empty."""
+    if not gain.size:
+        return np.empty((len(std), 0, std.shape[1]))
+    alive = (std > 0.0) & (own > _LEAST)
+    return np.where(alive, gain * std / np.sqrt(np.where(alive, own, 1.0)), 0.0)[:, None, :]
 
 
-@jit()
 def sum_closed_form(
-    bumps: Bumps, units: Units, known: Array, rows: npt.NDArray[np.intp], tolerance: float, most: int, sums: Sums
-) -> None:
+    bumps: Bumps, gain: Array, mean: Array, std: Array, own: Array, known: Array | None,
+    rows: npt.NDArray[np.intp], tolerance: float, most: int, sums: Sums,
+) -> None:  # fmt: skip
     """Sum the series of matrices ``rows`` (b,) with as many orders as the tolerance requires, at most ``most``.
 
-    ``known`` (b, n, D) holds known coefficients in units of the output standard deviations; ``units`` has shape (b, D).
+    ``mean``, ``std``, ``own`` and ``gain`` (unless empty) have shape (b, D), ``known`` (b, n, D) holds known coefficients in
+    units of the output standard deviations.
     """
-    size = units.mean.shape[1]
-    c, state, left = np.empty((most, size)), np.zeros((7, bumps.place.shape[0], size)), np.zeros(size)
-    ready = known.shape[1] if known.shape[0] > 0 else 0
-    decay, none = (1.5 if bumps.exponential == 0.0 and _largest(bumps.width) == 0.0 else 0.0), np.empty(0)
-    for row in range(rows.size):
-        b = rows[row]
-        for n in range(ready):
-            for i in range(size):
-                c[n, i] = known[row, n, i]
-        gain = units.gain[row] if units.gain.shape[0] > 0 else none
-        one = Units(units.mean[row], units.std[row], units.own[row], gain, units.exponential[row])
-        first, kinds = _start(bumps, one, ready, state, left, c)
-        goal = _Goal(tolerance, most, sums.largest[b], sums.correlation[b], decay)
-        count, enough = _coefficients(bumps.exponential, one, goal, kinds, first, state, left, c)
-        if enough:
-            sum_series(sums, b, c[:count])
+    known = _first_order(gain, std, own) if known is None else known
+    step = max(1, _ENTRIES // (most * mean.shape[1]))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        recurrences = start_recurrences(bumps, mean[part], std[part], own[part])
+        orders, c = _compute_orders(bumps, recurrences, known[part], most, rows[part], tolerance, sums)
+        sum_series(sums, rows[part], c, orders)
 
 
-@jit()
-def _largest(values: Array) -> float:
-    """Return the largest |value|; a loop, as np.max takes a second to compile."""
-    largest = 0.0
-    for value in values.flat:
-        largest = max(largest, abs(value))
-    return largest
+def _compute_orders(
+    bumps: Bumps, recurrences: Recurrences, known: Array, most: int, rows: npt.NDArray[np.intp], tolerance: float, sums: Sums
+) -> tuple[npt.NDArray[np.int64], Array]:
+    """Compute coefficients c (b, N, D); return how many of them meet the tolerance (b,), 0 if ``most`` are not enough, and c.
 
-
-@jit()
-def _start_bump(bumps: Bumps, k: int, m: float, s: float, own: float, state: Array) -> None:
-    """Initialize the recurrence of one bump and one unit, unless the bump is too far from the mean to matter."""
-    total = math.hypot(s, math.sqrt(bumps.width[k]))
-    a, r, scale = (m - bumps.place[k]) / total, s / total, 1.0 / (total * math.sqrt(own))
-    if abs(a) <= 38.0:
-        state[0] = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
-        state[1], state[2], state[3] = -r * a, -r * r, bumps.weight[0, k] * scale
-        state[4], state[5] = bumps.weight[1, k] * scale * s, bumps.weight[2, k] * scale * s * s
-
-
-@jit()
-def _start(bumps: Bumps, units: Units, known: int, state: Array, left: Array, out: Array) -> tuple[int, int]:
-    """Initialize the recurrences; return the number of known coefficients, including the gain, and the number of bumps used.
-
-    For each bump and unit, ``state`` (7, K, D) holds τ_0, the factors −r a and −r² of the recurrence, the weights of τ_n, τ_{n−1}
-    and τ_{n−2} in units of the output standard deviation, and τ_{−1} = 0.
+    At some orders each pair of units is checked. The remainder of kinks decays as n^(−1.5): if it would still be too large after
+    all orders, a matrix is given up early.
     """
-    kinds = bumps.place.shape[0] if _largest(units.std) > _WIDE else bumps.common
-    for i in range(units.mean.shape[0]):
-        s = units.std[i]
-        alive = s > 0.0 and units.own[i] > _LEAST
-        left[i] = 1.0 if alive else 0.0
-        if known == 0 and units.gain.shape[0]:
-            out[0, i] = units.gain[i] * s / math.sqrt(units.own[i]) if alive else 0.0
-        for k in range(kinds):
-            for part in range(7):
-                state[part, k, i] = 0.0
-            if alive and (k < bumps.common or s > _WIDE):
-                _start_bump(bumps, k, units.mean[i], s, units.own[i], state[:, k, i])
-    return (1 if known == 0 and units.gain.shape[0] else known), kinds
+    is_kink, count = bumps.exponential == 0.0 and not np.any(bumps.width), known.shape[1]
+    c = np.empty((len(rows), min(most, max(2 * _LOOK, count)), known.shape[2]))
+    c[:, :count] = known
+    orders, suspects, n, look = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64), 0, _LOOK_EARLY if is_kink else _LOOK
+    while n < most and np.any(orders == 0):
+        last = min(look, most)
+        if last > c.shape[1]:
+            c = np.concatenate([c, np.empty((len(c), min(most, 2 * c.shape[1]) - c.shape[1], c.shape[2]))], axis=1)
+        advance(n, last, count, recurrences, sums.largest[rows], tolerance, c, orders)
+        if last == look:
+            left = np.flatnonzero(orders == 0)
+            room, matrices = recurrences.left[left], rows[left]
+            found = find_inaccurate_rows(sums.correlation, matrices, room, last + 1, tolerance, suspects[left])
+            suspects[left], orders[left[found < 0]] = np.maximum(found, 0), last
+            if last == _LOOK_EARLY:
+                left, room, matrices = left[found >= 0], room[found >= 0] * (last / most) ** 1.5, matrices[found >= 0]
+                found = find_inaccurate_rows(sums.correlation, matrices, room, most + 1, tolerance, suspects[left])
+                orders[left[found >= 0]] = _GIVEN_UP
+        n, look = last, last + last // 4
+    return np.maximum(orders, 0), c
+
+
+def advance(
+    done: int, last: int, known: int, recurrences: Recurrences, largest: Array, tolerance: float, c: Array,
+    orders: npt.NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Fill c (b, most, D) with c_n for n = done + 1 … last, except in rows whose ``orders`` are not 0.
+
+    The first ``known`` orders are given in c. ``orders`` becomes n once ``largest``^{n+1} times the largest remainder is within
+    the tolerance.
+    """
+    _advance(done, last, known, *recurrences, largest ** (done + 1.0), largest, tolerance, c, orders)
+
+
+# ---------------------------------------------------------------- kernel
 
 
 @_fused
-def _coefficients(
-    alpha: float, units: Units, goal: _Goal, kinds: int, known: int, state: Array, left: Array, out: Array
-) -> tuple[int, bool]:  # fmt: skip
-    """Fill ``out`` with c_1, c_2, … and subtract their squares from ``left``; return their number and whether it suffices.
-
-    ``state`` holds τ_{n−1}. The loops are separate and use few arrays; otherwise LLVM does not vectorize them.
-    """
-    size = state.shape[2]
-    now, before, total, e = state[0], state[6], np.empty(size), np.zeros((3, size))
-    if alpha != 0.0:
-        for i in range(size):
-            if left[i] > 0.0 and units.exponential[i] > 0.0:
-                e[0, i], e[2, i] = units.exponential[i], 1.0 / units.std[i]
-                e[1, i] = alpha * units.std[i] * units.std[i] / math.sqrt(units.own[i])
-    used = _largest(state[3, :kinds]) > 0.0, _largest(state[4, :kinds]) > 0.0, _largest(state[5, :kinds]) > 0.0
-    look, power, suspect = _LOOK if goal.decay == 0.0 else _LOOK_EARLY, goal.largest, 0
-    for n in range(1, goal.most + 1):
-        for i in range(size):
-            total[i] = 0.0
-        if alpha != 0.0 and n > 1:
-            _add_exponential(n, units.std, before[0], e, total)
-        _add_bumps(n, kinds, used, state, now, before, total)
-        now, before = before, now
-        worst = _subtract_variance(n <= known, kinds, total, e[0], now, before, left, out[n - 1])
-        power *= goal.largest
-        if power * worst <= goal.tolerance:
-            return n, True
-        if n == look and goal.correlation.shape[0] and goal.tolerance > 0.0:
-            suspect = _check_pairs(goal, n, left, suspect)
-            if suspect < 0:
-                return n, suspect == _ENOUGH
-            look = n + n // 4
-    return goal.most, False
-
-
-@_inline
-def _add_exponential(n: int, std: Array, tau: Array, e: Array, total: Array) -> None:
-    """Add e_{n−2} to c_n and replace it by e_{n−1}; ``tau`` is τ_{n−2} of the kink, ``e`` (3, D) holds e, its weight and 1/s."""
-    root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
-    both, step = inverse / root, 1.0 / root
-    now, weight, pull = e[0], e[1], e[2]
-    for i in range(total.size):
-        total[i] = weight[i] * both * now[i]
-    for i in range(total.size):
-        now[i] = std[i] * step * (now[i] - pull[i] * tau[i])
-
-
-@_inline
-def _add_bumps(
-    n: int, kinds: int, used: tuple[bool, bool, bool], state: Array, now: Array, before: Array, total: Array
+def _advance(
+    done: int, last: int, known: int, derivative: npt.NDArray[np.int64], states: Array, works: Array, lefts: Array,
+    powers: Array, largest: Array, tolerance: float, coefficients: Array, orders: npt.NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Add τ_n, τ_{n−1} (``now``) and τ_{n−2} (``before``) to c_n; replace τ_{n−2} by τ_n."""
-    root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
-    both = inverse / root if n > 1 else 0.0
-    for k in range(kinds):
-        if used[1]:
-            _add(total, state[4, k], now[k], inverse)
-        if used[2]:
-            _add(total, state[5, k], before[k], both)
-        _advance(now[k], before[k], state[1, k], state[2, k], inverse, root * inverse)
-        if used[0]:
-            _add(total, state[3, k], before[k], 1.0)
-
-
-@_inline
-def _subtract_variance(
-    known: bool, kinds: int, total: Array, e: Array, now: Array, before: Array, left: Array, out: Array
-) -> float:  # fmt: skip
-    """Store c_n unless it is known, and subtract c_n² from the remaining variances; return the largest of these."""
-    beyond = 0
-    for i in range(total.size):
-        total[i] = out[i] if known else total[i]
-        beyond += 1 if total[i] * total[i] > left[i] else 0
-    if beyond:  # rounding errors, or the error of a mixture: preserve the variance of the unit, and set further terms to 0
-        for i in range(total.size):
-            if total[i] * total[i] > left[i]:
-                total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
-                for k in range(kinds):
-                    now[k, i] = before[k, i] = 0.0
-    worst = 0.0
-    for i in range(total.size):
-        left[i] = max(left[i] - total[i] * total[i], 0.0)
-        worst = max(worst, left[i])
-        out[i] = total[i]
-    return worst
-
-
-@_inline
-def _check_pairs(goal: _Goal, n: int, left: Array, suspect: int) -> int:
-    """Return a row for which n orders are not enough, `_ENOUGH`, or `_HOPELESS` if ``goal.most`` orders would not be enough."""
-    suspect = find_inaccurate_row(goal.correlation, left, n + 1, goal.tolerance, suspect)
-    if suspect < 0:
-        return _ENOUGH
-    if n == _LOOK_EARLY and goal.decay > 0.0:
-        later, fall = np.empty(left.size), (n / goal.most) ** goal.decay
-        for i in range(left.size):
-            later[i] = left[i] * fall
-        if find_inaccurate_row(goal.correlation, later, goal.most + 1, goal.tolerance, suspect) >= 0:
-            return _HOPELESS
-    return suspect
-
-
-@_inline
-def _add(total: Array, weight: Array, term: Array, factor: float) -> None:
-    for i in range(total.shape[0]):
-        total[i] += weight[i] * factor * term[i]
-
-
-@_inline
-def _advance(t: Array, t1: Array, slope: Array, back: Array, inverse: float, ratio: float) -> None:
-    """Replace τ_{n−2} by τ_n."""
-    for i in range(t.shape[0]):
-        after = slope[i] * inverse * t[i] + back[i] * ratio * t1[i]
-        t1[i] = after if abs(after) > 1e-200 else 0.0  # denormal numbers are slow
+    """Compute :func:`advance`; ``powers`` are largest^{done+1}. The loops use few arrays: else LLVM does not vectorize them."""
+    for row in range(orders.shape[0]):
+        n, power = done, powers[row]
+        left, state, work = lefts[row], states[row], works[row]
+        e, weight, pull, std, total = work[0], work[1], work[2], work[3], work[4]
+        while orders[row] == 0 and n < last:
+            n += 1
+            now, before, c = state[(n + 1) % 2], state[n % 2], coefficients[row, n - 1]  # τ_{n−1}, τ_{n−2}, to be τ_n, and c_n
+            root, inverse = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
+            both, ratio = inverse / root if n > 1 else 0.0, root * inverse
+            for i in range(total.shape[0]):
+                total[i] = 0.0
+            if derivative[0] == _NOT_ADDED and n > 1:  # add e_{n−2} to c_n and replace it by e_{n−1}; the first term is the kink
+                tau = before[0]
+                for i in range(total.shape[0]):
+                    total[i] = weight[i] * both * e[i]
+                for i in range(total.shape[0]):
+                    e[i] = std[i] / root * (e[i] - pull[i] * tau[i])
+            for k in range(derivative.shape[0]):
+                t, t1, slope, back = now[k], before[k], state[2, k], state[3, k]
+                first = 1.0 if derivative[k] == 0 else 0.0
+                second = inverse if derivative[k] == 1 else 0.0
+                third = both if derivative[k] == 2 else 0.0
+                for i in range(total.shape[0]):
+                    after = slope[i] * inverse * t[i] + back[i] * ratio * t1[i]
+                    after = after if abs(after) > 1e-200 else 0.0  # denormal numbers are slow
+                    total[i] += first * after + second * t[i] + third * t1[i]
+                    t1[i] = after
+            beyond = 0
+            for i in range(total.shape[0]):
+                total[i] = c[i] if n <= known else total[i]
+                beyond += 1 if total[i] * total[i] > left[i] else 0
+            if beyond:  # rounding errors, or the error of a mixture: keep the variance of the unit, and set further terms to 0
+                for i in range(total.shape[0]):
+                    if total[i] * total[i] > left[i]:
+                        total[i], e[i] = math.copysign(math.sqrt(left[i]), total[i]), 0.0
+                        for k in range(derivative.shape[0]):
+                            now[k, i] = before[k, i] = 0.0
+            worst = 0.0
+            for i in range(total.shape[0]):
+                rest = left[i] - total[i] * total[i]
+                rest = rest if rest > 0.0 else 0.0
+                worst = rest if rest > worst else worst
+                left[i], c[i] = rest, total[i]
+            power *= largest[row]
+            if power * worst <= tolerance:
+                orders[row] = n

@@ -290,6 +290,6 @@ def tanh_rests(
         for i in range(size):
             own[i] = max(1.0 - terms[0, i] * terms[0, i], 0.0) * deviation[i] * deviation[i]
             terms[0, i] = 0.0
-        series(correlation, terms[:order], deviation, own, rests[b])
+        series(correlation, terms, order, deviation, own, rests[b])
         served[b] = True
     return served
