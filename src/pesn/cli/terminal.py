@@ -74,6 +74,23 @@ class Several(TyperCommand):
         return group
 
 
+def option(metavar: str | None, text: str, shown: str | None = None, *, name: str | None = None) -> Any:
+    """Return an option of a command.
+
+    Parameters
+    ----------
+    metavar : str or None
+        Placeholder of its value in the help; None: its type.
+    text : str
+        Help text.
+    shown : str, optional
+        Description of the default; None: the default itself.
+    name : str, optional
+        Name, such as "--id"; None: that of the parameter.
+    """
+    return typer.Option(*([] if name is None else [name]), metavar=metavar, help=text, show_default=shown or True)
+
+
 def _is_number(word: str) -> bool:
     try:
         float(word)
