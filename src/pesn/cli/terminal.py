@@ -134,8 +134,6 @@ def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     with Progress(console=console(), transient=True) as bar:
 
         def stage(what: str) -> Callable[[int, int], None]:
-            for old in bar.task_ids:
-                bar.update(old, visible=False)
             task = bar.add_task(what, total=None)
             return lambda done, total: bar.update(task, completed=done, total=total)
 
