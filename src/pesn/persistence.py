@@ -109,8 +109,10 @@ def save(model: Model, path: PathLike) -> None:
     ValueError
         If it would not load: parameters that were set after ``fit`` and do not go with the fitted attributes.
     """
+    arrays: list[AnyArray] = []
     try:
-        tree, arrays = _encode_model(model)
+        _check_kind(model)
+        tree = _encode(model, arrays)
         data = _pack(tree, arrays)
     except RefusedError as refusal:
         raise TypeError(f"this {type(model).__name__} cannot be saved: {refusal}") from None
@@ -230,8 +232,7 @@ def _load_archive(archive: ZipFile) -> Any:
         return npy_array(name, archive.read(name))
 
     model = _decode(json.loads(archive.read(_TREE)), read_array)
-    if type(model) not in _MODELS:
-        raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
+    _check_kind(model)
     try:
         check_model(model)
     except MemoryError:
@@ -246,12 +247,10 @@ def _load_archive(archive: ZipFile) -> Any:
 # ---------------------------------------------------------------- the tree
 
 
-def _encode_model(model: Model) -> tuple[object, list[AnyArray]]:
-    """Return the tree of a model, and its arrays."""
+def _check_kind(model: object) -> None:
+    """Refuse an object that is not a model."""
     if type(model) not in _MODELS:
         raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
-    arrays: list[AnyArray] = []
-    return _encode(model, arrays), arrays
 
 
 def _encode(value: object, arrays: list[AnyArray]) -> object:

@@ -72,15 +72,8 @@ def classes(kind):
     if kind == "multilabel":
         X, y = make_multilabel_classification(150, 4, n_classes=3, random_state=1)
         return X / 5.0, y
-    X, y = make_classification(
-        300,
-        4,
-        n_informative=4,
-        n_redundant=0,
-        n_classes={"binary": 2, "multiclass": 4}[kind],
-        n_clusters_per_class=1,
-        random_state=1,
-    )
+    options = {"n_informative": 4, "n_redundant": 0, "n_clusters_per_class": 1, "random_state": 1}
+    X, y = make_classification(300, 4, n_classes={"binary": 2, "multiclass": 4}[kind], **options)
     return X, np.array(["d", "a", "c", "b"])[y]  # names out of order: classes_ sorts them
 
 

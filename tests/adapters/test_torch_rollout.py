@@ -71,15 +71,11 @@ def agree(model, controls, start=None, given=None, within=1e-8, **options):
 # ---------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_tensors_agree_with_arrays_for_all_networks(network):
-    model = fitted(network=network)
-    agree(model, CONTROLS)
-    agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
+KINDS = {name: {"network": network} for name, network in NETWORKS.items()} | OPTIONS
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_tensors_agree_with_arrays_for_other_forecasters(options):
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
+def test_tensors_agree_with_arrays_for_all_networks_and_forecasters(options):
     model = fitted(**options)
     agree(model, CONTROLS)
     agree(model, CONTROLS, model.start(RUNS.states[:1]), torch.tensor(RUNS.states[0]))
@@ -229,33 +225,36 @@ def test_expectations_equal_moments_and_their_derivatives(moments):
 # ---------------------------------------------------------------- invalid input
 
 
-def test_invalid_arguments_raise(model):
-    u = torch.zeros(5, 1, dtype=F64)
-    with pytest.raises(TypeError, match="controls must be a tensor, got ndarray"):
-        rollout(model, np.zeros((5, 1)))
+U = torch.zeros(5, 1, dtype=F64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ([np.zeros((5, 1))], TypeError, "controls must be a tensor, got ndarray"),
+        *(([torch.zeros(*shape)], ValueError, "controls must have shape") for shape in ((5, 2), (0, 1), (5,), (1, 1, 5, 1))),
+        ([U * torch.nan], ValueError, "controls must be finite, got nan"),
+        ([U.long()], TypeError, r"controls must be of dtype float32 or float64, got torch\.int64"),
+        ([U.to_sparse()], TypeError, r"controls must be a dense tensor, got layout torch\.sparse_coo"),
+        ([U, torch.zeros(3)], ValueError, r"start must have shape \(4,\)"),
+        ([U, np.zeros(4)], TypeError, r"start must be a tensor, what start\(context\) gave, or None, got ndarray"),
+        ([U.expand(2, 5, 1), torch.tensor(RUNS.states[:3])], ValueError, "controls must be as many as start has states, 3"),
+    ],
+)
+def test_invalid_arguments_raise(model, arguments, error, message):
+    with pytest.raises(error, match=message):
+        rollout(model, *arguments)
+
+
+def test_invalid_forecasters_and_starts_raise(model):
     with pytest.raises(TypeError, match=r"forecaster must be a pesn\.Forecaster"):
-        rollout(object(), u)
-    for shape in ((5, 2), (0, 1), (5,), (1, 1, 5, 1)):
-        with pytest.raises(ValueError, match="controls must have shape"):
-            rollout(model, torch.zeros(*shape))
-    with pytest.raises(ValueError, match="controls must be finite, got nan"):
-        rollout(model, u * torch.nan)
-    with pytest.raises(TypeError, match=r"controls must be of dtype float32 or float64, got torch\.int64"):
-        rollout(model, torch.zeros(5, 1, dtype=torch.int64))
-    with pytest.raises(TypeError, match=r"controls must be a dense tensor, got layout torch\.sparse_coo"):
-        rollout(model, u.to_sparse())
-    with pytest.raises(ValueError, match=r"start must have shape \(4,\)"):
-        rollout(model, u, torch.zeros(3))
-    with pytest.raises(TypeError, match=r"start must be a tensor, what start\(context\) gave, or None, got ndarray"):
-        rollout(model, u, np.zeros(4))
-    with pytest.raises(ValueError, match="controls must be as many as start has states, 3"):
-        rollout(model, u.expand(2, 5, 1), torch.tensor(RUNS.states[:3]))
+        rollout(object(), U)
     with pytest.raises(ValueError, match="since its last fit or update"):
-        rollout(model, u, fitted(10).start())
+        rollout(model, U, fitted(10).start())
     with pytest.raises(ValueError, match="without gaps"):
-        rollout(model, u, model.start([[0.0, np.nan, 0.0, 0.0]]))
+        rollout(model, U, model.start([[0.0, np.nan, 0.0, 0.0]]))
     with pytest.raises(ValueError, match="rank"):
-        rollout(model, u, rank=0)
+        rollout(model, U, rank=0)
 
 
 def test_unsupported_moment_methods_raise():

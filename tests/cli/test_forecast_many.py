@@ -32,9 +32,15 @@ def call(tmp_path, monkeypatch, frame):
     return lambda *arguments: CliRunner().invoke(cli.app, ["forecast", *map(str, arguments)])
 
 
-def test_command_equals_the_python_api(call, frame):
-    result = call("sales.csv", "--id", "shop", "--target", "sold", "--horizon", 5, "--level", 0.9, "--backtest", 2, "--jobs", 1)
+def done(result):
     assert result.exit_code == 0, result.stderr
+    return result
+
+
+def test_command_equals_the_python_api(call, frame):
+    result = done(
+        call("sales.csv", "--id", "shop", "--target", "sold", "--horizon", 5, "--level", 0.9, "--backtest", 2, "--jobs", 1)
+    )
     lines = result.stdout.splitlines()
     assert lines[0] == "data      3 series, 80 numbers, a month apart"
     assert "failed    1, the first 'south': it has no number among its 40 rows" in lines
@@ -64,8 +70,7 @@ def test_inputs_that_are_known_ahead(call, frame):
     later.to_csv("later.csv", index=False)
     common = "sales.csv", "--id", "shop", "--target", "sold", "--horizon", 2, "--jobs", 1
     words = *common, "--inputs", "price", "--future", "later.csv"
-    result = call(*words)
-    assert result.exit_code == 0, result.stderr
+    result = done(call(*words))
     later.iloc[:3].to_csv("later.csv", index=False)
     result = call(*words)
     assert result.exit_code == 1
@@ -100,8 +105,7 @@ def test_empty_names_and_odd_times(call):
     Path("odd.csv").write_text("id,t,y\na,1,5\na,2,6\n,3,7\n")
     assert "column 'id' is empty in line 4; each row needs its series' name" in call("odd.csv", "--id", "id").stderr
     Path("counted.csv").write_text("id,t,y\n" + "".join(f"{name},{t},{t % 7}\n" for name in (10, 9) for t in range(30)))
-    result = call("counted.csv", "--id", "id", "--horizon", 2, "--jobs", 1)
-    assert result.exit_code == 0, result.stderr
+    done(call("counted.csv", "--id", "id", "--horizon", 2, "--jobs", 1))
     assert pd.read_csv("forecast/forecast.csv")["t"].tolist() == [30, 31, 30, 31]
 
 
@@ -110,14 +114,12 @@ def test_parquet_here_and_on_a_cluster(call, frame):
     distributed = pytest.importorskip("distributed")
     frame.drop(columns="price").to_parquet("sales.parquet", index=False)
     words = "sales.parquet", "--id", "shop", "--time", "month", "--target", "sold", "--horizon", 3, "--jobs", 1
-    result = call(*words, "--stream", "--out", "streamed")
-    assert result.exit_code == 0, result.stderr
+    result = done(call(*words, "--stream", "--out", "streamed"))
     assert result.stdout == "forecast  2 series, 1 failed\nwritten   streamed, 1 Parquet file\n"
     here = pd.read_parquet("streamed/part-00000.parquet")
     options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0", "silence_logs": 60}
     with distributed.LocalCluster(2, threads_per_worker=1, **options) as cluster:
-        result = call(*words[:-2], "--scheduler", cluster.scheduler_address, "--out", "spread")
-    assert result.exit_code == 0, result.stderr
+        result = done(call(*words[:-2], "--scheduler", cluster.scheduler_address, "--out", "spread"))
     assert result.stdout == "forecast  2 series, 1 failed\nwritten   spread, 1 Parquet file\n"
     pd.testing.assert_frame_equal(pd.read_parquet("spread/part-00000.parquet"), here, check_exact=True)
     assert pd.read_parquet("spread/failures-00000.parquet")["shop"].tolist() == ["south"]
@@ -131,8 +133,7 @@ def test_weekly_series_of_different_weekdays_with_a_date_twice(call):
     frame["Weekly_Sales"] = 50.0 + np.random.default_rng(0).normal(size=120).cumsum().round(2)
     frame["IsHoliday"] = np.where(frame["Date"].dt.month == 12, "TRUE", "FALSE")
     frame.to_csv("weekly.csv", index=False)
-    result = call("weekly.csv", "--id", "id", "--inputs", "IsHoliday", "--horizon", 2, "--jobs", 1)
-    assert result.exit_code == 0, result.stderr
+    result = done(call("weekly.csv", "--id", "id", "--inputs", "IsHoliday", "--horizon", 2, "--jobs", 1))
     lines = result.stdout.splitlines()
     assert lines[:3] == [
         "data      3 series, 120 numbers, a week apart",
@@ -158,8 +159,7 @@ def test_year_and_quarter_of_many_series(call):
     later = pd.DataFrame({"land": ["A", "B"], "year": 2005, "quarter": 1, "rate": 0.5})
     later.to_csv("later.csv", index=False)
     words = "--target", "gdp", "--inputs", "rate", "--future", "later.csv", "--horizon", 1, "--jobs", 1
-    result = call("gdp.csv", "--id", "land", *words)
-    assert result.exit_code == 0, result.stderr
+    done(call("gdp.csv", "--id", "land", *words))
     assert pd.read_csv("forecast/forecast.csv")["year and quarter"].tolist() == ["2005-01-01", "2005-01-01"]
 
 
@@ -170,8 +170,7 @@ def test_parquet_with_a_step_and_duplicates(call):
     frame = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 30), "ds": dates, "y": np.arange(60) % 7.0})
     pd.concat([frame, frame.iloc[[4, 5]]]).to_parquet("weekly.parquet", index=False)
     words = "weekly.parquet", "--id", "unique_id", "--stream", "--horizon", 2, "--jobs", 1, "--freq", "W", "--duplicates", "mean"
-    result = call(*words, "--out", "streamed")
-    assert result.exit_code == 0, result.stderr
+    result = done(call(*words, "--out", "streamed"))
     assert result.stdout.splitlines()[:2] == [
         "forecast  2 series",
         "merged    2 rows with the time of another row of their series",

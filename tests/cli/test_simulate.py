@@ -205,15 +205,6 @@ def test_internal_errors_are_not_hidden(call, monkeypatch):
     assert isinstance(call("cart-pole").exception, AssertionError)
 
 
-def test_interrupted(call, tmp_path, monkeypatch):
-    def interrupt(**_):
-        raise KeyboardInterrupt
-
-    fake(monkeypatch, interrupt)
-    result = call("cart-pole")
-    assert (result.exit_code, result.stdout, result.stderr, os.listdir(tmp_path)) == (130, "", "pesn: interrupted\n", [])
-
-
 # As a process of its own
 
 

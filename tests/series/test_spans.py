@@ -1,14 +1,10 @@
 """Claim: each column is fitted over its own rows; wide tables, Python frames and panels give the same forecasts."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import pesn
-from pesn import cli
 from pesn.series import univariate
 from pesn.series.job import Request, run
 from pesn.series.page.page import sections
@@ -251,17 +247,13 @@ def test_spans_are_saved(table, tmp_path):
     assert abs(later.forecast(12).median / fitted.forecast(12).median - 1.0).max() < 0.02  # the season's phase is kept
 
 
-def test_the_command_line_forecasts_by_a_saved_model(file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for words in (["--save", "a.pesn", "--out", "one"], ["--model", "a.pesn", "--out", "two"]):
-        result = CliRunner().invoke(cli.app, ["forecast", str(file), "--backtest", "3", *words])
-        assert result.exit_code == 0, result.stderr
-        assert "'late' starts at 2012-07" in result.stdout
-    one, two = (pd.read_csv(tmp_path / folder / "forecast.csv") for folder in ("one", "two"))
-    pd.testing.assert_frame_equal(one, two)
-    assert one["early_median"].notna().all()
-    scores = json.loads((tmp_path / "one" / "summary.json").read_text())["backtest"]["scores"]
-    assert scores["seasonal-naive"]["season"] == {"whole": 12, "late": 12, "early": 12}
+def test_jobs_forecast_by_a_saved_model(file, outcome, tmp_path):
+    outcome.save(tmp_path / "a.pesn")
+    again = run(Request(file, model=tmp_path / "a.pesn"))
+    pd.testing.assert_frame_equal(again.forecast.to_frame(), outcome.forecast.to_frame())
+    assert again.forecast.to_frame()["early"].notna().all()
+    assert any("'late' starts at 2012-07" in line for line in lines(again))
+    assert outcome.backtest.baselines["seasonal-naive"].seasons == (12, 12, 12)
 
 
 def test_rows_that_are_counted_keep_the_phase_of_their_seasons(tmp_path):

@@ -97,7 +97,7 @@ def test_missing_values_change_forecasts_little():
 def test_two_seasons():
     t = np.arange(24 * 28)
     y = 50.0 + 5.0 * np.sin(2 * np.pi * t / 24) + 4.0 * ((t // 24) % 7 >= 5) + 0.2 * np.random.default_rng(0).normal(size=len(t))
-    model = univariate.fit(y[:-48], horizon=48, seasons=(24, 168))
+    model = univariate.fit(y[:-48], horizon=48, seasons=(168, 24))  # in any order
     assert model.seasons == (24, 168)
     assert np.abs(model.forecast(48).median - y[-48:]).mean() < 0.5
 

@@ -14,65 +14,40 @@ import typer
 
 from pesn._support.files import naming
 from pesn.cli import terminal
+from pesn.cli.terminal import option
 
 if TYPE_CHECKING:
     from pesn.series.job import Request
 
+_HORIZON = "a season of up to 60 rows, or a tenth of the rows, 24 at most"
+
 
 def forecast(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Table, .csv or .parquet: one row per time step, oldest first.")],
-    target: Annotated[
-        list[str] | None, typer.Option(metavar="COL…", help="Columns to forecast.", show_default="all numeric")
-    ] = None,
-    inputs: Annotated[
-        list[str] | None, typer.Option(metavar="COL…", help="Exogenous regressors (future values via --future).")
-    ] = None,
-    time: Annotated[str | None, typer.Option(metavar="COL", help="Time column.", show_default="detected")] = None,
-    freq: Annotated[
-        str | None,
-        typer.Option(metavar="STEP", help="Frequency as a pandas alias (MS, W, 15min) or a number.", show_default="detected"),
-    ] = None,
-    duplicates: Annotated[
-        str, typer.Option(metavar="HOW", help="Rows with the same time: mean or last merges them, error rejects them.")
-    ] = "error",
-    horizon: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Forecast horizon in steps.",
-            show_default="a season of up to 60 rows, or a tenth of the rows, 24 at most",
-        ),
-    ] = None,
-    level: Annotated[
-        list[float] | None, typer.Option(metavar="P…", help="Levels of the prediction intervals.", show_default="0.8 0.95")
-    ] = None,
+    target: Annotated[list[str] | None, option("COL…", "Columns to forecast.", "all numeric")] = None,
+    inputs: Annotated[list[str] | None, option("COL…", "Exogenous regressors (future values via --future).")] = None,
+    time: Annotated[str | None, option("COL", "Time column.", "detected")] = None,
+    freq: Annotated[str | None, option("STEP", "Frequency as a pandas alias (MS, W, 15min) or a number.", "detected")] = None,
+    duplicates: Annotated[str, option("HOW", "Rows with the same time: mean or last merges them, error rejects them.")] = "error",
+    horizon: Annotated[int | None, option("N", "Forecast horizon in steps.", _HORIZON)] = None,
+    level: Annotated[list[float] | None, option("P…", "Levels of the prediction intervals.", "0.8 0.95")] = None,
     season: Annotated[
-        list[int] | None,
-        typer.Option(metavar="ROWS…", help="Seasonal period(s) in steps; 1 disables seasonality.", show_default="detected"),
+        list[int] | None, option("ROWS…", "Seasonal period(s) in steps; 1 disables seasonality.", "detected")
     ] = None,
-    backtest: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Number of backtest origins; 0: no backtest.", show_default="20, with --id 0"),
-    ] = None,
-    future: Annotated[Path | None, typer.Option(metavar="FILE", help="Table with future values of --inputs.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="MODEL", help="Save the fitted model to this file.")] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Saved model: forecast FILE with it, without fitting.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the forecast, a figure and a report.")] = Path("forecast"),
+    backtest: Annotated[int | None, option("K", "Number of backtest origins; 0: no backtest.", "20, with --id 0")] = None,
+    future: Annotated[Path | None, option("FILE", "Table with future values of --inputs.")] = None,
+    save: Annotated[Path | None, option("MODEL", "Save the fitted model to this file.")] = None,
+    model: Annotated[Path | None, option("MODEL", "Saved model: forecast FILE with it, without fitting.")] = None,
+    out: Annotated[Path, option("DIR", "Folder for the forecast, a figure and a report.")] = Path("forecast"),
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in DIR that pesn forecast did not write.")
     ] = False,
     id_col: Annotated[
-        str | None,
-        typer.Option("--id", metavar="COL", help="Series identifier column of a long table: one row per series and time."),
+        str | None, option("COL", "Series identifier column of a long table: one row per series and time.", name="--id")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", help="With --id: number of processes.", show_default="1 per core")
-    ] = None,
+    jobs: Annotated[int | None, option("N", "With --id: number of processes.", "1 per core")] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="With --id: folder for finished results; an interrupted run continues from them."),
+        Path | None, option("DIR", "With --id: folder for finished results; an interrupted run continues from them.")
     ] = None,
     stream: Annotated[
         bool,
@@ -82,10 +57,7 @@ def forecast(
         ),
     ] = False,
     scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="With --id: address of a Dask scheduler, such as tcp://127.0.0.1:8786; Parquet in and out."
-        ),
+        str | None, option("ADDRESS", "With --id: address of a Dask scheduler, such as tcp://127.0.0.1:8786; Parquet in and out.")
     ] = None,
 ) -> None:
     """Forecast the columns of a table with prediction intervals; backtest against naive and seasonal-naive baselines."""
@@ -112,9 +84,9 @@ def forecast(
 
 def _refuse(options: Mapping[str, object], why: str) -> None:
     """Raise a ValueError where one of the options was given."""
-    for option, given in options.items():
+    for name, given in options.items():
         if given is not None:
-            raise ValueError(f"{option} {why}")
+            raise ValueError(f"{name} {why}")
 
 
 def _check(request: Request, jobs: int | None) -> None:

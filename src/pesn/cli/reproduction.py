@@ -11,6 +11,7 @@ import typer
 
 from pesn import paper
 from pesn.cli import terminal
+from pesn.cli.terminal import option
 from pesn.paper.claims import LABELS, claim_labels
 
 
@@ -27,17 +28,15 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Small samples: all items in about 2 minutes on two cores, not 17.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the results and the report; finished items are reused.")] = Path(
+    out: Annotated[Path, option(None, "Folder for the results and the report; finished items are reused.")] = Path(
         "reproduction"
     ),
-    jobs: Annotated[int | None, typer.Option(help="Number of processes.", show_default="1 per core")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    jobs: Annotated[int | None, option(None, "Number of processes.", "1 per core")] = None,
+    scheduler: Annotated[str | None, option("ADDRESS", "Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")] = None,
+    seed: Annotated[int, option(None, "Random seed.")] = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Setting of an item, as listed by pesn list ITEM; may be repeated."),
+        option("NAME=VALUE", "Setting of an item, as listed by pesn list ITEM; may be repeated.", name="--set"),
     ] = None,
 ) -> None:
     """Reproduce the paper's tables and figures: a report with published and obtained values side by side."""

@@ -74,6 +74,23 @@ class Several(TyperCommand):
         return group
 
 
+def option(metavar: str | None, text: str, shown: str | None = None, *, name: str | None = None) -> Any:
+    """Return an option of a command.
+
+    Parameters
+    ----------
+    metavar : str or None
+        Placeholder of its value in the help; None: its type.
+    text : str
+        Help text.
+    shown : str, optional
+        Description of the default; None: the default itself.
+    name : str, optional
+        Name, such as "--id"; None: that of the parameter.
+    """
+    return typer.Option(*([] if name is None else [name]), metavar=metavar, help=text, show_default=shown or True)
+
+
 def _is_number(word: str) -> bool:
     try:
         float(word)
@@ -117,8 +134,6 @@ def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     with Progress(console=console(), transient=True) as bar:
 
         def stage(what: str) -> Callable[[int, int], None]:
-            for old in bar.task_ids:
-                bar.update(old, visible=False)
             task = bar.add_task(what, total=None)
             return lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -44,12 +44,6 @@ def test_the_moving_average_of_a_season_is_its_mean(m):
     assert np.isnan(found[0])
 
 
-def test_daily_and_weekly_seasons_are_both_found():
-    t = np.arange(24 * 28)
-    y = 5.0 * np.sin(2 * np.pi * t / 24) + 4.0 * ((t // 24) % 7 >= 5) + 0.1 * np.random.default_rng(0).normal(size=len(t))
-    assert find_seasons(y, (168, 24), log=False) == (24, 168)
-
-
 # ---------------------------------------------------------------- covariates
 
 

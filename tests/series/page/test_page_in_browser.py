@@ -59,15 +59,8 @@ def pages():
     y = {LONG: 1e6 * np.exp(0.02 * t + 0.3 * np.sin(2 * np.pi * t / 12)), "b": np.cumsum(rng.normal(size=72))}
     model = SeriesForecaster(horizon=12).fit(pd.DataFrame(y, index=pd.date_range("2018-01-31", periods=72, freq="ME")))
     shown = sections(model.fitted_, model.forecast(12), (0.8, 0.95), judged=model.backtest(12, [48, 60]))
-    common = {
-        "title": LONG,
-        "notes": [LONG],
-        "settings": {LONG: LONG},
-        "file": LONG,
-        "command": LONG,
-        "version": "1",
-        "files": [LONG],
-    }
+    common = dict.fromkeys(("title", "file", "command", "version"), LONG)
+    common |= {"notes": [LONG], "settings": {LONG: LONG}, "files": [LONG]}
     said = {"data": LONG, "model": LONG, "forecast": LONG}
     wave = "?A_ }!AB!?@!CD"
     rows = [

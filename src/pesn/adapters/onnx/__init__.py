@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +41,6 @@ _FLOATS: dict[str, type[np.floating[Any]]] = {
     "tensor(float16)": np.float16,
 }
 _NUMBERS = 2**22  # entries of a batch
-_Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | onnxruntime.InferenceSession
 
 
 def read(
@@ -69,7 +68,7 @@ def read(
         With layers where it is a chain of them or a sum of branches, and always with a function of rows.
     """
     if isinstance(network, onnxruntime.InferenceSession):
-        source = _session_source(network)
+        source = _Source(network, None, _inputs(network))  # with the options of its own
     elif isinstance(network, onnx.ModelProto):
         source = _make_source(network, "a ModelProto", None)
     else:
@@ -232,11 +231,6 @@ def _load_version(path: str, changed: int, size: int) -> _Source:
     except (onnx.checker.ValidationError, OSError, ValueError) as error:  # external data
         raise ValueError(f"network must be an ONNX file with its external data beside it, got {path!r}: {error}") from error
     return _make_source(model, f"the file {path!r}", path)
-
-
-def _session_source(session: onnxruntime.InferenceSession) -> _Source:
-    """Return a session of the user's, with the options that it has."""
-    return _Source(session, None, _inputs(session))
 
 
 def _make_source(model: onnx.ModelProto, name: str, path: str | None) -> _Source:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import clone
 
 try:
@@ -39,8 +40,6 @@ from pesn.series.result import Margins
 from pesn.series.univariate import find_span
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pesn.adapters.sktime.distribution import SeriesDistribution
 
 __all__ = ["PESNForecaster"]
@@ -147,8 +146,6 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
     # ---------------------------------------------------------------- forecasting
 
     def _predict(self, fh: ForecastingHorizon, X: pd.DataFrame | None) -> pd.Series:
-        import pandas as pd
-
         return pd.Series(self._margins(fh, X).median, index=self._index(fh), name=self._cur_y.name)
 
     def _predict_quantiles(self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:
@@ -172,8 +169,6 @@ class PESNForecaster(BaseForecaster):  # type: ignore[misc]
         return make_distribution(self._margins(fh, X), index=self._index(fh), columns=self._get_varnames())
 
     def _frame(self, fh: ForecastingHorizon, values: Array, columns: pd.Index) -> pd.DataFrame:
-        import pandas as pd
-
         return pd.DataFrame(values.T, index=self._index(fh), columns=columns)
 
     def _steps(self, fh: ForecastingHorizon) -> Places:

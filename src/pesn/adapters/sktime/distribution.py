@@ -13,19 +13,17 @@ True
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import special
 from scipy.stats import t as student
 from skpro.distributions.base import BaseDistribution
 
 from pesn._support.types import Array
 from pesn.series.result import LEVELS, Margins
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @final

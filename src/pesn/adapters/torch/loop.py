@@ -24,6 +24,7 @@ from torch.nn.functional import linear
 from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation, get
+from pesn.adapters.torch.tensor_gaussian import root
 from pesn.linalg import factor_covariance
 from pesn.moments import MomentMethod, mehler
 from pesn.moments.special import tanh
@@ -63,7 +64,7 @@ class TensorBounds:
         """
         mean, staying, columns = y[0], y[1 : 1 + n_staying], y[1 + n_staying :]
         var = columns.square().sum(0)
-        std = _root(var)
+        std = root(var)
         jumped = self.is_unbounded & ((mean - before).abs() > self.reach)
         away = torch.where(jumped, before, mean) - self.center
         widest = torch.where(self.is_unbounded, torch.maximum(self.widest, 0.5 * away.abs()), self.widest)
@@ -74,23 +75,17 @@ class TensorBounds:
         left = (outside & ~self.is_unbounded) | jumped
         drawn, std = self.center + factor.square() * away, factor * std
         room = self.width.square() - std.square()
-        added = torch.where(left & (room > 0.0), _root(room), torch.zeros_like(room)) * self.widen
-        wide = _root(std.square() + added.square())
+        added = torch.where(left & (room > 0.0), root(room), torch.zeros_like(room)) * self.widen
+        wide = root(std.square() + added.square())
         inside = torch.minimum(torch.maximum(drawn, self.low - wide), self.high + wide)
         held = (left | (factor < 1.0)) & ~self.is_unbounded
         mean, columns = torch.where(held, inside, drawn), factor * columns
         own, room = staying.square().sum(0), self.limit.square() - wide.square()
         over = own > room
-        shrunk = _root((room / torch.where(over, own, torch.ones_like(own))).clamp(0.0, 1.0))
+        shrunk = root((room / torch.where(over, own, torch.ones_like(own))).clamp(0.0, 1.0))
         staying = torch.where(over, shrunk, torch.ones_like(own)) * staying
         more = torch.diag_embed(added).movedim(-1, 0)
         return torch.cat([mean[None], staying, columns, more])
-
-
-def _root(x: Tensor) -> Tensor:
-    """Return √x of x ≥ 0, with a derivative of 0 at 0."""
-    positive = x > 0.0
-    return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
 
 
 # (m, v) → E of f, f′, f″ and f‴, (4, …) over the shape of m; v None: as if it were 0

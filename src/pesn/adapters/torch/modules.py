@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
-from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap, find_nonfinite
 from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
 from pesn.adapters.torch.tensor_moments import units, working_dtype
 from pesn.adapters.torch.trace import OutputError, list_tensors, trace_layers
@@ -124,7 +123,7 @@ def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
     """Return ``x``; raise where it is not finite."""
     var = x.var if x._cov is None else x._cov
     for what, part in (("mean", x._mean), ("variance", var)):
-        if not math.isfinite(part.detach().sum()) and not torch.isfinite(part).all():  # a finite sum implies finite entries
+        if find_nonfinite(part) is not None:
             raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
     return x
 
@@ -168,24 +167,19 @@ def _read(network: nn.Module, inputs: int) -> list[_Layer]:
     return layers
 
 
+_recognized: dict[tuple[type[nn.Module], tuple[Any, ...]], Activation] = {}
+
+
 def _activation(place: str, module: nn.Module) -> Activation:
-    parameters = tuple(getattr(module, name) for name in getattr(module, "__constants__", ()))
-    found = _recognize_module(type(module), parameters, module)
-    if found is None:
-        raise ValueError(f"{_name(place, module)} has no closed form with the parameters {module.extra_repr()}")
-    return found
-
-
-_recognized: dict[tuple[type[nn.Module], tuple[Any, ...]], Activation | None] = {}
-
-
-def _recognize_module(kind: type[nn.Module], parameters: tuple[Any, ...], module: nn.Module) -> Activation | None:
     """Return the record of an activation module; it is found once for its class and parameters."""
-    if (kind, parameters) not in _recognized:
+    key = type(module), tuple(getattr(module, name) for name in getattr(module, "__constants__", ()))
+    if key not in _recognized:
         with torch.no_grad():
             found = recognize(lambda z: module(torch.from_numpy(z.copy())).numpy())
-        _recognized[kind, parameters] = None if found is None or found[1] != 1.0 else found[0]
-    return _recognized[kind, parameters]
+        if found is None or found[1] != 1.0:
+            raise ValueError(f"{_name(place, module)} has no closed form with the parameters {module.extra_repr()}")
+        _recognized[key] = found[0]
+    return _recognized[key]
 
 
 def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
@@ -275,8 +269,8 @@ def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) ->
         raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
     if not value.is_floating_point():
         raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
-    if not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():  # a finite sum implies finite entries
-        raise ValueError(f"{name} of {_name(place, module)} must be finite, got {value[~torch.isfinite(value)][0].item()}")
+    if (wrong := find_nonfinite(value)) is not None:
+        raise ValueError(f"{name} of {_name(place, module)} must be finite, got {wrong}")
     return value
 
 
@@ -390,8 +384,8 @@ def _check_parameters(network: nn.Module) -> None:
             raise ValueError(f"{name} of network has not been initialized; run the network once first")
         if value.is_meta:
             raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
-        if value.is_floating_point() and not math.isfinite(value.detach().sum()) and not torch.isfinite(value).all():
-            raise ValueError(f"{name} of network must be finite, got {value[~torch.isfinite(value)][0].item()}")
+        if value.is_floating_point() and (wrong := find_nonfinite(value)) is not None:
+            raise ValueError(f"{name} of network must be finite, got {wrong}")
 
 
 class _Sequences(nn.Module):
@@ -441,8 +435,12 @@ def _as_rows(tensor: Tensor, count: int) -> FloatArray:
 
 def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
     """Return whether the standard deviation of an input is near the rounding of the network's floating point numbers."""
-    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
-    return bool(np.any((x.std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * x.std)))
+    return bool(np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)))
+
+
+def _rounding(network: nn.Module) -> float:
+    """Return the relative rounding error of the network's floating point numbers."""
+    return max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
 
 
 def _in_double(
@@ -473,19 +471,16 @@ def _agree(one: FloatArray, other: FloatArray, network: nn.Module) -> bool:
     """Return whether two runs gave the same, but for the rounding of the network's floating point numbers."""
     if one.shape != other.shape:
         return False
-    rounding = max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
     size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    return bool(np.allclose(one, other, rtol=0.0, atol=max(1e-3, 8.0 * rounding) * (size + 1e-6), equal_nan=True))
+    return bool(np.allclose(one, other, rtol=0.0, atol=max(1e-3, 8.0 * _rounding(network)) * (size + 1e-6), equal_nan=True))
 
 
-@contextmanager
-def _eager(network: nn.Module) -> Iterator[None]:
-    """Run without compilation of parts of the network."""
+def _eager(network: nn.Module) -> AbstractContextManager[None]:
+    """Return a context without compilation of parts of the network."""
     compiled = any(
         getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod") for module in network.modules()
     )
-    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
-        yield
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
 def _describe_shapes(shapes: Shapes) -> str:

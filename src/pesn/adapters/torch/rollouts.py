@@ -27,7 +27,7 @@ from torch import Tensor
 
 from pesn._support.arguments import whole_number
 from pesn.adapters.torch.loop import TensorLoop, tensor
-from pesn.adapters.torch.tensor_gaussian import check_no_vmap
+from pesn.adapters.torch.tensor_gaussian import check_tensor, find_nonfinite
 from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import ContextFilter, FilteredContext, StartingPoint, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
@@ -334,28 +334,24 @@ def _scale_controls(forecaster: Forecaster, controls: Tensor) -> Tensor:
 
 def _scale_state(forecaster: Forecaster, start: Tensor, device: torch.device) -> Tensor:
     """Return states (B, d), scaled."""
-    _check("start", start)
+    _check("start", start, device)
     d = forecaster.n_columns_
     if start.ndim not in (1, 2) or start.shape[-1] != d or not len(start):
         raise ValueError(f"start must have shape ({d},) or (states, {d}), got {tuple(start.shape)}")
-    if start.device != device:
-        raise ValueError(f"start must lie on {device}, as the controls do, got {start.device}; move it with .to(...)")
     scale, prior = forecaster.scale_, forecaster.prior_scale_
     y = (start.to("cpu", torch.float64).reshape(-1, d) - tensor(scale.y_mean)) / tensor(scale.y_std)
     check_within_reach("start", y.detach().numpy(), prior.y_mean, prior.y_std)
     return y
 
 
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: Any, device: torch.device | None = None) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    check_no_vmap(name, value)
-    if value.layout != torch.strided:
-        raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
+    check_tensor(name, value, value.device if device is None else device)
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be of dtype float32 or float64, got {value.dtype}")
-    if not torch.isfinite(value).all():
-        raise ValueError(f"{name} must be finite, got {value[~torch.isfinite(value)][0].item()}")
+    if (wrong := find_nonfinite(value)) is not None:
+        raise ValueError(f"{name} must be finite, got {wrong}")
 
 
 # ---------------------------------------------------------------- what is kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NoReturn, TypeAlias
@@ -38,6 +39,20 @@ def distribution_parts(given: distributions.Distribution) -> tuple[Tensor, Tenso
     raise TypeError(f"mean must be numbers or a Gaussian of torch.distributions ({known}), got {type(inner).__name__}")
 
 
+def root(x: Tensor) -> Tensor:
+    """Return √x of x ≥ 0, with a derivative of 0 at 0."""
+    positive = x > 0.0
+    return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
+
+
+def find_nonfinite(x: Tensor) -> float | None:
+    """Return the first entry that is infinite or NaN; None where there is none."""
+    if math.isfinite(x.detach().sum()):  # a finite sum implies finite entries
+        return None
+    wrong = x.detach()[~torch.isfinite(x)]
+    return wrong[0].item() if len(wrong) else None
+
+
 def check_no_vmap(name: str, value: object) -> None:
     """Raise a TypeError inside torch.func.vmap: how many terms a series needs depends on the numbers."""
     inside = getattr(torch._C._functorch, "is_batchedtensor", None)
@@ -50,7 +65,7 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
     anchor = next(value for value in given.values() if isinstance(value, Tensor))
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     for name, tensor in tensors.items():
-        _check_tensor(name, tensor, anchor.device)
+        check_tensor(name, tensor, anchor.device)
     own = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
     dtype = reduce(torch.promote_types, own) if own else torch.get_default_dtype()
     result: list[Any] = []
@@ -58,13 +73,14 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
         if value is not None:
             array = value if isinstance(value, Tensor) else torch.as_tensor(as_real(name, value), device=anchor.device)
             value = array.to(dtype)
-            if not torch.isfinite(value).all():
+            if find_nonfinite(value) is not None:
                 as_real(name, _as_array(value))  # names the entry
         result.append(value)
     return result
 
 
-def _check_tensor(name: str, value: Tensor, device: torch.device) -> None:
+def check_tensor(name: str, value: Tensor, device: torch.device) -> None:
+    """Raise an error unless a tensor is real and dense, and lies on the device of the others."""
     check_no_vmap(name, value)
     if value.device != device:
         raise ValueError(f"{name} must lie on {device}, as the rest does, got {value.device}; move it with .to(...)")
@@ -234,9 +250,7 @@ class TensorGaussian(Gaussian):
     @property
     def std(self) -> Tensor:  # type: ignore[override]
         """The standard deviations, in the shape of the mean; their gradient is 0 where they are."""
-        var = self.var
-        live = var > 0.0
-        return torch.where(live, torch.where(live, var, torch.ones_like(var)).sqrt(), torch.zeros_like(var))
+        return root(self.var)
 
     @property
     def cov(self) -> Tensor:  # type: ignore[override]
