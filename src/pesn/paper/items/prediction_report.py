@@ -72,7 +72,7 @@ class Experiment:
     columns: int
     shown: Sequence[int]
     obtained: Callable[[Study, Record], list[str]]
-    figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]]
+    figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]] = lambda *_: {}
     notes: Sequence[str] = ()
 
 
@@ -129,24 +129,16 @@ def _figures(
     states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
     bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
     close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
-    before = {
-        "single-step": (
-            draw.draw_states(outputs, [single]),
-            f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
-        ),
-        "single-step-zoomed": (
-            draw.draw_states(outputs, [single], steps),
-            f"The first {steps} of the single-step predictions, {close}.",
-        ),
-        "multi-step": (
-            draw.draw_states(states, multi["before"]),
-            f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
-        ),
-        "multi-step-zoomed": (
-            draw.draw_states(states, multi["before"], steps),
-            f"The first stretch of {steps} steps, {close}.",
-        ),
+    texts = {
+        "single-step": f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
+        "single-step-zoomed": f"The first {steps} of the single-step predictions, {close}.",
+        "multi-step": f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
+        "multi-step-zoomed": f"The first stretch of {steps} steps, {close}.",
     }
+    before = {}
+    for name, alt in texts.items():
+        view, some = (outputs, [single]) if name.startswith("single") else (states, multi["before"])
+        before[name] = draw.draw_states(view, some, steps if name.endswith("zoomed") else 0), alt
     after = {
         "updating": (
             draw.draw_updating(states, stretch, own.shown),
@@ -369,8 +361,6 @@ def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
 
 
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
-_NOISY = (2, 3, 4, 5)  # of the outputs: those that jump from row to row
-
 _ARDRONE = amend(
     SETTINGS,
     n_units=(200, 80),
@@ -388,17 +378,7 @@ _ARDRONE = amend(
 def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
     notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, _ardrone_figures, notes))
-
-
-def _ardrone_figures(scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
-    return {
-        "noisy-states": (
-            draw.draw_noisy(draw.output_view(scene, ARDRONE, 3), levels.single, _NOISY, 2 * p["steps"]),
-            "Velocities that jump from row to row, in single steps, a column a method: each mean with its 2σ band beside the "
-            "truth; the bar at the right of a panel is the size of the jumps: how far a row is from the average of three.",
-        ),
-    }
+    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, notes=notes))
 
 
 def _ardrone_numbers(found: Study, p: Record) -> list[str]:

@@ -29,6 +29,7 @@ from pesn.paper.items.robots import PlainNetwork, State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -280,7 +281,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         },
         figures={
             "errors": _draw_errors(levels[0]),
-            "ratios": _draw_ratios(levels[0]),
             "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
             "sensitivity": sensitivity.draw(
                 varied,
@@ -533,14 +533,14 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int], *, logarithmic: bool = True) -> Any:
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Figure:
     """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
         draw(ax, state)
         figures.label_lengths(ax, lengths)
         ax.set_title(state.capitalize(), fontsize=10)
-        ax.set(ylabel=title.format(LABELS[state]), yscale="log" if logarithmic else "linear")
+        ax.set(ylabel=title.format(LABELS[state]), yscale="log")
     figures.label_outside(axes, "washout length (rows of 0.02 s)")
     figures.legend(figure, axes[0, 0], 2)
     return figure
@@ -559,31 +559,6 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
         "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
         "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
         "forecasts, Algorithm 3, and the filtered start."
-    )
-
-
-def _draw_ratios(frame: pd.DataFrame) -> Picture:
-    """Draw the PESN's error by that of others, published and obtained."""
-    ours, theirs = paper_errors("mean", "P"), paper_errors("mean", "MC")
-    lengths = sorted(set(frame["washout"]))
-    printed = [k for k in lengths if k in LENGTHS]
-    others: dict[str, Record] = {
-        "MC": {"color": _BLUE, "marker": "o", "label": "PESN / Monte Carlo ESN, obtained"},
-        "zero start": {"color": "black", "marker": ".", "linestyle": ":", "label": "PESN / ESN from 0, obtained"},
-        "MC without noise": {"color": _BLUE, "marker": "v", "linestyle": "-.", "label": "PESN / MC without noise, obtained"},
-    }
-
-    def draw(ax: Axes, state: str) -> None:
-        ax.axhline(1.0, color="#999999", linewidth=0.8)
-        ratio = [ours[state, k] / theirs[state, k] for k in printed]
-        ax.plot(printed, ratio, color=_BLUE, marker="^", linestyle="--", label="PESN / Monte Carlo ESN, published")
-        by_method = frame[frame["state"] == state].pivot(index="washout", columns="method", values="mean")
-        for method, style in others.items():
-            ax.plot(lengths, by_method["P"] / by_method[method], **style)
-
-    return _draw("ratio of mean errors", draw, lengths, logarithmic=False), (
-        "Four panels, one a state, with the PESN's error divided by that of the Monte Carlo ESN, published, obtained and with "
-        "noise, and divided by that of an ESN started at 0, against the washout length; below 1 the PESN is better."
     )
 
 
