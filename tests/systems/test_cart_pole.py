@@ -135,17 +135,6 @@ def test_run_does_not_depend_on_other_runs_or_on_length():
             np.testing.assert_array_equal(a.inputs[: len(b.states)], b.inputs)
 
 
-def test_seeds():
-    a, b, c = (simulate(runs=2, steps=50, rng=seed).states for seed in (0, 0, 1))
-    np.testing.assert_array_equal(a, b)
-    assert not np.isclose(a, c).any(axis=0).any()
-    assert (a[0] != a[50]).all()  # two runs, two starts
-    generator = np.random.default_rng(0)
-    np.testing.assert_array_equal(simulate(runs=2, steps=50, rng=generator).states, a)
-    assert (simulate(runs=2, steps=50, rng=generator).states[0] != a[0]).all()  # the next draw is another one
-    assert (simulate(steps=1).states != simulate(steps=1).states).any()
-
-
 @pytest.mark.parametrize("runs", [1, MANY])
 def test_the_recorded_input_is_what_was_applied(runs):
     first = simulate(runs=runs, steps=200, rng=3)
