@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -150,19 +150,6 @@ def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure
         ax.set_ylabel(view.label(i), fontsize=_SIZE)
         below.set_ylabel("Δ (% of σ)", fontsize=_SIZE)
     figure.text(0.01, 0.04 / figure.get_figheight(), "Δ: less Monte Carlo's, the mean; thin: the deviation", fontsize=_SIZE)
-    return _finish(figure, axes)
-
-
-def draw_around(view: View, one: Compared, steps: int) -> Figure:
-    """Draw the first steps of a segment minus the samples' mean, a panel for each column."""
-    rows = len(view.names) // view.columns
-    figure, axes = _figure(rows, view.columns, 1.55 * rows + 0.9)
-    cut = _cut(one, steps)
-    closed = {form: (mean - cut.mean, std) for form, (mean, std) in cut.closed.items()}
-    around = cut._replace(closed=closed, mean=np.zeros_like(cut.mean))
-    for i, ax in enumerate(axes.ravel()):
-        _bands(ax, replace(view, mean=np.zeros_like(view.mean)), around, i)
-        ax.set_ylabel(f"{view.names[i]} − mean ({view.units[i]})", fontsize=_SIZE)
     return _finish(figure, axes)
 
 

@@ -328,21 +328,17 @@ def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
 
 def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     other = prediction.learn(CART_POLE, p, seed, "change")
-    around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
+    bands = "with 2σ bands of both networks and of Monte Carlo, and below each the differences."
     own = {
-        "single-step-outputs": (
-            draw.draw_around(draw.output_view(scene, CART_POLE, 2), levels.single, p["steps"]),
-            f"The network's outputs in single steps, the velocities: {around}",
-        ),
         "single-step-changes": (
-            draw.draw_around(draw.output_view(other, CART_POLE, 2), changes.single, p["steps"]),
-            f"The outputs in single steps of a network that puts out the changes of the velocities: {around}",
+            draw.draw_states(draw.output_view(other, CART_POLE, 2), [changes.single]),
+            f"The outputs in single steps of a network that puts out the changes of the velocities, {bands}",
         ),
     }
     if "units" in levels.multi:
         own["uncertain-units"] = (
-            draw.draw_around(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][0], p["steps"]),
-            f"{p['steps']} steps from units that are not known exactly: {around}",
+            draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]),
+            f"{p['steps']} steps from units that are not known exactly, {bands}",
         )
     return own
 
