@@ -228,8 +228,7 @@ def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
 
 
 def _by_points(frame: pd.DataFrame) -> pd.DataFrame:
-    columns = [c for c in frame.columns if c not in ("points", "mean", "variance")]
-    return frame.groupby("points")[columns].max().reset_index()
+    return frame.drop(columns=["mean", "variance"]).groupby("points", as_index=False).max()
 
 
 def _draw(frame: pd.DataFrame) -> Picture:

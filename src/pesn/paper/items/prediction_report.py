@@ -204,14 +204,10 @@ def _agree(every: Sequence[Compared], form: str) -> Record:
 def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
     """Tabulate σ ÷ Monte Carlo's of the multi-step prediction, median over draws and segments, by state and step."""
     some = [one for found in studies for one in found.multi["before"]]
-    lines = []
-    for i, name in enumerate(names):
-        line: Record = {"state": name}
-        for form in FORMS:
-            for step in [s for s in steps if s <= len(some[0].mean)]:
-                line[f"{form}, step {step}"] = round(float(np.median([one.ratio(form)[step - 1, i] for one in some])), 3)
-        lines.append(line)
-    return pd.DataFrame(lines)
+    table = {"state": list(names)}
+    for form, step in product(FORMS, [s for s in steps if s <= len(some[0].mean)]):
+        table[f"{form}, step {step}"] = np.median([one.ratio(form)[step - 1] for one in some], axis=0).round(3).tolist()
+    return pd.DataFrame(table)
 
 
 def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFrame:
