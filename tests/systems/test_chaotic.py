@@ -244,15 +244,9 @@ def test_progress(system, steps, calls):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (
-            lambda: lorenz(initial_state=[1.0, 1.0, 1.0], dt=1.0, substeps=1),
-            r"lorenz, run 0: .* t = \d+; .* x = .*, y = .*, z = ",
-        ),
+        (lambda: lorenz(initial_state=[1.0] * 3, dt=1.0, substeps=1), r"lorenz, run 0: .* t = \d+; .* x = .*, y = .*, z = "),
         (lambda: henon(initial_state=[9.0, 9.0]), r"henon, run 0: left finite numbers at t = \d+; .* x = .*, y = "),
-        (
-            lambda: kuramoto_sivashinsky(initial_state=[1e200] * 64),
-            "kuramoto_sivashinsky, run 0: left finite numbers at t = 0.25",
-        ),
+        (lambda: kuramoto_sivashinsky(initial_state=[1e200] * 64), "kuramoto_sivashinsky, run 0: left .* at t = 0.25"),
         (lambda: narma10(np.ones((100, 1)), steps=100), r"narma10, run 0: left finite numbers at t = \d+; .* y = "),
         (lambda: lorenz(runs=2, initial_state=[[1.0] * 3, [1e150] * 3]), "lorenz, run 1: left finite numbers at t = 0.02"),
     ],
