@@ -244,6 +244,7 @@ BAD = [
     (lambda gram, b, y: gram.add(b, y[1:]), "as many rows, got 30 and 29"),
     (lambda gram, b, y: gram.merge(type(gram)(3, 1)), "same numbers of features and targets"),
     (lambda gram, b, y: solve(gram, -1.0), "ridge must be finite and not negative, got -1"),
+    (lambda gram, b, y: solve(gram, np.full(4, -1.0)), "ridge must be finite and not negative"),
     (lambda gram, b, y: solve(type(gram)(4, 1), 0.0), "at least one row"),
 ]
 

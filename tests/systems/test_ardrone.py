@@ -263,6 +263,9 @@ def test_numpy_and_compiled_flights_agree(mode):
 def test_a_run_does_not_depend_on_the_others(mode):
     five = simulate(runs=5, steps=80, rng=1, mode=mode)
     np.testing.assert_allclose(simulate(runs=2, steps=80, rng=1, mode=mode).states, five[:2].states, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(simulate(runs=5, steps=80, rng=1, mode=mode).states, five.states)
+    assert np.abs(five[0].states - five[1].states).max() > 1e-3
+    assert np.abs(simulate(runs=5, steps=80, rng=2, mode=mode).states - five.states).max() > 1e-3
     # With commands and starts of their own, together and one at a time.
     commands, starts = five.inputs.reshape(5, 80, 4), five.states[50::80]
     together = simulate(commands, runs=5, initial_state=starts, command_noise=False, mode=mode, rng=1)

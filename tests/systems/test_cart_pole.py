@@ -135,6 +135,14 @@ def test_run_does_not_depend_on_other_runs_or_on_length():
             np.testing.assert_array_equal(a.inputs[: len(b.states)], b.inputs)
 
 
+def test_every_state_depends_on_the_draw():
+    generator = np.random.default_rng(0)
+    a, b, c = (simulate(runs=2, steps=50, rng=rng).states for rng in (generator, generator, 1))
+    assert not np.isclose(a, c).any(axis=0).any()
+    assert (a[0] != a[50]).all()  # two runs, two starts
+    assert (b[0] != a[0]).all()  # the next draw of a generator is another one
+
+
 @pytest.mark.parametrize("runs", [1, MANY])
 def test_the_recorded_input_is_what_was_applied(runs):
     first = simulate(runs=runs, steps=200, rng=3)
