@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -400,7 +400,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
 
     across = math.ceil(panels / 6)
     down = math.ceil(panels / across)
-    figure = _new_figure(max(3.8 * across, 7.0), 1.3 * down + 0.8)
+    figure = new_figure(max(3.8 * across, 7.0), 1.3 * down + 0.8)
     figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.05))
     every = list(figure.subplots(down, across, sharex=True, squeeze=False).T.ravel())
     for spare in every[panels:]:
@@ -414,12 +414,12 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
     return axes, feet
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """Return an empty figure with its canvas."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -439,7 +439,7 @@ def new_axes(width: float = 6.0, height: float = 3.2) -> Axes:
     Axes
         Empty axes.
     """
-    return _new_figure(width, height).subplots()
+    return new_figure(width, height).subplots()
 
 
 def plot_design(design: Design, ax: Axes | None = None) -> Axes:

@@ -189,10 +189,7 @@ def test_scalings_by_column_say_how_many_inputs_and_outputs_there_are():
         (lambda: memory_capacity(Forecaster()), "network must be fitted where it is a Forecaster"),
         (lambda: memory_capacity(EchoStateNetwork(features=Features(states=False))), "network must have units"),
         (lambda: memory_capacity(ReservoirClassifier(20)), "network must be fitted where it is a ReservoirClassifier"),
-        (
-            lambda: effective_rank(EchoStateNetwork(20, local=Patches(1, 1)), np.ones((9, 4))),
-            "network must be fitted where it is local",
-        ),
+        (lambda: memory_capacity(EchoStateNetwork(20, local=Patches(1, 1))), "network must be fitted where it is local"),
         (lambda: memory_capacity(ESN, rng=-1), "rng must be .*, got -1"),
         (lambda: information_processing_capacity(ESN, rng="a"), "rng must be .*, got 'a'"),
         (lambda: echo_state_index(ESN, rng=0.5), "rng must be .*, got 0.5"),
@@ -201,10 +198,7 @@ def test_scalings_by_column_say_how_many_inputs_and_outputs_there_are():
         (lambda: memory_capacity(ESN, n_steps=30), "n_steps must be above twice the 20 units, got 30"),
         (lambda: memory_capacity(EchoStateNetwork(20, leak_rate=2.0)), "leak_rate"),
         (lambda: information_processing_capacity(ESN, 0), "degree must be 1 or more, got 0"),
-        (
-            lambda: information_processing_capacity(ESN, 2, n_delays=[3]),
-            "n_delays must hold a longest delay for each of the 2 degrees",
-        ),
+        (lambda: information_processing_capacity(ESN, 2, n_delays=[3]), "n_delays must hold .* for each of the 2 degrees"),
         (lambda: echo_state_index(ESN, n_starts=1), "n_starts must be 2 or more, got 1"),
         (lambda: echo_state_index(ESN, tolerance=0.0), "tolerance must lie in"),
         (lambda: echo_state_index(ESN, [np.nan]), "X must be finite, got nan"),

@@ -133,19 +133,9 @@ BAD = [
     (("tanh", 0.0, 1.0), {"method": "analytic", "order": 3}, ValueError, r"'analytic'.*order.*3.*'exact'"),
     (("tanh", 0.0, 1.0), {"method": "mixture", "n_components": 9}, ValueError, r"n_components.*8.*got 9"),
     (("tanh", 0.0, 1.0), {"method": "monte-carlo", "n_samples": 0}, ValueError, r"n_samples.*got 0"),
-    (
-        ("tanh", 0.0, 1.0),
-        {"mesh": pesn.Mesh(-1, 1, 9)},
-        ValueError,
-        r"mesh belongs to method 'spline', got it with method 'surface'",
-    ),
+    (("tanh", 0.0, 1.0), {"mesh": pesn.Mesh(-1, 1, 9)}, ValueError, "mesh belongs to method 'spline', .* method 'surface'"),
     (("sine", 15.0, 0.1), {"method": "spline"}, ValueError, r"sine declares no tails, and mean and var reach beyond the mesh"),
-    (
-        ("tanh", np.ma.masked_array([0.0, 1.0], [True, False]), 1.0),
-        {},
-        TypeError,
-        r"mean must be a plain array, got a masked one",
-    ),
+    (("tanh", np.ma.masked_array([0.0], [True]), 1.0), {}, TypeError, "mean must be a plain array, got a masked one"),
 ]
 
 

@@ -299,13 +299,7 @@ def test_invalid_layers_raise(arguments, error, message):
 @pytest.mark.parametrize(
     ("network", "x", "options", "error", "message"),
     [
-        (
-            [OK, Dense(np.ones((2, 4)), None, "relu")],
-            X3,
-            {},
-            ValueError,
-            r"layer 1, Dense\(4 -> 2, 'relu'\), takes 4 numbers, but layer 0 gives 3",
-        ),
+        ([OK, Dense(np.ones((2, 4)))], X3, {}, ValueError, r"layer 1, Dense\(4 -> 2, .*, takes 4 numbers, but layer 0 gives 3"),
         ([OK], Gaussian([0.0, 0.0]), {}, ValueError, r"layer 0, Dense\(3 -> 3, 'tanh'\), takes 3 numbers, but the input has 2"),
         ([OK], np.zeros(3), {}, TypeError, r"x must be a pesn\.Gaussian, got ndarray; for a certain input use pesn\.Gaussian"),
         ([], X3, {}, TypeError, r"network must be a list of pesn\.Dense.*got an empty list"),

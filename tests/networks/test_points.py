@@ -64,15 +64,6 @@ def test_overflow_of_the_variance_raises():
         pesn.propagate(lambda rows: 1e200 * rows, pesn.Gaussian([1.0], var=1.0))
 
 
-@pytest.mark.parametrize("spread", [{"var": [0.1, 0.2, 0.3]}, {"cov": CORRELATIONS[:3, :3]}], ids=["var", "cov"])
-def test_batch_may_have_several_axes(spread):
-    mean = np.random.default_rng(0).normal(size=(2, 4, 3))
-    found = pesn.propagate(np.sin, pesn.Gaussian(mean, **spread), return_samples=True)
-    assert (found.cov.shape, found.error.shape, found.samples.shape) == ((2, 4, 3, 3), (2, 4), (2, 4, 2048, 3))
-    one = pesn.propagate(np.sin, pesn.Gaussian(mean[1, 2], **spread))
-    np.testing.assert_allclose(found.cov[1, 2], one.cov, rtol=1e-9)
-
-
 @pytest.mark.parametrize("closure", ["auto", "gaussian", "third-order", "sobol"])
 def test_empty_batch_raises(closure):
     layers = [pesn.Dense(np.ones((3, 2)), None, "tanh"), pesn.Dense(np.ones((1, 3)), None, "tanh")]

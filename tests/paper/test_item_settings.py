@@ -54,10 +54,6 @@ def test_kinds_accept_the_values_they_describe(kind, good, bad):
 def test_errors_name_similar_settings_and_expected_values():
     washout = paper.get("washout")
     given = washout.name, washout.settings, washout.parameters(True)
-    with pytest.raises(
-        ValueError, match=r"n_unit is no setting of washout; did you mean n_units\? `pesn list washout` lists them"
-    ):
-        choose(*given, {"n_unit": 3})
     with pytest.raises(ValueError, match=r"leak_rate must be a number, above 0, 1 or less, got 1\.5"):
         choose(*given, {"leak_rate": 1.5})
     with pytest.raises(ValueError, match=r"zzz is no setting of washout\. `pesn list washout`"):

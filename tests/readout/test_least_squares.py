@@ -133,20 +133,3 @@ def test_selected_ridge_minimizes_the_validation_error():
 def test_kind_of_sum_depends_on_the_ridge():
     assert isinstance(least_squares(2, 1, 1e-6), Gram)
     assert isinstance(least_squares(2, 1, np.array([1e-6, 1e-12])), Factor)
-
-
-def test_refused_rows_do_not_change_the_factor(rows):
-    b, y = rows
-    factor = _by_blocks(b, y)
-    before = factor.triangle()
-    with pytest.raises(ValueError, match="as many rows"):
-        factor.add(b, y[:-1])
-    with pytest.raises(ValueError, match="features must have shape"):
-        factor.add(b[:, :3], y)
-    with pytest.raises(ValueError, match="features"):
-        factor.add(np.where(b == b[0, 1], np.nan, b), y)
-    with pytest.raises(ValueError, match="same numbers"):
-        factor.merge(Factor(2, 2))
-    np.testing.assert_array_equal(factor.triangle(), before)
-    with pytest.raises(ValueError, match="ridge"):
-        solve(factor, np.full(13, -1.0))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from pesn.readout.ridge import Gram, leverages, predict, solve
+from pesn.readout.ridge import Factor, Gram, leverages, predict, solve
 
 
 def data(n, p, m=1, noise=0.1, seed=0, correlation=0.5):
@@ -242,16 +242,18 @@ BAD = [
     (lambda gram, b, y: gram.add(np.where(b == b[3, 2], np.nan, b), y), r"features must be finite, got nan at index \(3, 2\)"),
     (lambda gram, b, y: gram.add(b[:, :3], y), r"features must have shape \(rows, 4\), got \(30, 3\)"),
     (lambda gram, b, y: gram.add(b, y[1:]), "as many rows, got 30 and 29"),
-    (lambda gram, b, y: gram.merge(Gram(3, 1)), "same numbers of features and targets"),
+    (lambda gram, b, y: gram.merge(type(gram)(3, 1)), "same numbers of features and targets"),
     (lambda gram, b, y: solve(gram, -1.0), "ridge must be finite and not negative, got -1"),
-    (lambda gram, b, y: solve(Gram(4, 1), 0.0), "at least one row"),
+    (lambda gram, b, y: solve(gram, np.full(4, -1.0)), "ridge must be finite and not negative"),
+    (lambda gram, b, y: solve(type(gram)(4, 1), 0.0), "at least one row"),
 ]
 
 
+@pytest.mark.parametrize("kind", [Gram, Factor])
 @pytest.mark.parametrize(("wrong", "message"), BAD)
-def test_bad_input_is_refused_and_changes_nothing(wrong, message):
+def test_bad_input_is_refused_and_changes_nothing(wrong, message, kind):
     b, y, _ = data(30, 4)
-    gram = Gram(4, 1).add(b, y)
+    gram = kind(4, 1).add(b, y)
     before = solve(gram, 1e-3)
     with pytest.raises(ValueError, match=message):
         wrong(gram, b, y)

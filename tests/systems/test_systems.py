@@ -39,6 +39,19 @@ def test_every_numpy_seed_type_is_accepted(simulate):
 
 
 @EVERY
+def test_a_run_depends_on_the_seed_and_its_number_only(simulate):
+    tolerance = 1e-12 if simulate is ardrone.simulate else 0.0  # its quaternions round differently in a batch
+    three, four = (simulate(runs=runs, steps=20, rng=5) for runs in (3, 4))
+    np.testing.assert_allclose(three.states, four[:3].states, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(three.inputs, four[:3].inputs, rtol=0, atol=tolerance)
+    assert not np.isclose(four[0].states[-1], four[1].states[-1], rtol=0, atol=1e-4).all()
+    generator = np.random.default_rng(5)
+    np.testing.assert_array_equal(simulate(runs=3, steps=20, rng=generator).states, three.states)
+    for rng in (generator, 6, None):  # the next draw of a generator is another one
+        assert not np.array_equal(simulate(runs=3, steps=20, rng=rng).states, three.states)
+
+
+@EVERY
 def test_whole_numbers_of_any_type(simulate):
     expected = simulate(runs=2, steps=100, rng=0)
     given = simulate(runs=np.int8(2), steps=np.int8(100), rng=0)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LARGEST = 2**28  # bytes of a file of a result
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, RefusedFileError)
 # What runs and shows: no number depends on it.
 _SHOWN = ("__main__.py", "cli/", "paper/runner.py", "paper/report.py", "_support/pages/")
 
@@ -226,11 +227,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
         digits = _paper_digits(_flatten(frame), item.digits)
         files.append(_free_name(f"table-{_slug(title)}.csv", files))
         digits.to_csv(folder / files[-1], index=False)
-        tables[title] = {
-            "file": files[-1],
-            "columns": list(digits.columns),
-            "rows": digits.astype(object).to_numpy().tolist(),
-        }
+        tables[title] = {"file": files[-1], "columns": list(digits), "rows": digits.astype(object).to_numpy().tolist()}
     figures = []
     for name, (figure, alt) in result.figures.items():
         png = _free_name(f"{_slug(name)}.png", files)
@@ -245,19 +242,14 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     record: Record = plain(
         {
             "name": item.name,
-            "title": item.description.title,
-            "place": item.description.place,
-            "about": item.description.about,
+            **item.description._asdict(),
             "lead": result.lead,
-            "quick": settings.quick,
-            "seed": settings.seed,
-            "parameters": settings.parameters,
+            **vars(settings),
             "changed": changed,
             "meanings": {name: setting.meaning for name, setting in item.settings.items()},
             "published": item.published,
             "obtained": tables,
             "claims": [_claim(verdict) for verdict in result.verdicts],
-            "errata": item.description.errata,
             "notes": result.notes,
             "figures": figures,
             "files": {file: _checksum((folder / file).read_bytes()) for file in files},
@@ -299,16 +291,7 @@ def read_result(folder: Path, digest: str | None = None) -> Record | None:
                 for file, checksum in record["files"].items()
             )
         )
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-        IsADirectoryError,
-        RefusedFileError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ):
+    except (*_NO_FILE, ValueError, KeyError, TypeError, AttributeError):
         return None
     return record if whole else None
 

@@ -12,9 +12,8 @@ from pesn.paper.items import cost, operations
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 
 
-@pytest.mark.parametrize("count", [operations.count_spline, operations.count_shared_spline])
-def test_what_is_counted_is_the_spline(count):
-    got, _ = count(101, MEAN, VAR)
+def test_what_is_counted_is_the_spline():
+    got, _ = operations.count_spline(101, MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="spline-raw")
     # the error function of Abramowitz and Stegun errs by 1.5e-7 at each of the nodes
     assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=2e-5)
@@ -37,7 +36,7 @@ def test_terms_predict_the_count_at_other_sizes():
 
 def test_counts_by_hand():
     terms = operations.recount()
-    written, shared = terms["spline, as written"], terms["spline, shared"]["all"]
+    written = terms["spline, as written"]
     assert written["1"]["*/÷"]["N"] == 2
     assert written["1"]["+/−"]["N"] == 3
     # α and β: a product, a root, a difference, a quotient
@@ -46,8 +45,6 @@ def test_counts_by_hand():
     assert written["5"]["exp"]["ND"] == 12 + 12
     assert written["5"]["sqrt"]["ND"] == 0 + 1 + 2 + 4
     assert written["6"]["*/÷"]["D"] - written["5"]["*/÷"]["D"] == 1  # A₁²
-    assert shared["exp"] == {"ND": 1, "N": 0, "D": 0, "1": 0}  # once a node
-    assert shared["sqrt"] == {"ND": 0, "N": 0, "D": 1, "1": 0}
     assert [terms["analytic"]["mean"][k]["D"] for k in operations.KINDS] == [6, 3, 1, 1]
 
 

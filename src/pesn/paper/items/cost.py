@@ -17,6 +17,7 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 import pesn
@@ -33,17 +34,31 @@ MONTE_CARLO, PLAIN, ANALYTIC = "Monte Carlo, 10,000 samples", "spline, plain Num
 SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
 JUDGED = (MONTE_CARLO, PLAIN, ANALYTIC)
 SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
+_SPLINE, _SAMPLES, _MIXTURE, _EXACT = "spline, compiled", "Monte Carlo", "mixture (pesn)", "exact (pesn)"
 _NAMES: dict[str, MomentName] = {
     MONTE_CARLO: "monte-carlo", SPLINE: "spline", ANALYTIC: "analytic", SURFACE: "surface",
+    _SAMPLES: "monte-carlo", _SPLINE: "spline", _MIXTURE: "mixture", _EXACT: "exact",
 }  # fmt: skip
+_STYLES = {
+    MONTE_CARLO: (figures.MONTE_CARLO, "o"),
+    _SAMPLES: (figures.MONTE_CARLO, "o"),
+    PLAIN: (figures.SPLINE, "s"),
+    SPLINE: (figures.OUR_SPLINE, "D"),
+    _SPLINE: (figures.OUR_SPLINE, "D"),
+    ANALYTIC: (figures.ANALYTIC, "X"),
+    _MIXTURE: (figures.MIXTURE, "^"),
+    SURFACE: (figures.OURS, "*"),
+    _EXACT: (figures.TRUTH, "P"),
+}
 
 
-def _call(method: str, mean: Array, var: Array, seed: int, mesh: pesn.Mesh | None = None) -> tuple[FloatArray, ...]:
+def _call(
+    method: str, mean: Array, var: Array, seed: int, mesh: pesn.Mesh | None = None, **options: int
+) -> tuple[FloatArray, ...]:
     if method == PLAIN:
         return plain_spline(mean, var, mesh)
-    return pesn.moments(
-        "tanh", mean, var, method=_NAMES[method], mesh=mesh, rng=seed if method == MONTE_CARLO else None
-    )[:2]  # fmt: skip
+    rng = seed if _NAMES[method] == "monte-carlo" else None
+    return pesn.moments("tanh", mean, var, method=_NAMES[method], mesh=mesh, rng=rng, **options)[:2]
 
 
 def measure_growth(units: dict[str, list[int]], points: Sequence[int], meshed: int, rounds: int, seed: int) -> list[Record]:
@@ -85,13 +100,8 @@ def _time(method: str, call: partial[tuple[FloatArray, ...]], d: int) -> float:
 
 def slopes(frame: pd.DataFrame, by: str, fitted: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
     """Return the exponent p of time ∝ ``by``^p of each method in each round, fitted in logarithms at the sizes given."""
-    result = {}
-    for method, sizes in fitted.items():
-        kept = frame[(frame["method"] == method) & frame[by].isin(sizes)]
-        result[method] = [
-            float(np.polyfit(np.log(t[by].astype(float)), np.log(t["seconds"]), 1)[0]) for _, t in kept.groupby("round")
-        ]
-    return result
+    kept = {method: frame[(frame["method"] == method) & frame[by].isin(sizes)] for method, sizes in fitted.items()}
+    return {method: [order(t[by], t["seconds"]) for _, t in some.groupby("round")] for method, some in kept.items()}
 
 
 def linear(exponents: Sequence[float]) -> list[Draw]:
@@ -159,18 +169,11 @@ def _counts(recounted: dict[str, dict[str, dict[str, Terms]]]) -> dict[str, pd.D
     titles = {"spline, as written": "Operations of the spline, Algorithm 1", "analytic": "Operations of the analytic method"}
     tables = {}
     for method, lines in PUBLISHED.items():
-        rows = []
-        for line, kind, terms in ((line, *pair) for line, row in lines.items() for pair in zip(KINDS, row, strict=True)):
-            counts = {
-                "line": line,
-                "operation": kind,
-                "published": words(terms),
-                "obtained": words(recounted[method][line][kind]),
-            }
-            if (method, line) == ("spline, as written", "all"):
-                counts["nothing twice"] = words(recounted["spline, shared"]["all"][kind])
-            rows.append(counts)
-        tables[titles[method]] = pd.DataFrame(rows).fillna("")
+        tables[titles[method]] = pd.DataFrame(
+            {"line": line, "operation": kind, "published": words(terms), "obtained": words(recounted[method][line][kind])}
+            for line, row in lines.items()
+            for kind, terms in zip(KINDS, row, strict=True)
+        )
     return tables
 
 
@@ -200,24 +203,21 @@ def run_complexity(settings: Settings, tasks: Tasks) -> Result:
         }
     )
     recounted = recount()
-    exps, shared = recounted["spline, as written"]["all"]["exp"]["ND"], recounted["spline, shared"]["all"]
+    written = recounted["spline, as written"]["all"]
     notes = [
         "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
-        f"another exponential: {exps // 2} for f and as many for f². The published 18 would fit if each difference erf β − erf α "
-        "were counted once. Roots of constants are counted as printed.",
-        f"Computed once a node instead of wherever it is printed, the same numbers cost {words(shared['*/÷'])} multiplications "
-        f"and divisions, {words(shared['exp'])} exponentials and {words(shared['sqrt'])} roots.",
+        f"another exponential: {written['exp']['ND'] // 2} for f and as many for f². The published 18 would fit if each "
+        "difference erf β − erf α were counted once. Roots of constants are counted as printed.",
         f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
         "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
         "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
         "them.",
     ]
-    counted = words(recounted["spline, as written"]["all"]["*/÷"])
     return Result(
         frame,
         {**_counts(recounted), "Time against D": times},
         {"time": _draw_growth(middle, along, fits, meshed, fitted)},
-        [judge_units(fits, fitted), judge_points(meshed, points, counted)],
+        [judge_units(fits, fitted), judge_points(meshed, points, words(written["*/÷"]))],
         notes,
     )
 
@@ -229,22 +229,15 @@ def _draw_growth(
     meshed: dict[str, list[float]],
     fitted: dict[str, list[int]],
 ) -> Picture:
-    styles = {
-        MONTE_CARLO: (figures.MONTE_CARLO, "o"),
-        PLAIN: (figures.SPLINE, "s"),
-        SPLINE: (figures.OUR_SPLINE, "D"),
-        ANALYTIC: (figures.ANALYTIC, "X"),
-        SURFACE: (figures.OURS, "*"),
-    }
     figure, axes = figures.panels(1, 2, 5.0, sharey=True, width_ratios=(3, 2))
     left, right = axes[0]
-    for method, (color, marker) in styles.items():
-        style = {"color": color, "marker": marker}
+    for method in fits:
+        style = dict(zip(("color", "marker"), _STYLES[method], strict=True))
         left.plot(middle[method].index, middle[method] * 1e3, linewidth=0.8, alpha=0.7, **style)
         part = middle[method].loc[fitted[method]] * 1e3
         left.plot(part.index, part, linewidth=2.2, label=f"{method}: $D^{{{np.median(fits[method]):.2f}}}$", **style)
     for method, some in meshed.items():
-        color, marker = styles[method]
+        color, marker = _STYLES[method]
         label = f"$N^{{{np.median(some):.2f}}}$"
         right.plot(along[method].index, along[method] * 1e3, color=color, marker=marker, linewidth=2.2, label=label)
     left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
@@ -266,9 +259,6 @@ def _draw_growth(
 
 
 _ROOT = math.sqrt(2.0 * math.pi)
-_SPLINE, _SAMPLES, _MIXTURE, _EXACT = "spline, compiled", "Monte Carlo", "mixture (pesn)", "exact (pesn)"
-
-
 _POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
 _DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
 ERROR_TIME_SETTINGS = {
@@ -343,23 +333,13 @@ def reference(mean: Array, var: Array) -> tuple[Array, Array]:
 def _calls(given: Record) -> dict[tuple[str, int], Moments]:
     """Return a function of mean, variance and a seed for each method and size."""
     low, high = given["interval"]
-
-    def use(method: MomentName, **options: object) -> Moments:
-        return lambda m, v, _: pesn.moments("tanh", m, v, method=method, **options)  # type: ignore[arg-type]
-
-    def draw(n: int) -> Moments:
-        return lambda m, v, seed: pesn.moments("tanh", m, v, method="monte-carlo", n_samples=n, rng=seed)
-
-    def plain(mesh: pesn.Mesh) -> Moments:
-        return lambda m, v, _: plain_spline(m, v, mesh)
-
-    calls: dict[tuple[str, int], Moments] = {(ANALYTIC, 1): use("analytic")}
-    calls |= {(_SAMPLES, n): draw(n) for n in given["samples"]}
-    for n in given["points"]:
-        mesh = pesn.Mesh(low, high, n)
-        calls |= {(PLAIN, n): plain(mesh), (_SPLINE, n): use("spline", mesh=mesh)}
-    calls |= {(_MIXTURE, n): use("mixture", n_components=n) for n in given["components"]}
-    return {**calls, (SURFACE, 1): use("surface"), (_EXACT, 1): use("exact")}
+    options: dict[tuple[str, int], Record] = {(ANALYTIC, 1): {}}
+    options |= {(_SAMPLES, n): {"n_samples": n} for n in given["samples"]}
+    meshes = {n: pesn.Mesh(low, high, n) for n in given["points"]}
+    options |= {(method, n): {"mesh": mesh} for n, mesh in meshes.items() for method in (PLAIN, _SPLINE)}
+    options |= {(_MIXTURE, n): {"n_components": n} for n in given["components"]}
+    options |= {(SURFACE, 1): {}, (_EXACT, 1): {}}
+    return {(method, size): partial(_call, method, **own) for (method, size), own in options.items()}
 
 
 def measure_errors(given: Record, seed: int) -> list[Record]:
@@ -402,8 +382,8 @@ def front(seconds: Sequence[float], errors: Sequence[float]) -> list[bool]:
     return [not any(a <= s and b <= e and (a < s or b < e) for a, b in points) for s, e in points]
 
 
-def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13) -> float:
-    """Fit the exponent p of error ∝ size^p: a straight line in logarithms through the points above the rounding ``floor``.
+def order(sizes: npt.ArrayLike, errors: npt.ArrayLike) -> float:
+    """Fit the exponent p of error ∝ size^p: a straight line in logarithms through the points above rounding, 1e-13.
 
     >>> round(order([10, 20, 40], [1e-2, 1e-2 / 16, 1e-2 / 256]), 6)
     -4.0
@@ -411,7 +391,7 @@ def order(sizes: Sequence[float], errors: Sequence[float], floor: float = 1e-13)
     (-2.0, nan)
     """
     n, e = np.asarray(sizes, float), np.asarray(errors, float)
-    kept = e > floor
+    kept = e > 1e-13
     return float(np.polyfit(np.log(n[kept]), np.log(e[kept]), 1)[0]) if kept.sum() > 1 else math.nan
 
 
@@ -420,7 +400,7 @@ def _parts(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _orders(parts: dict[str, pd.DataFrame]) -> dict[str, float]:
-    return {n: order(parts[n]["size"].tolist()[1:], parts[n]["mean error"].tolist()[1:]) for n in (PLAIN, _SAMPLES)}
+    return {n: order(parts[n]["size"][1:], parts[n]["mean error"][1:]) for n in (PLAIN, _SAMPLES)}
 
 
 def converges(frame: pd.DataFrame) -> Draw:
@@ -498,30 +478,15 @@ def run_error_time(settings: Settings, tasks: Tasks) -> Result:
     ]
     frame["error"] = frame[["mean error", "variance error"]].max(axis=1)
     frame["on the front"] = front(frame["seconds"].tolist(), frame["error"].tolist())
-    shown = frame.sort_values("seconds")
-    table = pd.DataFrame(
-        {
-            "method": shown["method"],
-            "size": shown["size"],
-            "time a unit, ns": (shown["seconds"] * 1e9).round(0),
-            "error of mean": shown["mean error"],
-            "error of variance": shown["variance error"],
-            "on the front": np.where(shown["on the front"], "yes", ""),
-        }
-    ).reset_index(drop=True)
+    names = {"ns": "time a unit, ns", "mean error": "error of mean", "variance error": "error of variance"}
+    table = frame.sort_values("seconds", ignore_index=True).assign(ns=lambda shown: (shown["seconds"] * 1e9).round(0))
+    table = table.rename(columns=names)[["method", "size", *names.values(), "on the front"]]
+    table["on the front"] = np.where(table["on the front"], "yes", "")
     return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw_errors(frame)}, verdicts)
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
-    styles = {
-        _SAMPLES: (figures.MONTE_CARLO, "o"),
-        PLAIN: (figures.SPLINE, "s"),
-        _SPLINE: (figures.OUR_SPLINE, "D"),
-        ANALYTIC: (figures.ANALYTIC, "X"),
-        _MIXTURE: (figures.MIXTURE, "^"),
-        SURFACE: (figures.OURS, "*"),
-        _EXACT: (figures.TRUTH, "P"),
-    }
+    styles = {method: style for method, style in _STYLES.items() if method in set(frame["method"])}
     figure, axes = figures.panels(1, 2, 4.6, sharex=True, sharey=True)
     for ax, kind in zip(axes[0], ("mean", "variance"), strict=True):
         for method, (color, marker) in styles.items():

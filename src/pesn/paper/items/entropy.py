@@ -16,16 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pesn import Gaussian, ProbabilisticESN
+from pesn import Gaussian
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, Setting, amend, whole
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.washout import LENGTHS, START_SETTINGS, Washout, origins, span
+from pesn.paper.items.washout import LENGTHS, START_SETTINGS, STATISTICS, Washout, origins, span
 
-STATISTICS = ("mean", "min", "max")
 METHODS = ("P", "MC", "zero start")
 CURVES = ("P", "MC", "zero start", "learned start", "spread", "PESN's own deviation")
 _AHEAD = 3  # steps: fewer are no gain
@@ -87,7 +86,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "The candidates closest to the published table": tried.head(8),
         },
         {"entropy": _draw(frames[0], curves[0]), "sensitivity": sensitivity.draw(varied, p, _MEASURES, measures)},
-        judge(frames, curves),
+        [_judge_entropy(frames), _judge_echo_state(curves)],
         _notes(p, curves[0], tried),
         _lead(frames, tried),
     )
@@ -112,13 +111,13 @@ def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
     for b, origin in enumerate(at):
         for i, rows in enumerate(p["lengths"]):
             seen = z[origin - rows : origin]
-            mean = _with_start(esn, wide).transform(seen)
+            mean = esn.set_params(initial_state=wide).transform(seen)
             each = plain.drive(drawn[b], seen[:, None], p["noise"], rng)
             zero = plain.drive(np.zeros(n), seen)
             random = [unit_entropy(each[:, j], p["bins"]) for j in range(p["samples"])]
             entropies[b, i] = unit_entropy(mean, p["bins"]), np.mean(random), unit_entropy(zero, p["bins"])
         # how starts are forgotten, without the noise that comes anew
-        seen, quiet = z[origin - steps : origin], _with_start(copy.copy(esn), wide).set_params(noise=0.0)
+        seen, quiet = z[origin - steps : origin], copy.copy(esn).set_params(initial_state=wide, noise=0.0)
         truth = plain.drive(np.zeros(n), z[origin - 2 * steps : origin])[steps:]
         each = plain.drive(drawn[b], seen[:, None])
         curves[b, 0] = _rms(quiet.transform(seen) - truth)
@@ -128,14 +127,9 @@ def one_draw(p: Record, seed: int) -> tuple[Array, Array]:
         for rows in (k for k in p["lengths"] if k <= steps):
             state = quiet.predict(seen[:rows], return_state=True)[-1]
             curves[b, 5, rows - 1] = 0.0 if state.var is None else np.sqrt(state.var.mean())
-        curves[b, 3] = _rms(_with_start(quiet, "learned").transform(seen) - truth)
+        curves[b, 3] = _rms(quiet.set_params(initial_state="learned").transform(seen) - truth)
     long_run_std = float(np.sqrt(plain.drive(np.zeros(n), z)[steps:].var(axis=0).mean()))
     return entropies, curves / long_run_std
-
-
-def _with_start(esn: ProbabilisticESN, start: Any) -> ProbabilisticESN:
-    """Return the network with another initial state."""
-    return esn.set_params(initial_state=start)
 
 
 def measure(p: Record, seed: int) -> dict[str, float]:
@@ -166,7 +160,8 @@ def entropies_from_run_start(p: Record, seed: int) -> Array:
     here, rng = Washout(p, seed, "level"), np.random.default_rng([seed, 2])
     plain, z, n = here.plain, here.z, here.plain.n_units
     starts = p["start_std"] * rng.standard_normal((p["samples"], n))
-    esn, found = _with_start(here.forecaster.esn_, Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2))), []
+    start, found = Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2)), []
+    esn = here.forecaster.esn_.set_params(initial_state=start)
     for rows in p["lengths"]:
         each = plain.drive(starts, z[:rows, None], p["noise"], rng)
         random = np.mean([unit_entropy(each[:, j], p["bins"]) for j in range(len(starts))])
@@ -252,11 +247,6 @@ def forgetting(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 # ---------------------------------------------------------------- verdicts
-
-
-def judge(frames: Sequence[pd.DataFrame], curves: Sequence[pd.DataFrame]) -> list[Verdict]:
-    """Judge both claims by the entropies and the distances of every draw."""
-    return [_judge_entropy(frames), _judge_echo_state(curves)]
 
 
 def grade_entropy(frame: pd.DataFrame) -> Draw:

@@ -107,19 +107,22 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     ]
     frame = pd.concat(parts, ignore_index=True)
     example, outside = _example(), _outside(p, pesn.Mesh(*PUBLISHED["mesh"]))
+    worst = outside.groupby("form", sort=False)[["error", "bound"]].max()
     same = frame.loc[frame["points"] == PUBLISHED["mesh"][2], "mean error"]
     return Result(
         frame,
         {
             "The printed example": example,
             "Bound and error by number of mesh points": _by_points(frame),
-            "Inputs beyond the mesh": _outside_table(outside),
+            "Inputs beyond the mesh": worst.set_axis(
+                ["largest error of the mean", "largest bound"], axis="columns"
+            ).reset_index(),
         },
         {"bound": _draw(frame), "beyond-the-mesh": _draw_outside(outside)},
         [
             judge_bound_claim(frame),
             judge_example(PUBLISHED["bound of the mean"], example["obtained"].tolist(), same.max() if len(same) else None),
-            judge_mesh(outside.groupby("form", sort=False)[["error", "bound"]].max(), outside["mean"].max()),
+            judge_mesh(worst, outside["mean"].max()),
         ],
     )
 
@@ -202,11 +205,6 @@ def _outside(p: Record, mesh: pesn.Mesh) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def _outside_table(outside: pd.DataFrame) -> pd.DataFrame:
-    table = outside.groupby("form", sort=False)[["error", "bound"]].max().reset_index()
-    return table.rename(columns={"error": "largest error of the mean", "bound": "largest bound"})
-
-
 def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
     """Judge inputs beyond the mesh: holds if they err by 1e-3 with tails too; corrected if only without them; else does not hold.
 
@@ -230,8 +228,7 @@ def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
 
 
 def _by_points(frame: pd.DataFrame) -> pd.DataFrame:
-    columns = [c for c in frame.columns if c not in ("points", "mean", "variance")]
-    return frame.groupby("points")[columns].max().reset_index()
+    return frame.drop(columns=["mean", "variance"]).groupby("points", as_index=False).max()
 
 
 def _draw(frame: pd.DataFrame) -> Picture:

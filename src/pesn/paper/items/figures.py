@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pesn.plotting import COLORS
+from pesn.plotting import COLORS, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +35,7 @@ DASHES: dict[str, Any] = {
 
 def panels(rows: int, columns: int, height: float, *, framed: bool = False, **share: Any) -> tuple[Figure, Grid]:
     """Make a figure and its axes (rows, columns); ``share`` are options of ``Figure.subplots``."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, height)
     axes = figure.subplots(rows, columns, squeeze=False, **share)
     for ax in axes.ravel():
         ax.spines[["top", "right"]].set_visible(framed)

@@ -87,8 +87,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     rows = []
     for var in p["variances"]:
         results = answers(means, var, pesn.Mesh(*p["mesh"]))
-        first, second = np.concatenate([next(sampled) for _ in blocks], axis=-1)[:, 0]
-        results["monte-carlo"] = first, second
+        results["monte-carlo"] = tuple(np.concatenate([next(sampled) for _ in blocks], axis=-1)[:, 0])
         truth, baseline = results["exact"], results["monte-carlo"]
         for name, (first, second) in results.items():
             columns = {"variance": var, "mean": means, "method": name, "out_mean": first, "out_var": second}
@@ -399,17 +398,10 @@ def _negative_table(frame: pd.DataFrame, negative: dict[str, npt.NDArray[np.bool
     for name, where in negative.items():
         there = frame[where]
         mean, var = there["mean"].abs(), there["variance"]
-        rows.append(
-            {
-                "method": METHODS[name][0],
-                "points": len(there),
-                "of": len(frame),
-                "least variance": float(frame[f"{name} var"].min()),
-                "|mean| there": f"{mean.min():.2g} to {mean.max():.2g}" if len(there) else "–",
-                "variance there": f"{var.min():.1e} to {var.max():.1e}" if len(there) else "–",
-            }
-        )
-    return pd.DataFrame(rows)
+        ranges = f"{mean.min():.2g} to {mean.max():.2g}", f"{var.min():.1e} to {var.max():.1e}"
+        least = float(frame[f"{name} var"].min())
+        rows.append((METHODS[name][0], len(there), len(frame), least, *(ranges if len(there) else ("–", "–"))))
+    return pd.DataFrame(rows, columns=["method", "points", "of", "least variance", "|mean| there", "variance there"])
 
 
 # ---------------------------------------------------------------- figures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from pesn.paper.items import figures
 from pesn.paper.items.figures import Grid, Picture
 from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene
 from pesn.paper.items.robots import Robot
+from pesn.plotting import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,14 +77,10 @@ def output_view(scene: Scene, robot: Robot, columns: int) -> View:
 
 
 def _figure(
-    rows: int, columns: int, height: float, titled: bool = False, ratios: Sequence[float] | None = None
+    rows: int, columns: int, height: float, *, titled: bool = False, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, Grid]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     # margins by hand, in inches: a layout engine would take longer than all the rest of a quick run
-    figure = Figure(figsize=(_WIDTH, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(_WIDTH, height, layout=None)
     top = 0.35 + 0.25 * titled
     gap_x, gap_y = 0.85, 0.18
     width, tall = (_WIDTH - 0.95 - gap_x * (columns - 1)) / columns, (height - top - 0.5 - gap_y * (rows - 1)) / rows
@@ -156,19 +153,6 @@ def draw_states(view: View, some: Sequence[Compared], zoomed: int = 0) -> Figure
     return _finish(figure, axes)
 
 
-def draw_around(view: View, one: Compared, steps: int) -> Figure:
-    """Draw the first steps of a segment minus the samples' mean, a panel for each column."""
-    rows = len(view.names) // view.columns
-    figure, axes = _figure(rows, view.columns, 1.55 * rows + 0.9)
-    cut = _cut(one, steps)
-    closed = {form: (mean - cut.mean, std) for form, (mean, std) in cut.closed.items()}
-    around = cut._replace(closed=closed, mean=np.zeros_like(cut.mean))
-    for i, ax in enumerate(axes.ravel()):
-        _bands(ax, replace(view, mean=np.zeros_like(view.mean)), around, i)
-        ax.set_ylabel(f"{view.names[i]} − mean ({view.units[i]})", fontsize=_SIZE)
-    return _finish(figure, axes)
-
-
 def _cut(one: Compared, steps: int) -> Compared:
     """Return the first steps of a segment."""
     closed = {form: (mean[:steps], std[:steps]) for form, (mean, std) in one.closed.items()}
@@ -198,46 +182,14 @@ def _zoom(ax: Axes) -> None:
     ax.set_ylim(low - room, high + room)
 
 
-def _alike(axes: Sequence[Axes], sure: int | None = None) -> None:
-    """Give panels side by side one range; beside that of the first ``sure`` the others have half as much again, not more."""
+def _alike(axes: Sequence[Axes], sure: int) -> None:
+    """Give panels side by side one range: that of the first ``sure``, and half as much again for the others, not more."""
     ends = np.array([ax.get_ylim() for ax in axes])
     low, high = float(ends[:sure, 0].min()), float(ends[:sure, 1].max())
-    room = 0.5 * (high - low) if sure else 0.0
+    room = 0.5 * (high - low)
     low, high = max(low - room, float(ends[:, 0].min())), min(high + room, float(ends[:, 1].max()))
     for ax in axes:
         ax.set_ylim(low, high)
-
-
-def noise_level(values: AnyArray) -> float:
-    """Return the root mean square distance of rows from the weighted average (¼, ½, ¼) of themselves and their neighbors.
-
-    >>> noise_level(np.array([2.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0]))  # a slope, and ±0.75 in turn
-    0.75
-    """
-    return float(np.sqrt(np.mean(np.square(0.5 * values[1:-1] - 0.25 * (values[:-2] + values[2:])))))
-
-
-def draw_noisy(view: View, one: Compared, chosen: Sequence[int], steps: int) -> Figure:
-    """Draw noisy columns as small multiples, a column a method, with the noise level as a bar."""
-    ways = {"Monte Carlo": figures.MONTE_CARLO, **{_SHORT[form]: _COLOR[form] for form in FORMS}}
-    figure, axes = _figure(len(chosen), len(ways), 1.25 * len(chosen) + 0.9, titled=True)
-    one = _cut(one, steps)
-    t, paths = view.time(one), [(one.mean, one.std), *(one.closed[form] for form in FORMS)]
-    for row, i in zip(axes, chosen, strict=True):
-        truth = view.unscale(view.truth[one.origin + 1 : one.origin + 1 + len(t)], i)
-        size = noise_level(truth)
-        for ax, (mean, std), color in zip(row, paths, ways.values(), strict=True):
-            middle, width = view.unscale(mean, i), 2.0 * view.unscale(std, i, 0.0)
-            ax.fill_between(t, middle - width, middle + width, color=color, alpha=0.25, linewidth=0)
-            ax.plot(t, middle, color=color, linewidth=1.3)
-            ax.plot(t, truth, color=figures.TRUTH, linewidth=0.7, marker=".", markersize=2.5, label="truth")
-            bar = t[-1] + 2.0 * view.dt, truth.mean(), size
-            ax.errorbar(*bar, color="0.35", capsize=3.0, linewidth=1.2, label="± how far a row is from the average of three")
-        _alike(row)
-        row[0].set_ylabel(f"{view.label(i)}\nnoise {size:.2g}", fontsize=_SIZE)
-    for ax, name in zip(axes[0], ways, strict=True):
-        ax.set_title(f"{name}: mean, ±2σ", fontsize=_SIZE)
-    return _finish(figure, axes, columns=2)
 
 
 def draw_updating(view: View, by_way: Mapping[str, Compared], chosen: Sequence[int]) -> Figure:

@@ -72,7 +72,7 @@ class Experiment:
     columns: int
     shown: Sequence[int]
     obtained: Callable[[Study, Record], list[str]]
-    figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]]
+    figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]] = lambda *_: {}
     notes: Sequence[str] = ()
 
 
@@ -129,24 +129,16 @@ def _figures(
     states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
     bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
     close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
-    before = {
-        "single-step": (
-            draw.draw_states(outputs, [single]),
-            f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
-        ),
-        "single-step-zoomed": (
-            draw.draw_states(outputs, [single], steps),
-            f"The first {steps} of the single-step predictions, {close}.",
-        ),
-        "multi-step": (
-            draw.draw_states(states, multi["before"]),
-            f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
-        ),
-        "multi-step-zoomed": (
-            draw.draw_states(states, multi["before"], steps),
-            f"The first stretch of {steps} steps, {close}.",
-        ),
+    texts = {
+        "single-step": f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
+        "single-step-zoomed": f"The first {steps} of the single-step predictions, {close}.",
+        "multi-step": f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
+        "multi-step-zoomed": f"The first stretch of {steps} steps, {close}.",
     }
+    before = {}
+    for name, alt in texts.items():
+        view, some = (outputs, [single]) if name.startswith("single") else (states, multi["before"])
+        before[name] = draw.draw_states(view, some, steps if name.endswith("zoomed") else 0), alt
     after = {
         "updating": (
             draw.draw_updating(states, stretch, own.shown),
@@ -212,14 +204,10 @@ def _agree(every: Sequence[Compared], form: str) -> Record:
 def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
     """Tabulate σ ÷ Monte Carlo's of the multi-step prediction, median over draws and segments, by state and step."""
     some = [one for found in studies for one in found.multi["before"]]
-    lines = []
-    for i, name in enumerate(names):
-        line: Record = {"state": name}
-        for form in FORMS:
-            for step in [s for s in steps if s <= len(some[0].mean)]:
-                line[f"{form}, step {step}"] = round(float(np.median([one.ratio(form)[step - 1, i] for one in some])), 3)
-        lines.append(line)
-    return pd.DataFrame(lines)
+    table = {"state": list(names)}
+    for form, step in product(FORMS, [s for s in steps if s <= len(some[0].mean)]):
+        table[f"{form}, step {step}"] = np.median([one.ratio(form)[step - 1] for one in some], axis=0).round(3).tolist()
+    return pd.DataFrame(table)
 
 
 def long_frame(studies: dict[tuple[str, int], Study], robot: Robot) -> pd.DataFrame:
@@ -336,21 +324,17 @@ def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
 
 def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     other = prediction.learn(CART_POLE, p, seed, "change")
-    around = "2σ bands of both networks and of Monte Carlo around the mean of the samples."
+    bands = "with 2σ bands of both networks and of Monte Carlo, and below each the differences."
     own = {
-        "single-step-outputs": (
-            draw.draw_around(draw.output_view(scene, CART_POLE, 2), levels.single, p["steps"]),
-            f"The network's outputs in single steps, the velocities: {around}",
-        ),
         "single-step-changes": (
-            draw.draw_around(draw.output_view(other, CART_POLE, 2), changes.single, p["steps"]),
-            f"The outputs in single steps of a network that puts out the changes of the velocities: {around}",
+            draw.draw_states(draw.output_view(other, CART_POLE, 2), [changes.single]),
+            f"The outputs in single steps of a network that puts out the changes of the velocities, {bands}",
         ),
     }
     if "units" in levels.multi:
         own["uncertain-units"] = (
-            draw.draw_around(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][0], p["steps"]),
-            f"{p['steps']} steps from units that are not known exactly: {around}",
+            draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]),
+            f"{p['steps']} steps from units that are not known exactly, {bands}",
         )
     return own
 
@@ -369,8 +353,6 @@ def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
 
 
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
-_NOISY = (2, 3, 4, 5)  # of the outputs: those that jump from row to row
-
 _ARDRONE = amend(
     SETTINGS,
     n_units=(200, 80),
@@ -388,17 +370,7 @@ _ARDRONE = amend(
 def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
     notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, _ardrone_figures, notes))
-
-
-def _ardrone_figures(scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
-    return {
-        "noisy-states": (
-            draw.draw_noisy(draw.output_view(scene, ARDRONE, 3), levels.single, _NOISY, 2 * p["steps"]),
-            "Velocities that jump from row to row, in single steps, a column a method: each mean with its 2σ band beside the "
-            "truth; the bar at the right of a panel is the size of the jumps: how far a row is from the average of three.",
-        ),
-    }
+    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, notes=notes))
 
 
 def _ardrone_numbers(found: Study, p: Record) -> list[str]:

@@ -29,6 +29,7 @@ from pesn.paper.items.robots import PlainNetwork, State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -252,14 +253,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     p = settings.parameters
     seeds = settings.seeds(p["draws"])
     beside = {**p, "updated_trials": 0}  # what is shown of changes are the starts alone
-    units = [
-        (p if target == "level" else beside, seed, target, not i and target == "level")
-        for i, seed in enumerate(seeds)
-        for target in ("level", "change")
-    ]
-    found = tasks.map(one_draw, units)
-    draws = [(target, i + 1) for i in range(p["draws"]) for target in ("level", "change")]
-    frame = as_frame(dict(zip(draws, found, strict=True)), p["lengths"])
+    draws = [(target, i) for i in range(1, p["draws"] + 1) for target in ("level", "change")]
+    units = [(p if t == "level" else beside, seeds[i - 1], t, i == 1 and t == "level") for t, i in draws]
+    frame = as_frame(dict(zip(draws, tasks.map(one_draw, units), strict=True)), p["lengths"])
     by_draw = dict(list(frame.groupby(["target", "draw"], sort=False)))
     levels, changes = ([by_draw[target, i + 1] for i in range(p["draws"])] for target in ("level", "change"))
     (place,) = tasks.map(one_place, [(p, seeds[0], "level")])
@@ -280,7 +276,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         },
         figures={
             "errors": _draw_errors(levels[0]),
-            "ratios": _draw_ratios(levels[0]),
             "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
             "sensitivity": sensitivity.draw(
                 varied,
@@ -291,7 +286,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
                 logarithmic=True,
             ),
         },
-        verdicts=judge(levels, changes),
+        verdicts=[_judge_wins(levels, changes), _judge_losses(levels)],
         notes=notes(place, tried, p),
         lead=_lead(levels, tried),
     )
@@ -335,15 +330,12 @@ def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
     ratio = [printed[key] / error for key, error in P.items() if key in printed] or [np.nan]
     best = tried.iloc[0]
     reading = "own place" if best["own place"] < best["same origins"] else "same origins"
-    words = {
-        "own place": "each length forecast from its own place on one run",
-        "same origins": "the same origins for each length",
-    }
+    words = "each length forecast from its own place on one run" if reading == "own place" else "the same origins for each length"
     own = tried[tried["candidate"] == 1].iloc[0]
     return (
         f"Another regime than the paper's: errors here are {min(ratio):.1f} to {max(ratio):,.0f} times smaller than the "
         f"published ones. Of {len(tried)} draws of the settings that the paper does not print, the closest to its table is off "
-        f"by a factor of {10 ** best[reading]:.1f} (root mean square of the logarithms), with {words[reading]}; the item's own "
+        f"by a factor of {10 ** best[reading]:.1f} (root mean square of the logarithms), with {words}; the item's own "
         f"settings by a factor of {10 ** own['same origins']:.0f}, and of {10 ** own['own place']:.0f} from each length's own "
         "place."
     )
@@ -533,14 +525,14 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int], *, logarithmic: bool = True) -> Any:
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Figure:
     """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
         draw(ax, state)
         figures.label_lengths(ax, lengths)
         ax.set_title(state.capitalize(), fontsize=10)
-        ax.set(ylabel=title.format(LABELS[state]), yscale="log" if logarithmic else "linear")
+        ax.set(ylabel=title.format(LABELS[state]), yscale="log")
     figures.label_outside(axes, "washout length (rows of 0.02 s)")
     figures.legend(figure, axes[0, 0], 2)
     return figure
@@ -559,31 +551,6 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
         "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
         "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
         "forecasts, Algorithm 3, and the filtered start."
-    )
-
-
-def _draw_ratios(frame: pd.DataFrame) -> Picture:
-    """Draw the PESN's error by that of others, published and obtained."""
-    ours, theirs = paper_errors("mean", "P"), paper_errors("mean", "MC")
-    lengths = sorted(set(frame["washout"]))
-    printed = [k for k in lengths if k in LENGTHS]
-    others: dict[str, Record] = {
-        "MC": {"color": _BLUE, "marker": "o", "label": "PESN / Monte Carlo ESN, obtained"},
-        "zero start": {"color": "black", "marker": ".", "linestyle": ":", "label": "PESN / ESN from 0, obtained"},
-        "MC without noise": {"color": _BLUE, "marker": "v", "linestyle": "-.", "label": "PESN / MC without noise, obtained"},
-    }
-
-    def draw(ax: Axes, state: str) -> None:
-        ax.axhline(1.0, color="#999999", linewidth=0.8)
-        ratio = [ours[state, k] / theirs[state, k] for k in printed]
-        ax.plot(printed, ratio, color=_BLUE, marker="^", linestyle="--", label="PESN / Monte Carlo ESN, published")
-        by_method = frame[frame["state"] == state].pivot(index="washout", columns="method", values="mean")
-        for method, style in others.items():
-            ax.plot(lengths, by_method["P"] / by_method[method], **style)
-
-    return _draw("ratio of mean errors", draw, lengths, logarithmic=False), (
-        "Four panels, one a state, with the PESN's error divided by that of the Monte Carlo ESN, published, obtained and with "
-        "noise, and divided by that of an ESN started at 0, against the washout length; below 1 the PESN is better."
     )
 
 
@@ -625,10 +592,7 @@ def grade_losses(frame: pd.DataFrame) -> Draw:
     return Draw(grade(loss <= SMALL), loss)
 
 
-def judge(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame] = ()) -> list[Verdict]:
-    """Judge both claims over the draws: networks that learn the velocities, as the paper's do; ``changes`` beside."""
-    printed = win_count(_grid("mean", "P"), _grid("mean", "MC"), 0.0)
-    return [_judge_wins(frames, changes, printed), _judge_losses(frames, printed)]
+PRINTED = win_count(_grid("mean", "P"), _grid("mean", "MC"), 0.0)
 
 
 def _win_counts(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple[int, int, int]]:
@@ -636,26 +600,26 @@ def _win_counts(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple
     return [win_count(cells(frame, "P"), cells(frame, other)) for frame in frames]
 
 
-def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
+def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame]) -> Verdict:
+    """Judge networks that learn the velocities, as the paper's do; ``changes`` are mentioned beside."""
     won, quiet = ([wins for wins, _, _ in _win_counts(frames, other)] for other in ("MC", "MC without noise"))
     draws = [grade_wins(frame) for frame in frames]
     ratio = [draw.value for draw in draws if draw.value is not None]
     reason = (
         "The Monte Carlo ESN has a random start and noise M_e at every step, as its equation is printed. The PESN errs less "
         f"than it in {span(won)} of {len(cells(frames[0], 'P'))} cells ({len(STATES)} states, {frames[0]['washout'].nunique()} "
-        f"washout lengths; paper: {printed[0]} wins, {printed[1]} ties, {printed[2]} losses of 32), and where the start alone is "
+        f"washout lengths; paper: {PRINTED[0]} wins, {PRINTED[1]} ties, {PRINTED[2]} losses of 32), and where the start alone is "
         f"random in {span(quiet)}. But only the baseline is given noise. Against a plain network started at 0 the PESN's error "
         f"is {min(ratio):.2f} to {max(ratio):.2f} times as large (mean over the cells): "
         f"{'a gain' if np.median(ratio) < GAIN else 'no gain'}."
     )
-    if changes:
-        others = [wins for wins, _, _ in _win_counts(changes)]
-        reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
+    others = [wins for wins, _, _ in _win_counts(changes)]
+    reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
     measure = "the PESN's error ÷ that of a plain network from 0"
     return over_draws("washout-wins", draws, reason, measure=measure, limits=[GAIN])
 
 
-def _judge_losses(frames: Sequence[pd.DataFrame], printed: Sequence[int]) -> Verdict:
+def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
     draws = [grade_losses(frame) for frame in frames]
     average = [draw.value for draw in draws if draw.value is not None]
     lost = [losses for _, _, losses in _win_counts(frames)]
@@ -664,7 +628,7 @@ def _judge_losses(frames: Sequence[pd.DataFrame], printed: Sequence[int]) -> Ver
     if max(lost):
         reason += f", there by {min(average):.1%} to {max(average):.1%} of the other's error on average and {worst:.1%} at most"
     largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
-    reason += f". In the paper it loses in {printed[2]}, by at most {largest:.1%}."
+    reason += f". In the paper it loses in {PRINTED[2]}, by at most {largest:.1%}."
     measure = "loss where it loses, mean share of the other's error"
     return over_draws("washout-small-losses", draws, reason, measure=measure, limits=[SMALL])
 
