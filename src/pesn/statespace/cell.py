@@ -17,8 +17,7 @@ from scipy import sparse
 from scipy.linalg import block_diag
 
 from pesn._support.types import Array, MomentName, Rng
-from pesn.activations import Activation
-from pesn.activations.smooth import TANH
+from pesn.activations import TANH, Activation
 from pesn.linalg import outer
 from pesn.moments import Mesh, MomentMethod
 from pesn.statespace import kernels

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
-from pesn.activations.smooth import TANH
+from pesn.activations import TANH
 from pesn.linalg import limit_cross_covariances
 from pesn.statespace.cell import ActivationMoments, Cell, SineMoments, SquareMoments
 from pesn.statespace.ensemble import Ensemble
