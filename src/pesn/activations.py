@@ -371,30 +371,6 @@ def _swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return d * special.expit(m + d) + m * _sigmoid_difference(m, d)
 
 
-def _sech2(z: FloatArray) -> FloatArray:
-    return 4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z)
-
-
-def _sigmoid_derivative(z: FloatArray) -> FloatArray:
-    return special.expit(z) * special.expit(-z)
-
-
-def _softplus(z: FloatArray) -> FloatArray:
-    return np.logaddexp(0.0, z)
-
-
-def _swish(z: FloatArray) -> FloatArray:
-    return z * special.expit(z)
-
-
-def _swish_derivative(z: FloatArray) -> FloatArray:
-    return special.expit(z) * (1.0 + z * special.expit(-z))
-
-
-def _mish(z: FloatArray) -> FloatArray:
-    return z * np.tanh(np.logaddexp(0.0, z))
-
-
 def _mish_derivative(z: FloatArray) -> FloatArray:
     gate = np.tanh(np.logaddexp(0.0, z))
     return gate + z * (1.0 - gate * gate) * special.expit(z)
@@ -404,14 +380,6 @@ def _normal_pdf(z: FloatArray) -> FloatArray:
     return np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)
 
 
-def _gelu(z: FloatArray) -> FloatArray:
-    return z * special.ndtr(z)
-
-
-def _gelu_derivative(z: FloatArray) -> FloatArray:
-    return special.ndtr(z) + z * _normal_pdf(z)
-
-
 def _erf_derivative(z: FloatArray) -> FloatArray:
     return 2.0 / math.sqrt(math.pi) * np.exp(-np.square(np.clip(z, -28.0, 28.0)))
 
@@ -419,7 +387,7 @@ def _erf_derivative(z: FloatArray) -> FloatArray:
 TANH = Activation(
     "tanh",
     np.tanh,
-    _sech2,
+    lambda z: 4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z),
     Tail(-1.0),
     Tail(1.0),
     core=20.0,
@@ -432,7 +400,7 @@ TANH = Activation(
 SIGMOID = Activation(
     "sigmoid",
     special.expit,
-    _sigmoid_derivative,
+    lambda z: special.expit(z) * special.expit(-z),
     Tail(0.0),
     Tail(1.0),
     core=40.0,
@@ -445,8 +413,8 @@ SIGMOID = Activation(
 
 SWISH = Activation(
     "swish",
-    _swish,
-    _swish_derivative,
+    lambda z: z * special.expit(z),
+    lambda z: special.expit(z) * (1.0 + z * special.expit(-z)),
     Tail(0.0),
     Tail(0.0, 1.0),
     core=45.0,
@@ -458,7 +426,7 @@ SWISH = Activation(
 
 SOFTPLUS = Activation(
     "softplus",
-    _softplus,
+    lambda z: np.logaddexp(0.0, z),
     special.expit,
     Tail(0.0),
     Tail(0.0, 1.0),
@@ -471,8 +439,8 @@ SOFTPLUS = Activation(
 
 GELU = Activation(
     "gelu",
-    _gelu,
-    _gelu_derivative,
+    lambda z: z * special.ndtr(z),
+    lambda z: special.ndtr(z) + z * _normal_pdf(z),
     Tail(0.0),
     Tail(0.0, 1.0),
     core=9.5,
@@ -524,7 +492,7 @@ IDENTITY = Activation(
 )
 
 
-MISH = Activation("mish", _mish, _mish_derivative, Tail(0.0), Tail(0.0, 1.0), core=45.0)
+MISH = Activation("mish", lambda z: z * np.tanh(np.logaddexp(0.0, z)), _mish_derivative, Tail(0.0), Tail(0.0, 1.0), core=45.0)
 
 LOG_SIGMOID = rescale_activation(SOFTPLUS, -1.0, -1.0, name="log_sigmoid")
 

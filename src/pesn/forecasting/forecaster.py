@@ -428,5 +428,4 @@ def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) ->
         raise TypeError(f"esn must be a pesn.ProbabilisticESN or 'auto', got {esn!r}")
     if design is not None:
         raise ValueError("esn and design exclude each other: a design says what the network is")
-    network: ProbabilisticESN = clone(esn)
-    return network
+    return clone(esn)

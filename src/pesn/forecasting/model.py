@@ -28,7 +28,7 @@ from pesn._support.arguments import as_count, as_real, flag, generator, whole_nu
 from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, RidgeValue, Rng, TableLike
-from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.probabilistic import ProbabilisticESN, open_loop
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
 from pesn.evaluation.calibration import LEADS, covariance_form, process_noise
 from pesn.evaluation.error_model import process_errors, process_share, update_errors
@@ -254,7 +254,7 @@ def close_loop(
         readout,
         trained.errors,
         columns.dynamics,
-        esn.unit_moments(),
+        open_loop(esn).units,
         covariance_form(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
         esn.rank,
         process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),

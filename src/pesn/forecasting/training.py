@@ -389,7 +389,8 @@ class Task:
             self.esn.fit_stream(stream_rows(segments, self.dynamics), steps)
         else:
             rows = self.dynamics.network_rows(np.vstack([s.z for s in segments]))
-            self.esn.fit_in_steps(rows, *_stack_targets(segments), steps)
+            targets, lengths = np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
+            self.esn.fit_in_steps(rows, targets, lengths, steps)
 
 
 class Validation:
@@ -601,8 +602,3 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
             readout = noise_aware(task, segments, advance)
         esn.readout_, errors = one_step_errors(task, readout, segments, advance)
     return errors
-
-
-def _stack_targets(segments: list[Segment]) -> tuple[Array, list[int]]:
-    """Return targets and lengths of all segments."""
-    return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

@@ -337,8 +337,7 @@ class Noise:
 
     def times(self, V: Array) -> Array:
         """Return Q V for V (…, r, s)."""
-        result: Array = self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
-        return result
+        return self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
 
     @cached_property  # asked for at every step
     def cov(self) -> Array:
@@ -348,8 +347,7 @@ class Noise:
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Q."""
-        result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
-        return result
+        return np.sum(np.square(self.root), axis=0) + self.diagonal
 
 
 _MOST = 1e50  # clip covariances before squaring: diverging loops stay finite
