@@ -44,8 +44,7 @@ from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Cell, Compression
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.model import init
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import init, rollout
 from pesn.statespace.state import GaussianState
 from pesn.systems import chaotic
 from uncertainty import format_spread, load_task

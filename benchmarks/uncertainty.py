@@ -39,7 +39,7 @@ from pesn._support.types import CovarianceChoice
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.metrics import crps_gaussian
 from pesn.reservoir.drive import State, run
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 from pesn.systems import cart_pole, chaotic
 from pesn.systems.trajectories import Trajectories
 

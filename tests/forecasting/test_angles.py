@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from pesn import Features, Forecaster, Gaussian, ProbabilisticESN, load
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 DT, TURN = 0.1, 2.0 * np.pi
 NAMES = ["place", "angle", "speed"]

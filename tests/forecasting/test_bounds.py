@@ -1,5 +1,6 @@
 """Forecasts stay within bounds at any horizon and in any form; a warning is logged if they would leave them."""
 
+import copy
 import logging
 from dataclasses import replace
 
@@ -10,8 +11,7 @@ from pesn import Features, Forecaster, ProbabilisticESN
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.statespace.cell import Compression
 from pesn.statespace.ensemble import Ensemble, MirroredDraws
-from pesn.statespace.model import Bounds, init
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import Bounds, init, rollout
 from pesn.statespace.state import Certain
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
@@ -45,8 +45,9 @@ def stays(forecast, y, columns=slice(None)):
 
 def grown(forecaster, factor):
     """Scale the readout weights so that the loop diverges."""
-    readout = forecaster.esn_.readout_
-    forecaster.esn_.readout_ = readout._replace(weights=readout.weights * factor)
+    esn, readout = copy.copy(forecaster.esn_), forecaster.esn_.readout_
+    esn.readout_ = readout._replace(weights=readout.weights * factor)
+    forecaster.model_ = replace(forecaster.model_, esn=esn)
     return forecaster
 
 

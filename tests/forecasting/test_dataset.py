@@ -138,11 +138,10 @@ def test_segments_contain_all_steps_without_missing_values(seed, change):
     y, u = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
     y[rng.random(y.shape) < 0.06] = NAN
     u[rng.random(u.shape) < 0.06] = NAN
-    lengths = [30, 1, 49]
-    edges = np.cumsum([0, *lengths])
-    runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
-    learn = np.array([2, 0])
-    found, expected = find_segments(y, u, runs, learn, change), slow_steps(y, u, lengths)
+    lengths, learn = [30, 1, 49], np.array([2, 0])
+    runs = itertools.starmap(slice, itertools.pairwise(np.cumsum([0, *lengths])))
+    found = [segment for run in runs for segment in find_segments(y[run], u[run], learn, change)]
+    expected = slow_steps(y, u, lengths)
     assert len(found) == len(expected) > 3
     for segment, steps in zip(found, expected, strict=True):
         np.testing.assert_array_equal(segment.z, np.hstack([y[steps], u[steps]]))
@@ -153,7 +152,7 @@ def test_segments_contain_all_steps_without_missing_values(seed, change):
 
 def test_last_input_of_a_run_may_be_missing():
     u = np.array([[1.0], [2.0], [NAN]])
-    (segment,) = find_segments(np.arange(3.0)[:, None], u, [slice(0, 3)], np.array([0]), True)
+    (segment,) = find_segments(np.arange(3.0)[:, None], u, np.array([0]), True)
     assert len(segment.z) == 2
 
 

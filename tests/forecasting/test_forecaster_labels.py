@@ -12,7 +12,7 @@ from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
 from pesn.series.table.dates import index_rule
 from pesn.series.table.reading import read
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 T = np.arange(400.0)
 ROWS = np.column_stack([np.sin(0.2 * T), np.cos(0.31 * T)]) + 0.02 * np.random.default_rng(0).normal(size=(400, 2))

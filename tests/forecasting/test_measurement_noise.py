@@ -135,7 +135,7 @@ def test_observer_denoises_training_rows(series, forecaster):
     """With four lags, which later rows correct."""
     clean, y = series
     scaled, truth = (forecaster.standardize(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
-    (segment,) = find_segments(scaled, np.zeros((1000, 0)), [slice(0, 1000)], np.arange(3), True)
+    (segment,) = find_segments(scaled, np.zeros((1000, 0)), np.arange(3), True)
     segment = segment._replace(targets=segment.targets / forecaster.output_std_)
     loop, context, short = forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])]
     (found,) = observe_segments(loop, context, [segment], [segment])

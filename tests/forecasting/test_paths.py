@@ -7,7 +7,7 @@ from pesn import Forecaster
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.predict import follow_mean, predict_path
 from pesn.statespace.ensemble import Ensemble, MirroredDraws
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 from pesn.systems import chaotic
 
 DESIGNS = {

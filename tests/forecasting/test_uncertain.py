@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 from pesn.systems import cart_pole
 
 HORIZON = 20

@@ -18,8 +18,7 @@ from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw, without_units
 from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.model import init
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import init, rollout
 from pesn.systems.chaotic import lorenz
 
 MAPS = [

@@ -13,7 +13,7 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.initial_state import learn as learn_start
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Noise
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 KINDS = {
     "change": {},

@@ -13,7 +13,7 @@ from pesn.readout.ridge import Readout
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding, ErrorModel
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 D, KNOWN, N = 4, 1, 12
 ENCODING = Encoding(np.array([2, 0]), np.array([3]), np.array([0.4, -0.2]), np.array([1.3, 0.8]))

@@ -19,7 +19,7 @@ from pesn.reservoir.initial_state import learn, make_state, state_shapes
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Noise
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 RESERVOIR = draw(12, 2, 2, density=0.5, input_scaling=0.5 * np.sqrt(2.0), feedback_scaling=0.4, bias_scaling=0.0, rng=0)
 WEIGHTS = 0.3 * np.random.default_rng(0).standard_normal((2, 15))

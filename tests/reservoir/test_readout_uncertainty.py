@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pesn.readout.ridge import least_squares, solve
-from pesn.reservoir.readout_uncertainty import _floor_root, posterior_root
+from pesn.reservoir.closed_loop import _floor_root, posterior_root
 
 P, M, NOISE = 40, 30, 0.01
 

@@ -8,8 +8,7 @@ from scipy import sparse
 
 from pesn.activations import get
 from pesn.statespace.cell import ActivationMoments, Cell, Noise, SineMoments, SquareMoments
-from pesn.statespace.model import Bounds, StateSpaceModel, init
-from pesn.statespace.rollout import CertainPath, rollout
+from pesn.statespace.model import Bounds, CertainPath, StateSpaceModel, init, rollout
 
 
 def _model(rng, readouts=(), guard=None, size=0.3, activation="tanh"):

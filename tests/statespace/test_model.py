@@ -7,8 +7,7 @@ from scipy import sparse
 from pesn.linalg import orthonormal
 from pesn.statespace.cell import Cell, Compression, Noise
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.model import Bounds, Emission, StateSpaceModel, init
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import Bounds, Emission, StateSpaceModel, init, rollout
 from pesn.statespace.state import Layout
 
 LAYOUT = Layout.from_sizes(y=2, u=1, units=5)

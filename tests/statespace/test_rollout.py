@@ -8,8 +8,7 @@ from scipy import sparse
 
 from pesn.linalg import limit_cross_covariances, orthonormal
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.model import CLOSED_FORMS, Emission, StateSpaceModel, init
-from pesn.statespace.rollout import concatenate, rollout
+from pesn.statespace.model import CLOSED_FORMS, Emission, StateSpaceModel, concatenate, init, rollout
 
 N, TOTAL = 6, 9  # x = [y (2), u (1), units (6)]
 ROOT = 0.1 * np.array([[1.0, 0.0], [0.5, 1.0], [0.0, 0.0]])

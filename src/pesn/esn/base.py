@@ -72,7 +72,7 @@ from pesn.reservoir.topology import Topology
 from pesn.reservoir.weights import Layers, Reservoir
 from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.kernels import FARTHEST
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 from pesn.statespace.state import Certain
 
 if TYPE_CHECKING:

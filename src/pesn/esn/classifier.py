@@ -104,8 +104,7 @@ def _as_labels(y: TableLike) -> Labels:
     shape = np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(f"y must have shape (labels,), got {shape}; y.argmax(axis=1) are the labels of one-hot rows")
-    labels: Labels = column_or_1d(y, warn=True)
-    return labels
+    return column_or_1d(y, warn=True)
 
 
 def _classes(labels: Labels) -> tuple[Labels, npt.NDArray[np.intp]]:

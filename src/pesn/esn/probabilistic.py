@@ -45,7 +45,7 @@ from pesn.reservoir.drive import State, chunks
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start, make_state
 from pesn.reservoir.open_loop import OpenLoop, can_predict_many, predict_many, predict_rows
 from pesn.reservoir.sequences import BLOCK, Array, Rows
-from pesn.statespace.cell import ActivationMoments, UnitMoments
+from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.ensemble import Draws
 
 if TYPE_CHECKING:
@@ -392,10 +392,6 @@ class ProbabilisticESN(ReservoirEstimator):
 
         run_sequences(loop, rows, starts, self.start_, keep, parallel=loop.rng is None)
         return states
-
-    def unit_moments(self) -> UnitMoments:
-        """Return the moments of the units."""
-        return open_loop(self).units
 
     def _predict(self, rows: Rows, starts: Starts, parts: Collection[str] | None) -> tuple[Array, Array, list[State]]:
         """Return means (n, m), the sum of the ``parts`` of the covariance (n, m, m), empty for None, and the final states."""

@@ -26,7 +26,7 @@ from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.sequences import blocks
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace.cell import Noise, UnitMoments
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import rollout
 
 LEADS = 50  # steps ahead over which forecasts are evaluated
 SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # candidates of process noise

@@ -475,11 +475,8 @@ def _is_position(labels: pd.Index, rule: TimeIndex | None, name: str, start: int
 
 def _check_order(labels: pd.Index, name: str, start: int) -> None:
     """Raise a ValueError if labels do not increase."""
-    if labels.is_monotonic_increasing and labels.is_unique and not labels.hasnans:
+    if labels.is_monotonic_increasing and labels.is_unique:
         return
-    if labels.hasnans:
-        k = int(np.argmax(labels.isna()))
-        raise ValueError(f"{name} must have a label for each row, got {labels[k]} in row {start + k}")
     k = int(np.argmax(labels[1:] <= labels[:-1])) + 1
     remedy = "keep one row for each label" if labels[k] == labels[k - 1] else f"{name}.sort_index() brings them into order"
     raise ValueError(

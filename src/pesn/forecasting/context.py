@@ -27,8 +27,7 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.reservoir.sequences import blocks
-from pesn.statespace.model import Bounds
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import Bounds, rollout
 from pesn.statespace.state import GaussianState, stack
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ True
 
 >>> import numpy as np
 >>> rows = as_matrix("y", [1.0, 2.0, np.nan, 4.0, 5.0, 7.0])
->>> found = find_segments(rows, np.zeros((6, 0)), [slice(0, 6)], np.array([0]), change=True)
+>>> found = find_segments(rows, np.zeros((6, 0)), np.array([0]), change=True)
 >>> [segment.targets.ravel().tolist() for segment in found]     # two segments; the first has one change
 [[1.0], [1.0, 2.0]]
 """
@@ -486,15 +486,13 @@ def slice_segment(p: Segment, first: int, last: int) -> Segment:
     return Segment(p.z[first:last], p.targets[first:last], p.y[first : last + 1])
 
 
-def find_segments(rows: Array, known: Array, runs: list[slice], learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
-    """Return the segments without missing values of rows (n, d) and known inputs (n, u), of at least one step, in order."""
+def find_segments(y: Array, u: Array, learn: npt.NDArray[np.intp], change: bool) -> list[Segment]:
+    """Return the segments without missing values of a run y (n, d) with inputs u (n, m), of at least one step, in order."""
     segments = []
-    for one in runs:
-        y, u = rows[one], known[one]
-        for first, last in segment_edges(y, u):
-            after = y[first + 1 : last + 1, learn]
-            targets = after - y[first:last, learn] if change else after
-            segments.append(Segment(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
+    for first, last in segment_edges(y, u):
+        after = y[first + 1 : last + 1, learn]
+        targets = after - y[first:last, learn] if change else after
+        segments.append(Segment(np.hstack([y[first:last], u[first:last]]), targets, y[first : last + 1]))
     return segments
 
 

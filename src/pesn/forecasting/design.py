@@ -30,8 +30,7 @@ from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
 from pesn.reservoir.weights import Reservoir, draw, without_units
 from pesn.statespace.cell import ActivationMoments
-from pesn.statespace.model import Bounds
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import Bounds, rollout
 
 if TYPE_CHECKING:
     import pandas as pd

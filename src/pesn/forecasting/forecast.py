@@ -387,8 +387,7 @@ class Forecast(NormalMarginals[Array]):
             return self._cov
         h, d = self.mean.shape
         assert self._joint is not None
-        cov: Array = np.einsum("kikj->kij", self._joint.reshape(h, d, h, d)).copy()
-        return cov
+        return np.einsum("kikj->kij", self._joint.reshape(h, d, h, d)).copy()
 
     @property
     def variance_parts(self) -> dict[str, Array]:

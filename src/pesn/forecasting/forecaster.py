@@ -315,8 +315,10 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
         rows, known, time = cut.scale_run(found.last)  # the last run, from which forecasts continue
-        state = task.last_state(learned, rows, known)
-        return ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
+        loop, state = task.last_state(learned, rows, known)
+        model = ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
+        vars(model)["closed_loop"] = loop  # where cached_property keeps it: built once
+        return model
 
     def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | Literal["auto"] | None:
         """Return scaled variances (d,) of the measurement noise, "auto" to estimate them, None for none."""
@@ -426,5 +428,4 @@ def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) ->
         raise TypeError(f"esn must be a pesn.ProbabilisticESN or 'auto', got {esn!r}")
     if design is not None:
         raise ValueError("esn and design exclude each other: a design says what the network is")
-    network: ProbabilisticESN = clone(esn)
-    return network
+    return clone(esn)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from pesn._support.arguments import as_count, as_real, flag, generator, whole_nu
 from pesn._support.records import check_array, check_field_types
 from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, RidgeValue, Rng, TableLike
-from pesn.esn.probabilistic import ProbabilisticESN
+from pesn.esn.probabilistic import ProbabilisticESN, open_loop
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
 from pesn.evaluation.calibration import LEADS, covariance_form, process_noise
 from pesn.evaluation.error_model import process_errors, process_share, update_errors
@@ -98,6 +99,11 @@ class Trained(NamedTuple):
     start: Start | LocalStart
     measurement_cov: Array | None = None
     ridge: RidgeValue | None = None
+
+    @classmethod
+    def from_network(cls, esn: ProbabilisticESN, errors: ErrorModel, var: Array) -> Trained:
+        """Return what a fitted network has learned, with errors of the process and measurement noise of variances (d,)."""
+        return cls(esn.readout_, errors, _get_start(esn), np.diag(var) if var.any() else None)
 
     def with_measurement_noise(self, var: Array) -> Trained:
         """Return the same with measurement noise of variances (d,), and the errors of the process alone."""
@@ -248,7 +254,7 @@ def close_loop(
         readout,
         trained.errors,
         columns.dynamics,
-        esn.unit_moments(),
+        open_loop(esn).units,
         covariance_form(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
         esn.rank,
         process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
@@ -316,9 +322,20 @@ class ForecastModel:
         parts : collection of str, default=("state", "noise", "weights")
             Parts of the variance that are kept.
         """
-        S = np.diag(self.measurement_var) if self.measurement_var.any() else None
-        trained = Trained(self.esn.readout_, self.errors, _get_start(self.esn), S)
+        draws = self.esn.covariance == "ensemble" or self.esn.moments == "monte-carlo"  # by ``random_state``, at every forecast
+        if set(parts) == set(PARTS) and not draws:
+            return self.closed_loop
+        trained = Trained.from_network(self.esn, self.errors, self.measurement_var)
         return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
+
+    @cached_property
+    def closed_loop(self) -> ClosedLoop:
+        """Closed loop of forecasts with all parts of the variance."""
+        trained = Trained.from_network(self.esn, self.errors, self.measurement_var)
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # without the loop, which is built again
 
     def context_filter(self) -> ContextFilter:
         """Return the filter of contexts."""
@@ -368,7 +385,8 @@ class ForecastModel:
         """
         columns = self.columns
         keep = check_size(horizon, joint, columns.n_columns)
-        check_parts(parts)
+        if parts is not PARTS:
+            check_parts(parts)
         futures, rows = self._futures(int(horizon), context, X, tuple(parts))
         index = None if rows.time is None else rows.time.labels(int(horizon))
         history = columns.scale.undo(rows.y[-3 * int(horizon) :])

@@ -30,8 +30,7 @@ from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
 from pesn.statespace.low_rank import FirstOrder
-from pesn.statespace.model import Path
-from pesn.statespace.rollout import concatenate, rollout
+from pesn.statespace.model import Path, concatenate, rollout
 from pesn.statespace.state import Certain, Dense, Diagonal, GaussianState, Layout
 
 if TYPE_CHECKING:

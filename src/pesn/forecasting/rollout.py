@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +49,6 @@ from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
 from pesn.linalg import factor_covariance, symmetric
-
-if TYPE_CHECKING:
-    pass
 
 Weights = npt.ArrayLike | Mapping[str, float]  # (d, d), a diagonal (d,), one number, or numbers by name
 
@@ -165,13 +162,11 @@ class Band:
     def exit_probability(self) -> Array:
         """Compute P(y_t < below or y_t > above) of each step, (..., H)."""
         low, high = self._ends()
-        left: Array = special.ndtr(low) + special.ndtr(-high)
-        return left
+        return special.ndtr(low) + special.ndtr(-high)
 
     def path_limit(self) -> Array:
         """Compute Boole's upper bound of the probability of leaving at any step, (...): the sum over the steps, at most 1."""
-        bound: Array = np.minimum(self.exit_probability().sum(axis=-1), 1.0)
-        return bound
+        return np.minimum(self.exit_probability().sum(axis=-1), 1.0)
 
     def path_markov(self, lagged: Array) -> Array:
         """Compute 1 − P(A_1) Π P(A_{t+1} | A_t), where y_t is in the band in A_t; exact for pairs of steps and Markov paths.
@@ -200,8 +195,7 @@ class Band:
         with np.errstate(divide="ignore", invalid="ignore"):
             next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
-        result: Array = np.clip(ever, left.max(axis=-1), self.path_limit())  # small probabilities are not lost by cancellation
-        return result
+        return np.clip(ever, left.max(axis=-1), self.path_limit())  # small probabilities are not lost by cancellation
 
     def _ends(self) -> tuple[Array, Array]:
         """Return the ends in standard deviations from the mean, clipped; certain steps are far inside or outside."""
@@ -400,8 +394,7 @@ class Rollout(NormalMarginals[Array]):
                 raise ValueError(f"cov must be positive semi-definite, got an eigenvalue of {least:.3g}") from None
             log = np.log(np.einsum("bhii->bhi", lower)).sum(axis=-1)
             away = np.linalg.solve(lower, away[..., None])[..., 0]
-        cost: Array = (1.0 - np.exp(-0.5 * np.square(away).sum(axis=-1) - log)).sum(axis=1)
-        return cost
+        return (1.0 - np.exp(-0.5 * np.square(away).sum(axis=-1) - log)).sum(axis=1)
 
     def angle_cost(self, column: int | str, goal: npt.ArrayLike = 0.0) -> Array:
         """Compute Σ_t E[1 − cos(θ_t − g_t)] = Σ_t 1 − exp(−σ²/2) cos(μ − g), exactly: periodic, and at most 2 for each step.
@@ -424,8 +417,7 @@ class Rollout(NormalMarginals[Array]):
         near = np.cos(self.mean[..., i] - wanted)
         if self.var is not None:
             near *= np.exp(-0.5 * self.var[..., i])
-        cost: Array = (1.0 - near).sum(axis=1)
-        return cost
+        return (1.0 - near).sum(axis=1)
 
     # ---------------------------------------------------------------- probabilities
 

@@ -461,8 +461,7 @@ def _floats(batch: pa.RecordBatch, name: str, file: Path) -> Array:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
         raise TypeError(f"path must have numbers in the columns of y and X, got {kind} in {name!r} of {file}")
-    numbers: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return numbers
+    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _keys(batch: pa.RecordBatch, name: str, file: Path) -> pa.DictionaryArray:
@@ -676,7 +675,7 @@ class Cut:
     def __call__(self, run: Run) -> list[Segment]:
         """Return the segments of a run, in order."""
         columns, (y, known, _) = self.columns, self.scale_run(run)
-        found = find_segments(y, known, [slice(0, len(y))], columns.learned, columns.target == "change")
+        found = find_segments(y, known, columns.learned, columns.target == "change")
         return [s._replace(targets=s.targets / columns.output_std) for s in found if len(s.z) >= self.shortest]
 
     def cut_all(self, runs: Runs, sizes: list[Sizes]) -> Segments:

@@ -23,10 +23,9 @@ from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, 
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, effective_parameters, feature_penalties, least_squares, solve
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel, posterior_root
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start
-from pesn.reservoir.readout_uncertainty import posterior_root
 from pesn.reservoir.sequences import blocks
 from pesn.statespace.state import GaussianState
 
@@ -378,12 +377,11 @@ class Task:
         """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
-    def last_state(self, learned: FitResult, rows: Array, known: Array) -> GaussianState:
-        """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
-        assert self.esn.start_ is not None
-        S = np.diag(learned.measurement_var) if learned.measurement_var.any() else None
-        loop = self.build_loop(Trained(self.esn.readout_, learned.errors, self.esn.start_, S), self.esn.process_noise_)
-        return self.build_context_filter(self.esn.start_).filter_rows(loop, rows, known[:-1])
+    def last_state(self, learned: FitResult, rows: Array, known: Array) -> tuple[ClosedLoop, GaussianState]:
+        """Return the closed loop of the fitted network and its state after scaled rows y (n, d) with X (n, u)."""
+        trained = Trained.from_network(self.esn, learned.errors, learned.measurement_var)
+        loop = self.build_loop(trained, self.esn.process_noise_)
+        return loop, self.build_context_filter(trained.start).filter_rows(loop, rows, known[:-1])
 
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
@@ -391,7 +389,8 @@ class Task:
             self.esn.fit_stream(stream_rows(segments, self.dynamics), steps)
         else:
             rows = self.dynamics.network_rows(np.vstack([s.z for s in segments]))
-            self.esn.fit_in_steps(rows, *_stack_targets(segments), steps)
+            targets, lengths = np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]
+            self.esn.fit_in_steps(rows, targets, lengths, steps)
 
 
 class Validation:
@@ -577,9 +576,8 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
 def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
     """Fit the network again, to rows filtered by an observer with measurement noise of variances ``var`` (d,)."""
     esn = task.esn
-    assert esn.start_ is not None
-    model, scale = Trained(esn.readout_, errors, esn.start_).with_measurement_noise(var), esn.process_noise_
-    used = observe_segments(task.build_loop(model, scale), task.build_context_filter(esn.start_), task.sample, task.segments)
+    trained, scale = Trained.from_network(esn, process_errors(errors, var), var), esn.process_noise_
+    used = observe_segments(task.build_loop(trained, scale), task.build_context_filter(trained.start), task.sample, task.segments)
     task.fit_esn(used, steps)
     esn.process_noise_ = scale
     if task.input_noise:
@@ -604,8 +602,3 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
             readout = noise_aware(task, segments, advance)
         esn.readout_, errors = one_step_errors(task, readout, segments, advance)
     return errors
-
-
-def _stack_targets(segments: list[Segment]) -> tuple[Array, list[int]]:
-    """Return targets and lengths of all segments."""
-    return np.vstack([s.targets for s in segments]), [len(s.z) for s in segments]

@@ -25,8 +25,7 @@ from scipy import special as sc
 
 from pesn._support.arguments import broadcast_moments, number
 from pesn._support.types import Array, FloatArray
-from pesn.activations import Activation, get, names
-from pesn.activations.smooth import SINE
+from pesn.activations import SINE, Activation, get, names
 from pesn.moments import Mesh
 
 _CONSTANTS = {"sharp": 5.0 / 384.0, "paper": 1.0 / 16.0}

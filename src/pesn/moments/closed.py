@@ -12,8 +12,7 @@ from scipy import special
 
 from pesn._support.threads import by_parts
 from pesn._support.types import Array, FloatArray
-from pesn.activations import Activation
-from pesn.activations.smooth import SINE
+from pesn.activations import SINE, Activation
 from pesn.moments.special import density, exp, expm1, fast, fast_inline, mills, ndtr, near
 
 _ERF_NODES, _ERF_WEIGHTS = np.polynomial.legendre.leggauss(32)

@@ -36,8 +36,7 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, result_dtype
 from pesn._support.types import Array, FloatArray
-from pesn.activations import Activation, get
-from pesn.activations.smooth import ERF, SINE, TANH, as_scaled_tanh
+from pesn.activations import ERF, SINE, TANH, Activation, as_scaled_tanh, get
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
 __all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "split_covariance"]

@@ -25,8 +25,7 @@ from scipy import special
 
 from pesn._support.jit import INLINE, jit
 from pesn._support.types import Array
-from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import ERF, GELU
+from pesn.activations import ERF, GELU, Activation, Reduction
 
 _TILE = 16
 _TOGETHER = 64

@@ -16,8 +16,7 @@ from scipy import special
 
 from pesn._support.jit import jit
 from pesn._support.types import Array
-from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import GELU, SINE, TANH, as_scaled_tanh
+from pesn.activations import GELU, SINE, TANH, Activation, Reduction, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
 from pesn.moments.hermite import fewest_orders, fill_correlations, scale_terms, series
 

@@ -30,8 +30,7 @@ from scipy import special
 
 from pesn._support.jit import HELPER, jit
 from pesn._support.types import Array
-from pesn.activations import Activation, Reduction
-from pesn.activations.smooth import as_scaled_tanh
+from pesn.activations import Activation, Reduction, as_scaled_tanh
 from pesn.moments import hermite
 
 ERROR = 4.2e-9  # of tanh with eight components

@@ -276,8 +276,7 @@ class MPPI:
         """Sample smooth perturbations of the plan and of the middle of the limits, (n_plans, horizon, m)."""
         noise = self._rng.standard_normal((self.n_plans, len(self.low), self._root.shape[1])) @ self._root.T
         center = np.where(self._fresh[:, None, None], self._middle, plan)
-        drawn: Array = np.clip(center + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
-        return drawn
+        return np.clip(center + np.swapaxes(noise, 1, 2) * self._widths[:, None, :], self.low, self.high)
 
     def _evaluate(self, rollout: Rollout, near: Rollout) -> tuple[Array, Array]:
         """Compute the costs of plans (B,) and how far they exceed the constraints (B,).

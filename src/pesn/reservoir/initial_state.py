@@ -401,8 +401,7 @@ def factors_of_features(d: int, lags: int, count: int) -> tuple[npt.NDArray[np.i
 def _standard(z: FloatArray, center: Array, spread: Array) -> Array:
     """Return (z − center)/spread, 0 if the spread is 0."""
     live = spread > 0.0
-    result: Array = np.where(live, (z - center) / np.where(live, spread, 1.0), 0.0)
-    return result
+    return np.where(live, (z - center) / np.where(live, spread, 1.0), 0.0)
 
 
 def _scale(inputs: list[FloatArray]) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ The state is x = [z, o, h]: inputs, last outputs, units.
 >>> from pesn.activations import get
 >>> from pesn.reservoir.weights import draw
 >>> from pesn.statespace.cell import ActivationMoments
->>> from pesn.statespace.rollout import rollout
+>>> from pesn.statespace.model import rollout
 >>> loop = OpenLoop(draw(50, 1, 1, feedback_scaling=0.2, rng=0), np.full((1, 52), 0.1), ActivationMoments(get("tanh")))
 >>> path = rollout(loop.model, loop.init(np.zeros(50)), np.zeros((20, 1)), np.full((20, 1), 0.01))
 >>> path.mean.shape, path.cov.shape, bool(np.all(path.cov > 0.0))
@@ -27,15 +27,13 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import factor_covariance
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import assemble_state, make_cells, make_compression, make_square_cells
+from pesn.reservoir.closed_loop import Leverage, assemble_state, make_cells, make_compression, make_square_cells
 from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, past_rows, read, run_gaussian, run_many, widen_inputs
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
-from pesn.reservoir.readout_uncertainty import Leverage
 from pesn.reservoir.weights import Reservoir
 from pesn.statespace.cell import Cell, Compression, Noise, UnitMoments
 from pesn.statespace.ensemble import Draws
-from pesn.statespace.model import Path, StateSpaceModel, init
-from pesn.statespace.rollout import concatenate, rollout
+from pesn.statespace.model import Path, StateSpaceModel, concatenate, init, rollout
 from pesn.statespace.state import Diagonal, GaussianState, Layout
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.statespace.model import StateSpaceModel
-from pesn.statespace.rollout import rollout
+from pesn.statespace.model import StateSpaceModel, rollout
 from pesn.statespace.state import GaussianState
 
 Pooling: TypeAlias = Literal["mean", "last", "both"]

@@ -72,11 +72,10 @@ def orthogonal(n: int, rng: np.random.Generator) -> Array:
     return np.asarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
 
 
-def sparse_rows(indptr: Array, indices: Array, data: Array, n_columns: int | None = None) -> csr_array:
-    """Return a SciPy array from its compressed rows, square unless ``n_columns`` is given."""
+def sparse_rows(indptr: Array, indices: Array, data: Array) -> csr_array:
+    """Return a square SciPy array from its compressed rows."""
     n = len(indptr) - 1
-    shape = n, n if n_columns is None else n_columns
-    return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    return import_module("scipy.sparse").csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=(n, n))
 
 
 def connect(topology: Topology, n: int, *, spectral_radius: float, density: float, rng: np.random.Generator) -> csr_array:

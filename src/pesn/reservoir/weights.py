@@ -98,8 +98,9 @@ class Reservoir(NamedTuple):
         order = np.argsort(rows, kind="stable")
         columns = np.concatenate([places, self.indices.astype(np.intp) + C.shape[1]])[order]
         data = np.concatenate([C[own, places], self.data])[order]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.n_units))])
-        return sparse_rows(indptr, columns, data, C.shape[1] + self.n_units)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.n_units))]).astype(np.int32)
+        shape = self.n_units, C.shape[1] + self.n_units
+        return import_module("scipy.sparse").csr_array((data, columns.astype(np.int32), indptr), shape=shape)
 
     def check(self) -> None:
         """Raise a ValueError unless the arrays fit together: the kernels do not check bounds."""

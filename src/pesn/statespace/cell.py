@@ -17,8 +17,7 @@ from scipy import sparse
 from scipy.linalg import block_diag
 
 from pesn._support.types import Array, MomentName, Rng
-from pesn.activations import Activation
-from pesn.activations.smooth import TANH
+from pesn.activations import TANH, Activation
 from pesn.linalg import outer
 from pesn.moments import Mesh, MomentMethod
 from pesn.statespace import kernels
@@ -338,8 +337,7 @@ class Noise:
 
     def times(self, V: Array) -> Array:
         """Return Q V for V (…, r, s)."""
-        result: Array = self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
-        return result
+        return self.root.T @ (self.root @ V) + self.diagonal[:, None] * V
 
     @cached_property  # asked for at every step
     def cov(self) -> Array:
@@ -349,8 +347,7 @@ class Noise:
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Q."""
-        result: Array = np.sum(np.square(self.root), axis=0) + self.diagonal
-        return result
+        return np.sum(np.square(self.root), axis=0) + self.diagonal
 
 
 _MOST = 1e50  # clip covariances before squaring: diverging loops stay finite

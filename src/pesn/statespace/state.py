@@ -405,8 +405,7 @@ class Diagonal(GaussianState):
         return self.var[..., rows, None] * np.eye(rows.stop - rows.start)
 
     def project_covariance(self, K: Array) -> Array:  # noqa: D102
-        result: Array = (K * self.var[..., None, :]) @ transpose(K)
-        return result  # made of the same entries, rows of K x are correlated
+        return (K * self.var[..., None, :]) @ transpose(K)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:  # noqa: D102
         draws = rng.standard_normal((*self.mean.shape[:-1], n, self.mean.shape[-1]))
