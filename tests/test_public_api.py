@@ -13,13 +13,26 @@ def test_all_is_what_is_there():
     for name in pesn.__all__:
         getattr(pesn, name)  # some are imported when they are asked for
     here = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert here - {"import_module", "TYPE_CHECKING", "Any"} | {"activations", "diagnostics"} == set(pesn.__all__)
+    own = {"import_module", "ModuleType", "TYPE_CHECKING", "Any"}
+    assert here - own | {"activations", "diagnostics", "moments"} == set(pesn.__all__)
     assert [name for name in dir(pesn) if not name.startswith("_")] == sorted(pesn.__all__)
     assert "__version__" in dir(pesn)
     with pytest.raises(AttributeError, match="module 'pesn' has no attribute 'EchoStateNetwrok'"):
         pesn.EchoStateNetwrok  # noqa: B018
     for name in pesn.__all__:
         assert inspect.getdoc(getattr(pesn, name)), name
+
+
+def test_subpackages_are_attributes_and_moments_is_the_function():
+    modules = ("activations", "diagnostics", "metrics", "planning", "plotting", "systems")
+    code = f"import pesn, pesn.moments.bounds\nfor name in {(*modules, 'moments')}: print(getattr(pesn, name).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [*(f"pesn.{name}" for name in modules), "moments"]
+
+
+def test_help_imports_no_numerical_library():
+    code = "import sys, pesn, pesn.cli; print(sorted({'numpy', 'scipy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
 RESERVOIR = (

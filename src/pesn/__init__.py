@@ -1,22 +1,27 @@
 """Uncertainty through tanh networks and reservoirs in closed form: a Gaussian goes in, a Gaussian comes out."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pesn import activations
-from pesn.activations import Activation
-from pesn.gaussian import Gaussian
-from pesn.moments import Mesh, Moments, gain, moments
-from pesn.moments.bounds import choose_mesh, error_bound
-from pesn.networks.layers import Dense
-
 if TYPE_CHECKING:
-    from pesn import diagnostics
+    from pesn import activations as activations
+    from pesn import diagnostics as diagnostics
+    from pesn import metrics as metrics
+    from pesn import planning as planning
+    from pesn import plotting as plotting
+    from pesn import systems as systems
+    from pesn.activations import Activation
     from pesn.esn.classifier import ReservoirClassifier
     from pesn.esn.network import EchoStateNetwork
     from pesn.esn.probabilistic import ProbabilisticESN
     from pesn.forecasting.forecast import Forecast
     from pesn.forecasting.forecaster import Forecaster
+    from pesn.gaussian import Gaussian
+    from pesn.moments import Mesh, Moments, gain, moments
+    from pesn.moments.bounds import choose_mesh, error_bound
+    from pesn.networks.layers import Dense
     from pesn.networks.propagate import propagate
     from pesn.persistence import load
     from pesn.readout.features import Features
@@ -51,32 +56,53 @@ __all__ = [
     "propagate",
 ]
 
-# What brings scikit-learn, scipy.stats or numba is imported when it is first asked for: `import pesn` stays quick.
-_LATER = {
+# Names are imported when they are first used: `import pesn` and `pesn --help` stay quick.
+_MODULES = {
+    "Activation": "activations",
+    "Dense": "networks.layers",
     "EchoStateNetwork": "esn.network",
-    "diagnostics": "diagnostics",
     "Features": "readout.features",
     "Forecast": "forecasting.forecast",
     "Forecaster": "forecasting.forecaster",
+    "Gaussian": "gaussian",
     "Layer": "reservoir.weights",
+    "Mesh": "moments",
+    "Moments": "moments",
     "Patches": "readout.groups",
     "ProbabilisticESN": "esn.probabilistic",
     "ReservoirClassifier": "esn.classifier",
     "SeriesForecaster": "series.forecaster",
+    "choose_mesh": "moments.bounds",
+    "error_bound": "moments.bounds",
+    "gain": "moments",
     "load": "persistence",
     "propagate": "networks.propagate",
+    **{name: name for name in ("activations", "diagnostics", "metrics", "planning", "plotting", "systems")},
 }
 
 
-if not TYPE_CHECKING:  # a checker that saw it would take any name
+if not TYPE_CHECKING:  # a checker would accept any name
+
+    class _Package(ModuleType):
+        """This package. Its name ``moments`` is the function, which the import system would replace by the subpackage."""
+
+        @property
+        def moments(self) -> Any:
+            return import_module("pesn.moments").moments
+
+        @moments.setter
+        def moments(self, package: ModuleType) -> None:
+            pass
+
+    sys.modules[__name__].__class__ = _Package
 
     def __getattr__(name: str) -> Any:
-        if name not in _LATER:
+        if name not in _MODULES:
             raise AttributeError(f"module 'pesn' has no attribute {name!r}")
-        module = import_module(f"pesn.{_LATER[name]}")
-        value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
+        module = import_module(f"pesn.{_MODULES[name]}")
+        value = globals()[name] = module if _MODULES[name] == name else getattr(module, name)
         return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})  # and not what this file needs itself
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,4 +1,4 @@
-"""Claim: ``pesn forecast`` turns a table into a forecast, a picture and a page, or says in one line why not, leaving nothing."""
+"""Claim: ``pesn forecast`` turns a table into a forecast and a report, or says in one line why not, leaving nothing."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from pesn.series.table.reading import read
 from pesn.series.writing import without_formula
 
 FIRST = date(2024, 1, 1)
-FILES = ["forecast.csv", "forecast.png", "index.html", "summary.json"]
+FILES = ["forecast.csv", "index.html", "summary.json"]
 
 
 def rows(n=60, start=0):
@@ -237,6 +237,20 @@ def test_foreign_folder_needs_overwrite(call, tmp_path):
     }
 
 
+def test_png_is_written_on_request_and_removed_with_the_forecast_it_shows(call, tmp_path):
+    common, figure = ("data.csv", "--target", "sales", "--backtest", 0, "--horizon", 2), tmp_path / "forecast" / "forecast.png"
+    assert "index.html, forecast.csv, forecast.png, summary.json" in done(call(*common, "--png")).stdout
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert "forecast.png" in json.loads((tmp_path / "forecast" / "summary.json").read_text())["sha256"]
+    assert "forecast.png" in (tmp_path / "forecast" / "index.html").read_text()
+    assert "forecast.png" not in done(call(*common)).stdout
+    assert sorted(os.listdir("forecast")) == FILES
+    done(call(*common, "--png"))
+    figure.write_bytes(b"edited")
+    done(call(*common))
+    assert figure.read_bytes() == b"edited"  # not the file that pesn wrote
+
+
 def test_formulas_are_texts_in_the_forecast_and_names_in_a_model(call, tmp_path):
     write(tmp_path / "data.csv", rows(), "day,=1+1,@u")
     common = ("--backtest", 0, "--horizon", 2)
@@ -259,7 +273,7 @@ def test_no_text_begins_as_a_formula_does(sign):
     assert without_formula("net = gross - tax") == "net = gross - tax"
 
 
-HANG = "import time; from pesn import plotting; plotting.save = lambda *given: time.sleep(60)\n"
+HANG = "import time, pandas; pandas.DataFrame.to_csv = lambda *given, **options: time.sleep(60)\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import ZIP_STORED, ZipFile
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MANIFEST = "pesn.json"  # member of a saved model with format and digest
 _LONGEST = 300  # characters of a message
@@ -136,6 +136,8 @@ def npy_array(name: str, data: bytes) -> npt.NDArray[Any]:
     RefusedError
         If it is anything else, or truncated.
     """
+    import numpy as np  # not at import, for the commands' help
+
     file = io.BytesIO(data)
     try:
         np.lib.format.read_magic(file)

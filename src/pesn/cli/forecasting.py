@@ -38,7 +38,8 @@ def forecast(
     future: Annotated[Path | None, option("FILE", "Table with future values of --inputs.")] = None,
     save: Annotated[Path | None, option("MODEL", "Save the fitted model to this file.")] = None,
     model: Annotated[Path | None, option("MODEL", "Saved model: forecast FILE with it, without fitting.")] = None,
-    out: Annotated[Path, option("DIR", "Folder for the forecast, a figure and a report.")] = Path("forecast"),
+    out: Annotated[Path, option("DIR", "Folder for the forecast and a report with figures.")] = Path("forecast"),
+    png: Annotated[bool, typer.Option("--png", help="Also write the figure as forecast.png.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in DIR that pesn forecast did not write.")
     ] = False,
@@ -65,8 +66,8 @@ def forecast(
         begin = perf_counter()
         many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
-        alone = {} if id_col is None else {"--save": save, "--model": model}
-        _refuse(alone, "must not be given with --id: the rows and options are all there is to many series")
+        alone = {} if id_col is None else {"--save": save, "--model": model, "--png": png or None}
+        _refuse(alone, "must not be given with --id: it is for a table of one series per column")
         from pesn.series.job import Request
 
         request = Request(
@@ -75,7 +76,7 @@ def forecast(
         )  # fmt: skip
         _check(request, jobs)
         if id_col is None:
-            _forecast_table(request, out, save, overwrite, begin)
+            _forecast_table(request, out, save, overwrite, png, begin)
         elif stream or scheduler is not None:
             _forecast_parquet(request, out, scheduler)
         else:
@@ -105,7 +106,7 @@ def _check(request: Request, jobs: int | None) -> None:
         raise ValueError(f"--target must be one column with --id, got {', '.join(request.targets)}")
 
 
-def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: bool, begin: float) -> None:
+def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: bool, png: bool, begin: float) -> None:
     """Forecast the columns of a table."""
     if save is not None and request.model is not None:
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
@@ -114,7 +115,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     from pesn.series import job, summary, writing
 
     with naming(out):
-        writing.refuse(out, overwrite=overwrite)
+        writing.refuse(out, overwrite=overwrite, files=(*writing.FILES, writing.FIGURE) if png else writing.FILES)
     if save is not None:
         with naming(save):
             check_writable(save)
@@ -122,13 +123,14 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     with show_progress(sys.stderr.isatty()) as steps:
         outcome = job.run(request, steps, lambda line: console.print(f"pesn: {line}", markup=False, highlight=False))
         with steps.step("writing"), naming(out):
-            writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite)
+            writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite, png=png)
         if save is not None:
             with naming(save):
                 outcome.save(save)
     for line in summary.lines(outcome):
         terminal.say(line)
-    terminal.say(f"written   {out / 'index.html'}, forecast.csv, forecast.png, summary.json" + (f"; {save}" if save else ""))
+    figure = f"{writing.FIGURE}, " if png else ""
+    terminal.say(f"written   {out / 'index.html'}, forecast.csv, {figure}summary.json" + (f"; {save}" if save else ""))
 
 
 def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) -> None:

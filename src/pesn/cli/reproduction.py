@@ -12,7 +12,6 @@ import typer
 from pesn import paper
 from pesn.cli import terminal
 from pesn.cli.terminal import option
-from pesn.paper.claims import LABELS, claim_labels
 
 
 def reproduce(
@@ -64,6 +63,7 @@ def reproduce(
 
 def _summarize(records: Sequence[dict[str, Any]]) -> str:
     """Count the items, and the claims by verdict."""
+    from pesn.paper.claims import LABELS, claim_labels
     from pesn.series.table.numerals import format_count
 
     counts = Counter(claim_labels(claim for record in records for claim in record["claims"]).values())

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from pesn._support.intrinsics import power_series
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import HELPER, INLINE, jit
 
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has 42 bits, so that its product with an exponent is exact.
@@ -27,7 +27,7 @@ _FAR = 1e3  # standard deviations at which φ and every tail are 0
 _inline = jit(fastmath={"contract", "nsz"}, **INLINE)
 # Fused multiply-add and x/y = x·(1/y), but infinities and NaN are kept; for the loops of other modules.
 _FAST = {"contract", "arcp", "nsz"}
-fast, fast_inline = jit(fastmath=_FAST), jit(fastmath=_FAST, **INLINE)
+fast, fast_inline, fast_helper = (jit(fastmath=_FAST, **more) for more in ({}, INLINE, HELPER))
 
 
 @_inline

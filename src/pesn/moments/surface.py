@@ -36,7 +36,7 @@ from pesn._support.intrinsics import polynomial
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, get
 from pesn.moments import closed, exact
-from pesn.moments.special import density, exp, fast, fast_inline, ndtr
+from pesn.moments.special import density, exp, fast, fast_helper, fast_inline, ndtr
 
 FOLD = 5.0
 FARTHEST = 24.0  # |a| above which f is replaced by its tails: 1 − tanh is 1e-14 there at v = 0, less elsewhere
@@ -344,7 +344,7 @@ def _tail_gain(surface: Surface, m: float, v: float) -> float:
     return surface.output_scale * surface.input_scale * gain
 
 
-@fast_inline
+@fast_helper
 def _locate_block(surface: Surface, mean: Array, var: Array, n: int, cells: Array, work: Array) -> int:
     """Fill m, v, 1/√(v + c) and the cells of a block (first pass); return the number of elements outside the table."""
     beyond = 0  # a count, which vectorizes; a largest |a| does not

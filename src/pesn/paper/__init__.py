@@ -10,8 +10,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pesn._support.arguments import check_name, flag, whole_number
-
 if TYPE_CHECKING:
     from pesn.paper.claims import Result
     from pesn.paper.item_settings import Item
@@ -42,6 +40,8 @@ def get(name: str) -> Item:
     Traceback (most recent call last):
     ValueError: item must be one of moments, moments-grid, ..., ardrone, got 'bound'; did you mean 'error-bound'?
     """
+    from pesn._support.arguments import check_name
+
     check_name("item", name, ITEMS)
     items: tuple[Item, ...] = import_module(ITEMS[name]).ITEMS
     return next(item for item in items if item.name == name)
@@ -73,6 +73,7 @@ def run(name: str, *, quick: bool = False, seed: int = 0, jobs: int = 1, **setti
     >>> run("error-bound", quick=True, points=[11, 21]).tables["Bound and error by number of mesh points"]["points"].tolist()
     [11, 21]
     """
+    from pesn._support.arguments import flag, whole_number
     from pesn.paper.claims import Settings
     from pesn.paper.item_settings import choose
     from pesn.paper.runner import JoblibTasks, engine

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pesn import plotting
 from pesn._support.files import check_writable, filling, read_json
 from pesn.series import summary
 from pesn.series.job import Outcome
 from pesn.series.page.page import page, sections
 
 SUMMARY = "summary.json"
-FILES = ("forecast.csv", "forecast.png", "index.html", SUMMARY)
+FILES = ("forecast.csv", "index.html", SUMMARY)
+FIGURE = "forecast.png"
 _FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
@@ -35,7 +35,7 @@ def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILE
         for name in files:
             check_writable(place / name)
         there = [name for name in files if os.path.lexists(place / name)]
-        if there and not overwrite and not _is_ours(place):
+        if there and not overwrite and not _read_summary(place):
             raise FileExistsError(
                 17, f"{there[0]} is there, which pesn forecast did not write; give another --out, or --overwrite", str(folder)
             )
@@ -46,14 +46,25 @@ def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILE
         pass
 
 
-def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overwrite: bool = False) -> None:
-    """Write the forecast of a table: forecast.csv, forecast.png, a page and summary.json."""
-    refuse(folder, overwrite=overwrite)
+def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overwrite: bool = False, png: bool = False) -> None:
+    """Write the forecast of a table: forecast.csv, a page, summary.json and, with ``png``, forecast.png.
+
+    Without ``png``, the figure of an earlier forecast is removed from the folder.
+    """
+    files = (*FILES, FIGURE) if png else FILES
+    refuse(folder, overwrite=overwrite, files=files)
+    old_figure = None if png else _digests(folder).get(FIGURE)
     record = summary.record(outcome, command, seconds)
     frame = summary.frame(outcome).rename(columns=without_formula)
-    figure = plotting.plot_forecast(outcome.forecast, level=outcome.levels)
-    writers = {"forecast.csv": partial(frame.to_csv, index=False), "forecast.png": partial(plotting.save, figure)}
-    write_files(folder, writers, page(_content(outcome, record)), record)
+    writers: dict[str, Callable[[Path], object]] = {"forecast.csv": partial(frame.to_csv, index=False)}
+    if png:
+        from pesn import plotting  # matplotlib takes half a second to import
+
+        writers[FIGURE] = partial(plotting.save, plotting.plot_forecast(outcome.forecast, level=outcome.levels))
+    write_files(folder, writers, page(_content(outcome, record, files)), record)
+    figure = folder / FIGURE
+    if old_figure is not None and figure.is_file() and _digest(figure) == old_figure:
+        figure.unlink()
 
 
 def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], text: str, record: dict[str, object]) -> None:
@@ -74,7 +85,7 @@ def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], t
         for name, writer in writers.items():
             writer(temporary / name)
         (temporary / "index.html").write_text(text, encoding="utf-8")
-        record["sha256"] = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())}
+        record["sha256"] = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
         (temporary / SUMMARY).write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
 
 
@@ -89,16 +100,26 @@ def without_formula(name: str) -> str:
     return _FORMULA.sub(r"\1'\2", name)
 
 
-def _is_ours(place: Path) -> bool:
-    """Return whether a folder has the summary.json of a forecast."""
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_summary(place: Path) -> dict[str, object]:
+    """Return the contents of the summary.json of a forecast; empty where there is none."""
     try:
         record = read_json(place / SUMMARY)
     except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record)
+        return {}
+    return record if isinstance(record, dict) and {"pesn", "command", "forecast"} <= set(record) else {}
 
 
-def _content(outcome: Outcome, record: dict[str, object]) -> dict[str, object]:
+def _digests(place: Path) -> dict[str, object]:
+    """Return the digests of the files of an earlier forecast, by name."""
+    digests = _read_summary(place).get("sha256")
+    return digests if isinstance(digests, dict) else {}
+
+
+def _content(outcome: Outcome, record: dict[str, object], files: Sequence[str]) -> dict[str, object]:
     """Return the content of the report."""
     targets = ", ".join(outcome.table.targets)
     return {
@@ -111,7 +132,7 @@ def _content(outcome: Outcome, record: dict[str, object]) -> dict[str, object]:
         "file": outcome.request.file.name,
         "command": record["command"],
         "version": record["pesn"],
-        "files": [name for name in FILES if name != "index.html"],
+        "files": [name for name in files if name != "index.html"],
     }
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from pesn._support.arguments import check_name
-from pesn.systems.trajectories import KINDS, Trajectories
+if TYPE_CHECKING:
+    from pesn.systems.trajectories import KINDS, Trajectories
 
 __all__ = ["KINDS", "SYSTEMS", "Trajectories", "get"]
 
@@ -45,7 +46,17 @@ def get(name: str) -> Callable[..., Trajectories]:
     Traceback (most recent call last):
     ValueError: system must be one of cart-pole, ..., narma-10, got 'cartpole'; did you mean 'cart-pole'?
     """
+    from pesn._support.arguments import check_name
+
     check_name("system", name, SYSTEMS)
     module, _, function = SYSTEMS[name].partition(":")
     simulate: Callable[..., Trajectories] = getattr(import_module(module), function)
     return simulate
+
+
+if not TYPE_CHECKING:  # names that need NumPy are imported when they are first used
+
+    def __getattr__(name: str) -> Any:
+        if name not in ("KINDS", "Trajectories"):
+            raise AttributeError(f"module 'pesn.systems' has no attribute {name!r}")
+        return getattr(import_module("pesn.systems.trajectories"), name)
