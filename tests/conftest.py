@@ -47,6 +47,18 @@ def reference():
 
 
 @pytest.fixture
+def save_and_load(tmp_path):
+    """A function that returns the model of a file to which a model was saved."""
+    from pesn import load
+
+    def run(model):
+        model.save(tmp_path / "saved.pesn")
+        return load(tmp_path / "saved.pesn")
+
+    return run
+
+
+@pytest.fixture
 def interruptible():
     """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

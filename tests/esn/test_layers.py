@@ -14,7 +14,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
-import pesn
 from pesn import EchoStateNetwork, Gaussian, Layer, ProbabilisticESN
 
 KINDS = {
@@ -147,11 +146,10 @@ def test_online_learning_works_with_layers(rows, kind):
 
 @pytest.mark.parametrize("of", [EchoStateNetwork, ProbabilisticESN])
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_and_clones(tmp_path, rows, kind, of):
+def test_files_and_clones(save_and_load, rows, kind, of):
     X, y = rows[0][:100], rows[1][:100]
     esn = network(kind, of).fit(X, y)
-    esn.save(tmp_path / "it.pesn")
-    again = pesn.load(tmp_path / "it.pesn")
+    again = save_and_load(esn)
     np.testing.assert_array_equal(again.predict(X), esn.predict(X))
     assert repr(again.get_params()) == repr(esn.get_params())
     np.testing.assert_array_equal(clone(again).fit(X, y).predict(X), esn.predict(X))

@@ -214,15 +214,13 @@ def test_local_network_learns_online(kind):
 
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("patches", [Patches(2, 1), Patches(3, 1, periodic=False, shared=False)])
-def test_local_networks_are_saved_and_loaded(kind, patches, tmp_path):
+def test_local_networks_are_saved_and_loaded(kind, patches, tmp_path, save_and_load):
     esn = a_network(kind, patches).fit(Y[:-1], Y[1:])
-    esn.save(tmp_path / "field.pesn")
-    again = pesn.load(tmp_path / "field.pesn")
+    again = save_and_load(esn)
     assert again.local == patches
     np.testing.assert_array_equal(again.predict(Y), esn.predict(Y))
     if patches.shared:
-        again.partial_fit(Y[:5], Y[1:6]).save(tmp_path / "field.pesn")
-        np.testing.assert_array_equal(pesn.load(tmp_path / "field.pesn").predict(Y), again.predict(Y))
+        np.testing.assert_array_equal(save_and_load(again.partial_fit(Y[:5], Y[1:6])).predict(Y), again.predict(Y))
     esn.local = Patches(2, 0)
     with pytest.raises(ValueError, match="local"):
         esn.save(tmp_path / "field.pesn")

@@ -152,7 +152,7 @@ def test_standard_deviations_match_predict(network):
 # ---------------------------------------------------------------- whose arrays
 
 
-def test_network_does_not_change_before_finish(tmp_path):
+def test_network_does_not_change_before_finish(save_and_load):
     esn = EchoStateNetwork(25, washout=5, random_state=0)
     stepper = esn.online(2, 2)
     walked(stepper, X[:50], Y[:50])
@@ -164,8 +164,7 @@ def test_network_does_not_change_before_finish(tmp_path):
     walked(stepper, X[50:100], Y[50:100])
     np.testing.assert_array_equal(esn.readout_.weights, first.readout_.weights)
     np.testing.assert_array_equal(esn.readout_.covariance_root, first.readout_.covariance_root)
-    stepper.finish().save(tmp_path / "a.pesn")
-    again = pesn.load(tmp_path / "a.pesn")
+    again = save_and_load(stepper.finish())
     assert_same(again.partial_fit(X[100:], Y[100:]), clone(esn).partial_fit(X, Y))
 
 

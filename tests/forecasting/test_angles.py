@@ -12,7 +12,7 @@ import pytest
 from scipy.special import ndtri
 from sklearn.base import clone
 
-from pesn import Features, Forecaster, Gaussian, ProbabilisticESN, load
+from pesn import Features, Forecaster, Gaussian, ProbabilisticESN
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.model import rollout
 
@@ -239,10 +239,9 @@ def test_rollouts_of_angles_agree_with_forecasts(features):
 # ---------------------------------------------------------------- the rest of a forecaster
 
 
-def test_angles_are_saved_loaded_and_updated(remembering, tmp_path):
+def test_angles_are_saved_loaded_and_updated(remembering, tmp_path, save_and_load):
     model = copy.deepcopy(remembering)
-    model.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(model)
     assert again.get_params()["angles"] == (1,)
     np.testing.assert_array_equal(again.model_.columns.ignorable, [0])
     for each in (model, again):

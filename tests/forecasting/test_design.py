@@ -82,9 +82,8 @@ def test_scores_have_a_frame_and_a_plot(forecaster):
     assert "units" in str(design)
 
 
-def test_design_is_saved(tmp_path, lorenz, forecaster):
-    forecaster.save(tmp_path / "f.pesn")
-    loaded = pesn.load(tmp_path / "f.pesn")
+def test_design_is_saved(save_and_load, lorenz, forecaster):
+    loaded = save_and_load(forecaster)
     assert loaded.design_ == forecaster.design_
     np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn import Forecaster, ProbabilisticESN, load
+from pesn import Forecaster, ProbabilisticESN
 
 MEMBERS = 1500
 
@@ -89,7 +89,7 @@ def test_ensemble_agrees_with_kinematics_and_feedback():
     agree(*(f.forecast(8, (y[:40], u[:39]), u[39:47]) for f in (as_ensemble(forecaster), forecaster)), deviations=7.0)
 
 
-def test_ensemble_is_reproducible_updated_and_saved(tmp_path):
+def test_ensemble_is_reproducible_updated_and_saved(save_and_load):
     y, u = series(300, seed=2)
     forecaster, same = (fitted("ensemble", n_members=32, process_noise="auto", calibrate=True, density=0.2) for _ in range(2))
     np.testing.assert_array_equal(same.calibration_, forecaster.calibration_)
@@ -99,8 +99,7 @@ def test_ensemble_is_reproducible_updated_and_saved(tmp_path):
     forecaster.update(y[:12], u[:12])
     after = forecaster.forecast(5, X=u[12:17])
     assert np.abs(after.mean - first.mean).max() > 0.01
-    forecaster.save(tmp_path / "members.pesn")
-    loaded = load(tmp_path / "members.pesn")
+    loaded = save_and_load(forecaster)
     np.testing.assert_array_equal(loaded.forecast(5, X=u[12:17]).joint, after.joint)
     loaded.update(y[12:14], u[12:14])
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
+from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN
 from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
 from pesn.series.table.dates import index_rule
@@ -64,14 +64,13 @@ def test_context_may_have_dates_if_fit_had_none():
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[3:5])
 
 
-def test_update_advances_the_dates(tmp_path):
+def test_update_advances_the_dates(save_and_load):
     forecaster = quick().fit(FRAME.iloc[:300])
     forecaster.update(FRAME.iloc[300:310])
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[310:312])
     forecaster.update(ROWS[310:315])
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[315:317])
-    forecaster.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(forecaster)
     pd.testing.assert_index_equal(again.forecast(2).index, DAYS[315:317])
     pd.testing.assert_index_equal(again.forecast(2, FRAME.iloc[:1]).index, DAYS[1:3])
     before = again.model_.time
@@ -181,7 +180,7 @@ def test_columns_to_learn_by_name():
 # ---------------------------------------------------------------- what was fitted
 
 
-def test_parameters_set_after_fit_have_no_effect(tmp_path):
+def test_parameters_set_after_fit_have_no_effect(save_and_load):
     forecaster = quick().fit(ROWS[:300])
     expected = forecaster.forecast(5), forecaster.forecast(5, ROWS[300:320])
     others = {"target": "level", "scale": False, "learn": [0], "kinematics": 3, "calibrate": True, "verbose": True}
@@ -191,8 +190,7 @@ def test_parameters_set_after_fit_have_no_effect(tmp_path):
     same(forecaster.forecast(5, ROWS[300:320]), expected[1])
     twin = quick().fit(ROWS[:300]).update(ROWS[300:310])
     same(forecaster.update(ROWS[300:310]).forecast(5), twin.forecast(5))
-    forecaster.save(tmp_path / "a")
-    same(load(tmp_path / "a").forecast(5), twin.forecast(5))
+    same(save_and_load(forecaster).forecast(5), twin.forecast(5))
 
 
 # ---------------------------------------------------------------- as fast as it can

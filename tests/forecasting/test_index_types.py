@@ -411,11 +411,10 @@ def test_an_update_has_gaps_after_rows_without_labels(index):
 
 
 @pytest.mark.parametrize("index", [PASSED, PASSED.as_unit("s"), text(DAYS.date)], ids=["durations", "seconds", "text"])
-def test_labels_are_saved_and_plotted(index, tmp_path):
+def test_labels_are_saved_and_plotted(index, save_and_load):
     for model in (network(), automatic()):
         fitted = model.fit(series(ROWS[:N], index[:N]))
-        fitted.save(tmp_path / "model")
-        again = pesn.load(tmp_path / "model")
+        again = save_and_load(fitted)
         pd.testing.assert_index_equal(again.forecast(3).index, fitted.forecast(3).index)
         assert len(fitted.forecast(3).to_frame()) == 3
         assert fitted.forecast(3).plot() is not None

@@ -80,11 +80,10 @@ def test_linearize_agrees_with_differences(models, kind):
 
 
 @pytest.mark.parametrize(("kind", "form"), [*zip(KINDS, ["full", "low-rank"] * 2, strict=True)])
-def test_layers_are_updated_and_saved(tmp_path, kind, form):
+def test_layers_are_updated_and_saved(save_and_load, kind, form):
     model = fitted(kind, form, rank=15)
     model.update(RUNS.states[LAST : LAST + 20], RUNS.inputs[LAST : LAST + 20])
-    model.save(tmp_path / "it.pesn")
-    again = pesn.load(tmp_path / "it.pesn")
+    again = save_and_load(model)
     for rows in (slice(LAST + 20, LAST + 25), slice(LAST + 30, LAST + 35)):
         ours, theirs = (one.forecast(5, X=RUNS.inputs[rows]) for one in (model, again))
         np.testing.assert_allclose(theirs.mean, ours.mean, rtol=1e-9, atol=1e-12)

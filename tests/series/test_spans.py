@@ -234,10 +234,9 @@ def test_a_past_forecast_of_a_column_is_that_of_its_rows_before(table, outcome):
     np.testing.assert_array_equal(back.observed[-1], table[place : place + back.horizon])
 
 
-def test_spans_are_saved(table, tmp_path):
+def test_spans_are_saved(table, save_and_load):
     fitted = pesn.SeriesForecaster().fit(table)
-    fitted.save(tmp_path / "a.pesn")
-    again = pesn.load(tmp_path / "a.pesn")
+    again = save_and_load(fitted)
     pd.testing.assert_frame_equal(again.forecast().to_frame(), fitted.forecast().to_frame())
     assert again.summary() == fitted.summary()
     assert "'late' starts at 2012-07, 30 months after the table" in fitted.summary()
