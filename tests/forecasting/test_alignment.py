@@ -229,7 +229,7 @@ def test_future_inputs_begin_at_the_last_known_row(kind):
     time = time_index(read_labels(index[:20], "y"))
     np.testing.assert_array_equal(match_future_inputs(series(index[19:23]), time, 4), range(4))
     np.testing.assert_array_equal(match_future_inputs(series(index[::-1]), time, 4), [20, 19, 18, 17])
-    with pytest.raises(ValueError, match=r"4 from .* on, the last row of y; got no row at"):
+    with pytest.raises(ValueError, match=r"labels of the rows it acts on, 4 from .* on, the last row of y; got no row at"):
         match_future_inputs(series(index[20:24]), time, 4)
     with pytest.raises(ValueError, match="got no row at"):
         match_future_inputs(series(index[[19, 20, 22, 23]]), time, 4)

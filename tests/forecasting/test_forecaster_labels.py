@@ -79,22 +79,6 @@ def test_update_advances_the_dates(save_and_load):
     assert again.model_.time == before
 
 
-def test_contexts_and_inputs_of_other_days_are_refused(driven):
-    recent, earlier = FRAME.iloc[100:130], INPUTS.iloc[100:129]
-    for ahead in (INPUTS.iloc[130:135], INPUTS.iloc[:5], INPUTS.iloc[129:134].set_axis(DAYS[129:134] - pd.Timedelta(days=12400))):
-        with pytest.raises(
-            ValueError, match=f"X must have the labels of the rows it acts on, 5 from {DAYS[129].date()} on, the last"
-        ):
-            driven.forecast(5, (recent, earlier), ahead)
-    with pytest.raises(ValueError, match="X of context must have a row for each label of context, got none at 2023-05-22"):
-        driven.forecast(5, (recent, INPUTS.iloc[101:130]), INPUTS)
-    with pytest.raises(ValueError, match="context must have labels that increase"):
-        driven.forecast(5, (recent[::-1], earlier), INPUTS)
-    hours = pd.date_range("2024-01-01", periods=30, freq="h")
-    with pytest.raises(ValueError, match="context must keep the step of the other rows, a business day: row 1, at 2024-01-01"):
-        driven.forecast(5, (recent.set_axis(hours), KNOWN[:29]), KNOWN[:5])
-
-
 @pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 def test_networks_refuse_rows_in_another_order(network):
     esn = network(10, random_state=0)
@@ -224,19 +208,6 @@ def test_early_missing_values_cost_nothing(dated, gap, filtered, monkeypatch):
 
 
 # ---------------------------------------------------------------- in a notebook
-
-
-@pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
-def test_estimators_have_repr_and_html(estimator):
-    fresh = estimator()
-    assert repr(fresh) == f"{estimator.__name__}()"
-    arguments = (ROWS[:60],) if estimator is Forecaster else (ROWS[:60], ROWS[:60])
-    small = Forecaster(ProbabilisticESN(12), calibrate=False) if estimator is Forecaster else estimator(12)
-    fitted = small.fit(*arguments)
-    assert len(repr(fitted)) < 100
-    for one in (fresh, fitted):
-        assert estimator.__name__ in one._repr_html_()
-        assert "text/html" in one._repr_mimebundle_()
 
 
 def test_gaussian_has_html():

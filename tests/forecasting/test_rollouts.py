@@ -1,5 +1,7 @@
 """Roll-outs of many control sequences agree with single ones and with forecasts, in all forms and from one or many contexts."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,13 +32,16 @@ MODELS = {
     "lags": lambda: fitted(Candidate("memory", 2, 0, 30, (1e-7, 1e-6))),
     "no units": lambda: fitted(Candidate("none", 1, 2, 0, (1e-7, 1e-6))),
 }
-_made = {}
 
 
+@cache
 def made(name):
-    if name not in _made:
-        _made[name] = MODELS[name]()
-    return _made[name]
+    return MODELS[name]()
+
+
+@cache
+def with_products(form):
+    return fitted(covariance=form, features=Features(products=1))
 
 
 def controls(B=4, H=12, seed=0):
@@ -202,10 +207,7 @@ def test_frames_in_another_order_are_refused_by_name():
 @pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
 def test_products_agree_in_every_form(form, covariance):
     """The diagonal form has more squares and another layout."""
-    key = f"products {form}"
-    if key not in _made:
-        _made[key] = fitted(covariance=form, features=Features(products=1))
-    model, U = _made[key], controls(B=2, H=4)
+    model, U = with_products(form), controls(B=2, H=4)
     for start, context in ((None, None), (model.start(CONTEXTS[80]), CONTEXTS[80])):
         result = model.rollout(U, start, covariance)
         forecast = model.forecast(4, context, U[1])
