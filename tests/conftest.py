@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
@@ -64,6 +65,47 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+class Page(HTMLParser):
+    """Elements and text of a page; refuses elements that are not closed in order, but for those whose end is optional."""
+
+    def __init__(self, text, optional=()):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words, self.open, self.optional = [], [], [], optional
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br", "hr", "img", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while (last := self.open.pop()) != tag:
+            assert last in self.optional, (tag, last)
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    def values(self, *names):
+        """Values of attributes."""
+        return [value for _, attributes in self.tags for name, value in attributes.items() if name in names]
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+@pytest.fixture(scope="session")
+def read_page():
+    """``Page``."""
+    return Page
 
 
 @pytest.fixture(scope="session")
