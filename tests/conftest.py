@@ -2,12 +2,16 @@
 
 import contextlib
 import csv
+import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -45,6 +49,14 @@ def reference():
         )
         for name in ("tanh", "sigmoid", "silu", "softplus", "gelu", "erf")
     }
+
+
+@pytest.fixture
+def peak_memory():
+    """A function that returns the largest number of bytes that Python had allocated since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
 
 
 @pytest.fixture
@@ -125,6 +137,34 @@ def browse():
         command = [browser, *flags, *own, (folder / name).as_uri()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
         return done.stdout, done.stderr
+
+    return run
+
+
+FRAMES = """<!DOCTYPE html><title>frames</title>{}<p id="said"></p><script>
+const all = {{}}
+onmessage = e => {{
+  const [key, said] = JSON.parse(e.data)
+  all[key] = said
+  document.getElementById("said").textContent = JSON.stringify(all)
+}}
+</script>"""
+
+
+@pytest.fixture
+def measure(browse, tmp_path):
+    """A function that adds a script to pages and returns what it posts: [location.search, what it says], by "?page-width"."""
+
+    def run(pages, script, widths, dark=False):
+        frames = []
+        for name, text in pages.items():
+            allowed = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", text)  # so that the script may run
+            assert allowed != text
+            (tmp_path / f"{name}.html").write_text(allowed.replace("</body>", script + "</body>"), encoding="utf-8")
+            frames += [f'<iframe src="{name}.html?{name}-{w}" width="{w}" height="800" frameborder="0"></iframe>' for w in widths]
+        (tmp_path / "frames.html").write_text(FRAMES.format("".join(frames)), encoding="utf-8")
+        shown, _ = browse(tmp_path, "frames.html", dark)
+        return json.loads(unescape(re.search(r'<p id="said">(.*?)</p>', shown, re.DOTALL)[1]))
 
     return run
 
