@@ -221,9 +221,8 @@ def test_runs_can_be_split_anywhere(start, noise, feedback, covariance):
     for cuts in ((0, 1, 2, 3, 4, 5, 30, 100), (0, 50, 71, 100), (*range(0, 100, 7), 100)):
         state, parts = None, []
         for first, stop in pairwise(cuts):
-            *part, state = esn.predict(
-                Gaussian(rows[first:stop], var=var[first:stop]), return_cov=True, state=state, return_state=True
-            )
+            some = Gaussian(rows[first:stop], var=var[first:stop])
+            *part, state = esn.predict(some, return_cov=True, state=state, return_state=True)
             parts.append(part)
         for i in range(2):
             np.testing.assert_allclose(np.concatenate([part[i] for part in parts]), whole[i], rtol=1e-10, atol=1e-13)
