@@ -79,10 +79,8 @@ def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
 
 
 def test_joint_dynamics_are_saved(forecaster, save_and_load):
-    again = save_and_load(forecaster)
-    np.testing.assert_array_equal(
-        again.forecast(3).quantile([0.05, 0.5, 0.95]), forecaster.forecast(3).quantile([0.05, 0.5, 0.95])
-    )
+    both = save_and_load(forecaster), forecaster
+    np.testing.assert_array_equal(*(one.forecast(3).quantile([0.05, 0.5, 0.95]) for one in both))
 
 
 @pytest.mark.parametrize(
