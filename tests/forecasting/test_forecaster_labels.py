@@ -8,10 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN
-from pesn.forecasting.alignment import align
 from pesn.forecasting.context import ContextFilter
-from pesn.series.table.dates import index_rule
-from pesn.series.table.reading import read
 from pesn.statespace.model import rollout
 
 T = np.arange(400.0)
@@ -52,7 +49,8 @@ def test_forecasts_continue_the_dates_of_fit_or_of_the_context(dated):
     assert f.plot()[0].lines[-1].get_xdata()[-1] == (DAYS[306] - pd.Timestamp("1970-01-01")).days
     for length in (1, 2, 40):
         pd.testing.assert_index_equal(dated.forecast(3, FRAME.iloc[350 - length : 350]).index, DAYS[350:353])
-    for undated in (ROWS[:5], pd.DataFrame(ROWS[:5], columns=["a", "b"])):
+    numbered = pd.DataFrame(ROWS, columns=["a", "b"])
+    for undated in (ROWS[:5], numbered[:5], numbered[30:35]):
         assert list(dated.forecast(3, undated).index) == [1, 2, 3]
 
 
@@ -87,40 +85,6 @@ def test_networks_refuse_rows_in_another_order(network):
     for call in (esn.fit, esn.partial_fit):
         with pytest.raises(ValueError, match="X and y must have their rows in the same order, got 2023-01-02 in row 0 of X"):
             call(FRAME, FRAME[::-1])
-
-
-def monthly(day, business=False):
-    months = [pd.Timestamp(2021, 1, day) + pd.DateOffset(months=k) for k in range(60)]
-    return pd.DatetimeIndex([day + pd.offsets.BDay(0) for day in months] if business else months, name="when")
-
-
-INDICES = {
-    **{freq: pd.date_range("2021-01-06 06:30", periods=60, freq=freq, name="when") for freq in ("15min", "B", "W-WED")},
-    **{freq: pd.date_range("2021-01-01", periods=60, freq=freq, name="when") for freq in ("ME", "QS")},
-    "15th": monthly(15),
-    "30th": monthly(30),
-    "about the 15th": monthly(15, business=True),
-    "t": pd.Index(0.25 * np.arange(60), name="t"),
-    "step": pd.Index(1900 + 5 * np.arange(60), name="step"),
-}
-
-
-@pytest.mark.parametrize("kind", INDICES)
-def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
-    """A file and a frame have the same missing rows and the same next labels."""
-    index, kept = INDICES[kind], np.delete(np.arange(57), [20, 21, 40])
-    frame = pd.DataFrame({"x": ROWS[kept, 0]}, index=index[kept])
-    frame.to_csv(tmp_path / "table.csv")
-    table = read(tmp_path / "table.csv", time=index.name)
-    layout = align(frame, None, [slice(0, len(kept))])
-    np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
-    found, expected = index_rule(table.frame.index, table.freq).next_labels(3), layout.time.next_labels(3)
-    if index.dtype.kind == "M":
-        assert [str(label) for label in found] == [str(label) for label in expected]
-    else:
-        np.testing.assert_allclose(found, expected)
-    if layout.time.step != "M":
-        np.testing.assert_array_equal(layout.time.positions(index[57:], 9), [1, 2, 3])
 
 
 # ---------------------------------------------------------------- which

@@ -24,9 +24,7 @@ CONTEXT, AHEAD = (RUNS.states[:30], RUNS.inputs[:29]), RUNS.inputs[29:41]
 
 
 def fitted(kind, covariance="full", **options):
-    esn = ProbabilisticESN(
-        20, density=0.3, random_state=0, process_noise=1e-4, covariance=covariance, **{**KINDS[kind], **options}
-    )
+    esn = ProbabilisticESN(20, density=0.3, random_state=0, process_noise=1e-4, covariance=covariance, **KINDS[kind], **options)
     return Forecaster(esn, calibrate=False).fit(RUNS.states[:LAST], RUNS.inputs[:LAST], lengths=LENGTHS)
 
 

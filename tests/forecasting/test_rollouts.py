@@ -149,13 +149,6 @@ def test_step_agrees_with_a_one_step_forecast(name):
     assert np.abs(after - RUNS.states[51:61]).max() < 0.05
 
 
-def test_system_without_controls_can_be_rolled_out():
-    y = np.sin(0.2 * np.arange(400.0))[:, None]
-    model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(y)
-    result = model.rollout(np.zeros((1, 5, 0)))
-    np.testing.assert_allclose(result.mean[0], model.forecast(5).mean, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

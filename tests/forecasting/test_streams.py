@@ -41,9 +41,8 @@ def assert_same(found, expected, rtol=1e-9):
     np.testing.assert_allclose(one.mean, other.mean, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(one.std, other.std, rtol=rtol)
     np.testing.assert_allclose(found.calibration_, expected.calibration_, rtol=rtol)
-    np.testing.assert_allclose(
-        found.errors_.cov, expected.errors_.cov, rtol=rtol, atol=1e-12 * np.abs(expected.errors_.cov).max()
-    )
+    cov = expected.errors_.cov
+    np.testing.assert_allclose(found.errors_.cov, cov, rtol=rtol, atol=1e-12 * np.abs(cov).max())
     b = np.random.default_rng(0).normal(size=(5, expected.esn_.readout_.weights.shape[1]))
     np.testing.assert_allclose(b @ found.esn_.readout_.weights.T, b @ expected.esn_.readout_.weights.T, rtol=1e-9, atol=1e-9)
 
