@@ -2,12 +2,17 @@
 
 import contextlib
 import csv
+import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
+from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
@@ -47,11 +52,72 @@ def reference():
 
 
 @pytest.fixture
+def peak_memory():
+    """A function that returns the largest number of bytes that Python had allocated since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+@pytest.fixture
+def save_and_load(tmp_path):
+    """A function that returns the model of a file to which a model was saved."""
+    from pesn import load
+
+    def run(model):
+        model.save(tmp_path / "saved.pesn")
+        return load(tmp_path / "saved.pesn")
+
+    return run
+
+
+@pytest.fixture
 def interruptible():
     """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+class Page(HTMLParser):
+    """Elements and text of a page; refuses elements that are not closed in order, but for those whose end is optional."""
+
+    def __init__(self, text, optional=()):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words, self.open, self.optional = [], [], [], optional
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br", "hr", "img", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while (last := self.open.pop()) != tag:
+            assert last in self.optional, (tag, last)
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    def values(self, *names):
+        """Values of attributes."""
+        return [value for _, attributes in self.tags for name, value in attributes.items() if name in names]
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+@pytest.fixture(scope="session")
+def read_page():
+    """``Page``."""
+    return Page
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +137,34 @@ def browse():
         command = [browser, *flags, *own, (folder / name).as_uri()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
         return done.stdout, done.stderr
+
+    return run
+
+
+FRAMES = """<!DOCTYPE html><title>frames</title>{}<p id="said"></p><script>
+const all = {{}}
+onmessage = e => {{
+  const [key, said] = JSON.parse(e.data)
+  all[key] = said
+  document.getElementById("said").textContent = JSON.stringify(all)
+}}
+</script>"""
+
+
+@pytest.fixture
+def measure(browse, tmp_path):
+    """A function that adds a script to pages and returns what it posts: [location.search, what it says], by "?page-width"."""
+
+    def run(pages, script, widths, dark=False):
+        frames = []
+        for name, text in pages.items():
+            allowed = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", text)  # so that the script may run
+            assert allowed != text
+            (tmp_path / f"{name}.html").write_text(allowed.replace("</body>", script + "</body>"), encoding="utf-8")
+            frames += [f'<iframe src="{name}.html?{name}-{w}" width="{w}" height="800" frameborder="0"></iframe>' for w in widths]
+        (tmp_path / "frames.html").write_text(FRAMES.format("".join(frames)), encoding="utf-8")
+        shown, _ = browse(tmp_path, "frames.html", dark)
+        return json.loads(unescape(re.search(r'<p id="said">(.*?)</p>', shown, re.DOTALL)[1]))
 
     return run
 

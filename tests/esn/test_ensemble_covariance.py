@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pesn import Gaussian, ProbabilisticESN, load
+from pesn import Gaussian, ProbabilisticESN
 
 PARTS = ("state",)
 
@@ -89,11 +89,10 @@ def test_invalid_numbers_of_members_are_named(n_members, kind, message):
         fitted(n_members=n_members)
 
 
-def test_ensemble_learns_online_and_is_saved(tmp_path):
+def test_ensemble_learns_online_and_is_saved(save_and_load):
     X, y = rows()
     esn = fitted(n_members=64, noise=0.05).partial_fit(X[:10], y[:10])
-    esn.save(tmp_path / "members.pesn")
-    again = load(tmp_path / "members.pesn")
+    again = save_and_load(esn)
     assert again.n_members == 64
     for a, b in zip(again.predict(uncertain(0.1), return_std=True), esn.predict(uncertain(0.1), return_std=True), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -56,11 +56,10 @@ def test_teacher_forcing_fails_on_the_pattern():
 def test_force_matches_the_plain_loop(washout):
     options = {"feedback_scaling": 0.5, "feedback": "own", "washout": washout, "ridge": 1e-3, "random_state": 0}
     esn = EchoStateNetwork(20, **options).partial_fit(X[:100], Y[:100])
-    outputs, weights, h, y = plain_loop(esn, X[:100], Y[:100])
-    np.testing.assert_allclose(esn.online_predictions_, outputs, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(esn.readout_.weights, weights, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(esn.state_.mean, h, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(esn.state_.output, y, rtol=1e-6, atol=1e-6)
+    expected = plain_loop(esn, X[:100], Y[:100])
+    found = esn.online_predictions_, esn.readout_.weights, esn.state_.mean, esn.state_.output
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

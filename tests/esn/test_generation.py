@@ -7,12 +7,8 @@ import pytest
 import pesn
 
 KINDS = [pesn.EchoStateNetwork, pesn.ProbabilisticESN]
-FEATURES = [
-    pesn.Features(),
-    pesn.Features(lags=2),
-    pesn.Features(lags=1, products=2),
-    pesn.Features(lags=1, products=1, states=False),
-]
+RESERVOIRS = [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}]
+FEATURES = [pesn.Features(*each) for each in ((), (2,), (1, 2), (1, 1, False))]  # lags, products, states
 
 
 def waves(n: int) -> np.ndarray:
@@ -32,10 +28,12 @@ def by_hand(esn, n, state, known=None):
 
 
 @pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_output_is_the_next_input(kind, features):
+@pytest.mark.parametrize(
+    ("kind", "options"), [*((kind, {}) for kind in KINDS), *((pesn.EchoStateNetwork, options) for options in RESERVOIRS)]
+)
+def test_each_output_is_the_next_input(kind, options, features):
     y = waves(401)
-    esn = kind(30, features=features, random_state=0).fit(y[:-1], y[1:])
+    esn = kind(30, features=features, random_state=0, **options).fit(y[:-1], y[1:])
     np.testing.assert_array_equal(esn.state_.output, y[-1])  # the first input: the row after the last that was learned from
     found, end = esn.generate(40, return_state=True)
     expected, stopped = by_hand(esn, 40, esn.state_)
@@ -108,14 +106,6 @@ def test_long_runs_go_block_by_block():
     np.testing.assert_allclose(esn.generate(20, state), outputs[4090:4110], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}])
-@pytest.mark.parametrize("features", [pesn.Features(), pesn.Features(lags=1, products=1)])
-def test_every_reservoir_runs_freely(features, options):
-    y = waves(301)
-    esn = pesn.EchoStateNetwork(30, features=features, random_state=0, **options).fit(y[:-1], y[1:])
-    np.testing.assert_allclose(esn.generate(20), by_hand(esn, 20, esn.state_)[0], rtol=1e-8, atol=1e-8)
-
-
 def fit_waves(targets=slice(None), inputs=slice(None), **options):
     y = waves(201)
     return pesn.EchoStateNetwork(20, random_state=0, **options).fit(y[:-1, inputs], y[1:, targets])
@@ -129,18 +119,12 @@ def fit_waves(targets=slice(None), inputs=slice(None), **options):
         (lambda: fit_waves().generate(2.5), "n must be a whole number"),
         (lambda: fit_waves().generate(5, "now"), "state must be what return_state=True gave, got str"),
         (lambda: fit_waves().generate(5, pesn.EchoStateNetwork(10).fit(waves(9), waves(9)).state_), "state must be of this"),
-        (
-            lambda: fit_waves().generate(5, X=waves(5)),
-            r"X must have shape \(5, 0\), the inputs that are no outputs, got",
-        ),
+        (lambda: fit_waves().generate(5, X=waves(5)), r"X must have shape \(5, 0\), the inputs that are no outputs, got"),
         (lambda: fit_waves().generate(5, return_state=1), "return_state"),
         (lambda: fit_waves(inputs=slice(1)).generate(5), "to run on its own, got 2 outputs and 1 inputs"),
         (lambda: fit_waves(0).generate(5), r"X must hold the 1 inputs that are no outputs, of shape \(5, 1\), got None"),
         (lambda: fit_waves(0).generate(5, X=np.full((5, 1), np.nan)), "X must be finite, got nan"),
-        (
-            lambda: fit_waves(feedback_scaling=0.5).generate(5, X=waves(4)),
-            "a row for each of the n = 5 outputs, got 4",
-        ),
+        (lambda: fit_waves(feedback_scaling=0.5).generate(5, X=waves(4)), "a row for each of the n = 5 outputs, got 4"),
     ],
 )
 def test_wrong_calls_are_named(call, message):

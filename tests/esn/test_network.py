@@ -1,9 +1,9 @@
 """Both networks as estimators.
 
 They pass scikit-learn's checks, except for the two that shuffle rows, which are time steps; they learn; runs continue from a
-returned state to the bit, with feedback too; fits are reproducible; online predictions are made before the update; without
-variance and noise the probabilistic network is the deterministic one; memory does not grow with the series. Errors name the
-argument, row, column or range, and leave the estimator as it was.
+returned state to the bit, with feedback too; fits are reproducible; without variance and noise the probabilistic network is the
+deterministic one; memory does not grow with the series. Errors name the argument, row, column or range, and leave the estimator
+as it was.
 """
 
 import copy
@@ -71,13 +71,6 @@ def test_sine_is_generated_by_feedback():
     y, X = np.sin(0.2 * np.arange(1600.0)), np.zeros((1600, 1))
     esn = EchoStateNetwork(60, feedback_scaling=1.0, noise=1e-5, washout=100, random_state=0).fit(X[:1000], y[:1000])
     assert nrmse(esn.predict(X[1000:1300], state=esn.state_), y[1000:1300]) < 0.05
-    mean, std = (
-        ProbabilisticESN(60, feedback_scaling=1.0, noise=1e-5, washout=100, ridge=1e-8, random_state=0)
-        .fit(X[:1000], y[:1000])
-        .predict(X[1000:1020], return_std=True)
-    )
-    assert np.isfinite(mean).all()
-    assert (std > 0.0).all()
 
 
 # ---------------------------------------------------------------- identities
@@ -235,18 +228,6 @@ def test_outputs_have_the_shape_of_y(network):
 
 
 @BOTH
-def test_online_predictions_come_before_the_update(network):
-    X, y = series(300)
-    esn = network(30, random_state=0).fit(X[:200], y[:200])
-    before = esn.predict(X[200:201], state=esn.state_)
-    later = copy.deepcopy(esn).partial_fit(X[200:], y[200:])
-    np.testing.assert_allclose(later.online_predictions_[:1], before, rtol=1e-10)
-    # whatever the targets were, the first prediction knows nothing of them
-    other = copy.deepcopy(esn).partial_fit(X[200:], y[200:] + 100.0)
-    np.testing.assert_array_equal(other.online_predictions_[:1], later.online_predictions_[:1])
-
-
-@BOTH
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("flat", [True, False])
 def test_plain_arrays_give_the_same_results(network, dtype, flat, monkeypatch):
@@ -394,10 +375,7 @@ BAD = {
     "NaN in X": (lambda X, y: (gap(X, 7, np.nan, 1), y), "Input X contains NaN at row 7, column 1"),
     "infinity in X": (lambda X, y: (gap(X, 5, -np.inf, 0), y), "Input X contains infinity at row 5, column 0"),
     "NaN in y": (lambda X, y: (X, gap(y, 9, np.nan, 0)), "Input y contains NaN at row 9, column 0"),
-    "beyond squares": (
-        lambda X, y: (gap(X, 3, 1e200, 1), y),
-        r"Input X contains 1e\+200 at row 3, column 1, beyond 1e\+100; scale",
-    ),
+    "too large": (lambda X, y: (gap(X, 3, 1e200, 1), y), r"Input X contains 1e\+200 at row 3, column 1, beyond 1e\+100; scale"),
     "empty": (lambda X, y: (X[:0], y[:0]), "0 sample"),
     "lengths differ": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
     "no y": (lambda X, y: (X, None), "requires y to be passed"),
@@ -408,10 +386,7 @@ BAD = {
         r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
     ),
     "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
-    "three dimensions": (
-        lambda X, y: (X.reshape(10, 5, 2), y),
-        r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]",
-    ),
+    "three axes": (lambda X, y: (X.reshape(10, 5, 2), y), r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]"),
 }
 
 
@@ -432,6 +407,7 @@ def test_bad_input_leaves_the_estimator_as_it_was(network, method, case):
         new.predict(X)
 
 
+NO_STATES = "state must be a list of what return_state=True gave, got"
 REFUSED = {
     "one row": (lambda esn, X, y: esn.fit(X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
     "short sequence": (
@@ -440,10 +416,7 @@ REFUSED = {
     ),
     "no rows": (lambda esn, X, y: esn.predict(X[:0]), "0 sample"),
     "fewer columns": (lambda esn, X, y: esn.predict(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
-    "more outputs": (
-        lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])),
-        "y must have 1 columns, as at the first fit, got",
-    ),
+    "more outputs": (lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])), "y must have 1 columns, as at the first fit, got"),
     "another's state": (
         lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
         "state must be of this network",
@@ -454,13 +427,10 @@ REFUSED = {
         "one state for each of the 2 sequences, got 1",
     ),
     "a flag": (lambda esn, X, y: esn.predict(X, return_state="yes"), "return_state must be True or False, got 'yes'"),
-    **{
-        f"states {i}": (
-            lambda esn, X, y, state=state: esn.predict(X, lengths=[25, 25], state=esn.state_ if state is None else state),
-            "state must be a list of what return_state=True gave, got",
-        )
-        for i, state in enumerate((5, None, [5, 5], "ab"))
-    },
+    "one state": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=esn.state_), NO_STATES),
+    "a number as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=5), NO_STATES),
+    "numbers as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[5, 5]), NO_STATES),
+    "text as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state="ab"), NO_STATES),
 }
 
 
@@ -579,9 +549,8 @@ def test_parameters_set_after_fit_apply_to_the_next_fit(network):
     before = esn.predict(X)
     np.testing.assert_array_equal(esn.set_params(activation="relu", n_units=7, topology="ring").predict(X), before)
     esn.set_params(features=Features(lags=2))  # what is read out of rows is no longer what was learned
+    words = r"features must be those of fit, 22 numbers .* got 24 by Features\(lags=2, .*fit again"
     for call in (lambda: esn.predict(X), lambda: esn.partial_fit(X[:-1], X[1:])):
-        with pytest.raises(
-            ValueError, match=r"features must be those of fit, 22 numbers .* got 24 by Features\(lags=2, .*fit again"
-        ):
+        with pytest.raises(ValueError, match=words):
             call()
     assert esn.fit(X[:-1], X[1:]).predict(X).shape == X.shape

@@ -56,11 +56,9 @@ def assert_same(one, other, rtol=1e-8):
     np.testing.assert_allclose(*covariances, rtol=rtol, atol=rtol)
     assert one.readout_.n_samples == other.readout_.n_samples
     assert one.rls_[4:] == other.rls_[4:]
-    np.testing.assert_allclose(one.state_.mean, other.state_.mean, rtol=rtol, atol=rtol)
-    np.testing.assert_allclose(one.state_.output, other.state_.output, rtol=rtol, atol=rtol)
-    np.testing.assert_allclose(
-        one.predict(X[:20], state=one.state_), other.predict(X[:20], state=other.state_), rtol=rtol, atol=rtol
-    )
+    after = ((esn.state_.mean, esn.state_.output, esn.predict(X[:20], state=esn.state_)) for esn in (one, other))
+    for found, expected in zip(*after, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
 
 
 def twin(esn, begun, inputs, targets):
@@ -152,7 +150,7 @@ def test_standard_deviations_match_predict(network):
 # ---------------------------------------------------------------- whose arrays
 
 
-def test_network_does_not_change_before_finish(tmp_path):
+def test_network_does_not_change_before_finish(save_and_load):
     esn = EchoStateNetwork(25, washout=5, random_state=0)
     stepper = esn.online(2, 2)
     walked(stepper, X[:50], Y[:50])
@@ -164,8 +162,7 @@ def test_network_does_not_change_before_finish(tmp_path):
     walked(stepper, X[50:100], Y[50:100])
     np.testing.assert_array_equal(esn.readout_.weights, first.readout_.weights)
     np.testing.assert_array_equal(esn.readout_.covariance_root, first.readout_.covariance_root)
-    stepper.finish().save(tmp_path / "a.pesn")
-    again = pesn.load(tmp_path / "a.pesn")
+    again = save_and_load(stepper.finish())
     assert_same(again.partial_fit(X[100:], Y[100:]), clone(esn).partial_fit(X, Y))
 
 
@@ -224,14 +221,11 @@ def test_refused_rows_change_nothing(kind, bad):
     esn = made(EchoStateNetwork, kind).fit(X[:120], Y[:120])
     spoiled, clean = esn.online(), esn.online()
     for k in range(120, 140):
-        for value in (np.array([0.0, bad]), [0.0, bad]):
-            with pytest.raises(ValueError, match="x must be finite"):
-                spoiled.step(value)
-        spoiled.step(X[k])
-        for value in (np.array([0.0, bad]), [0.0, bad]):
-            with pytest.raises(ValueError, match="y must be finite"):
-                spoiled.learn(value)
-        spoiled.learn(Y[k])
+        for name, call, good in (("x", spoiled.step, X[k]), ("y", spoiled.learn, Y[k])):
+            for value in (np.array([0.0, bad]), [0.0, bad]):
+                with pytest.raises(ValueError, match=f"{name} must be finite"):
+                    call(value)
+            call(good)
     expected = walked(clean, X[120:160], Y[120:160])
     np.testing.assert_array_equal(walked(spoiled, X[140:160], Y[140:160]), expected[20:])
 
@@ -243,13 +237,12 @@ def test_wrong_shapes_and_orders():
             stepper.step(value)
     with pytest.raises(TypeError, match="x must be real numbers"):
         stepper.step(["a", "b"])
-    with pytest.raises(ValueError, match="learn must follow a step"):
-        stepper.learn(Y[0])
-    stepper.step(X[0])
-    with pytest.raises(ValueError, match=r"y must have shape \(2,\), got \(\)"):
-        stepper.learn(0.0)
-    stepper.learn(Y[0])
-    with pytest.raises(ValueError, match="learn must follow a step"):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="learn must follow a step"):
+            stepper.learn(Y[0])
+        stepper.step(X[0])
+        with pytest.raises(ValueError, match=r"y must have shape \(2,\), got \(\)"):
+            stepper.learn(0.0)
         stepper.learn(Y[0])
 
 

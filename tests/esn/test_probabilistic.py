@@ -199,9 +199,8 @@ def test_learned_initial_state_is_accurate_and_calibrated(leak_rate):
     for start in ("learned", "stationary", "zero"):
         esn = ProbabilisticESN(60, leak_rate=leak_rate, washout="auto", initial_state=start, random_state=0).fit(x[:-1], x[1:])
         errors[start], ratios[start] = first_rows(esn, other[:-1], other[1:])
-    for start in ("learned", "stationary"):
-        assert 0.3 < np.mean(ratios[start] ** 2) < 3.0
-        assert 0.3 < np.mean(ratios[start][:, 0] ** 2) < 3.0
+    for ratio in (ratios["learned"], ratios["stationary"], ratios["learned"][:, 0], ratios["stationary"][:, 0]):
+        assert 0.3 < np.mean(ratio**2) < 3.0
     size = {start: np.sqrt(np.mean(part**2, axis=0)) for start, part in errors.items()}
     assert size["learned"][0] < 0.4 * size["zero"][0]  # one row is known, and half of what x does hangs on its slope
     assert np.all(size["learned"][1:6] < 0.25 * size["zero"][1:6])
@@ -222,9 +221,8 @@ def test_runs_can_be_split_anywhere(start, noise, feedback, covariance):
     for cuts in ((0, 1, 2, 3, 4, 5, 30, 100), (0, 50, 71, 100), (*range(0, 100, 7), 100)):
         state, parts = None, []
         for first, stop in pairwise(cuts):
-            *part, state = esn.predict(
-                Gaussian(rows[first:stop], var=var[first:stop]), return_cov=True, state=state, return_state=True
-            )
+            some = Gaussian(rows[first:stop], var=var[first:stop])
+            *part, state = esn.predict(some, return_cov=True, state=state, return_state=True)
             parts.append(part)
         for i in range(2):
             np.testing.assert_allclose(np.concatenate([part[i] for part in parts]), whole[i], rtol=1e-10, atol=1e-13)
@@ -255,10 +253,9 @@ def test_states_can_be_used_by_another_covariance_form():
     whole = esn.predict(blurred, return_std=True)[1]
     full = esn.predict(Gaussian(X[:100], var=0.01), return_state=True)[1]
     few = esn.set_params(covariance="low-rank", rank=10).predict(Gaussian(X[:100], var=0.01), return_state=True)[1]
-    again = esn.predict(Gaussian(X[100:], var=0.01), return_std=True, state=full)[1]
-    np.testing.assert_allclose(again, whole[100:], rtol=0.05)
-    again = esn.set_params(covariance="full").predict(Gaussian(X[100:], var=0.01), return_std=True, state=few)[1]
-    np.testing.assert_allclose(again, whole[100:], rtol=0.05)
+    for form, state in (("low-rank", full), ("full", few)):
+        again = esn.set_params(covariance=form).predict(Gaussian(X[100:], var=0.01), return_std=True, state=state)[1]
+        np.testing.assert_allclose(again, whole[100:], rtol=0.05)
     diagonal = esn.set_params(covariance="diagonal").predict(X[100:], return_std=True, state=full)[1]
     assert np.isfinite(diagonal).all()
     for name, part in (("var", np.zeros(3)), ("cov", np.zeros((3, 3))), ("own", np.zeros(4)), ("output_var", np.zeros(2))):

@@ -1,6 +1,5 @@
 """Rows are aligned by their labels; the first label that does not fit is named."""
 
-import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -37,11 +36,8 @@ def placed(y, X, lengths=None, **more):
     ends = np.cumsum([len(y)] if lengths is None else lengths)
     runs = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
     layout = align(y, X, runs, **more)
-    return (
-        layout.place(y.to_numpy()[:, None]).ravel(),
-        None if X is None else layout.place_inputs(np.asarray(X)[:, None]).ravel(),
-        layout,
-    )
+    inputs = None if X is None else layout.place_inputs(np.asarray(X)[:, None]).ravel()
+    return layout.place(y.to_numpy()[:, None]).ravel(), inputs, layout
 
 
 # ---------------------------------------------------------------- y and X
@@ -122,23 +118,20 @@ def test_runs_are_aligned_separately():
     assert layout.time.next_labels(1)[0] == DAYS[9]
     with pytest.raises(ValueError, match="X must have each label once, got 2024-01-01 2 times"):
         placed(series(DAYS[:9]), series(twice))
-    with pytest.raises(
-        ValueError, match="y must keep the step of the other rows, a day: row 10, at 2024-02-01 06:00:00, does not"
-    ):
+    words = "y must keep the step of the other rows, a day: row 10, at 2024-02-01 06:00:00, does not"
+    with pytest.raises(ValueError, match=words):
         placed(series(DAYS[:9].append(pd.DatetimeIndex(["2024-02-01", "2024-02-01 06:00"]))), None, [9, 2])
 
 
-def test_a_date_that_is_wrong_costs_no_memory():
+def test_a_date_that_is_wrong_costs_no_memory(peak_memory):
     seconds = pd.date_range("2024-01-01", periods=50, freq="s")
     wrong = seconds[:-1].append(pd.DatetimeIndex(["2044-01-01"]))
-    tracemalloc.start()
     with pytest.raises(ValueError, match=r"y must have labels of one step, .* 2024-01-01 00:00:48 in row 48 and then 2044-01-01"):
         placed(series(wrong), None)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 5_000_000
+    assert peak_memory() < 5_000_000
 
 
+ZONES = "UTC", "Asia/Tokyo", "UTC", "Europe/Berlin"
 ODD = {
     "intervals": pd.interval_range(0, 4),
     "differences": pd.timedelta_range("1h", periods=4),
@@ -148,13 +141,9 @@ ODD = {
     "tiny": pd.Index(1e-310 * np.arange(4)),
     "huge": pd.Index(1e307 * np.arange(4)),
     "mixed": pd.Index([1, "a", None, 2.5]),
-    "zones": pd.Index(
-        [pd.Timestamp("2024-01-01", tz=zone) for zone in ("UTC", "Asia/Tokyo", "UTC", "Europe/Berlin")], dtype=object
-    ),
+    "zones": pd.Index([pd.Timestamp("2024-01-01", tz=zone) for zone in ZONES], dtype=object),
     "the end of time": pd.date_range("2262-04-08", periods=4, unit="ns"),
-    "beyond Python's years": pd.DatetimeIndex(
-        np.array(["10000-01-01", "10001-01-01", "10002-01-01", "20000-01-01"], "datetime64[s]")
-    ),
+    "beyond Python's years": pd.DatetimeIndex(np.array(["10000", "10001", "10002", "20000"], "datetime64[Y]").astype("M8[s]")),
     "no dates": pd.DatetimeIndex([None] * 4),
     "days": DAYS[:4],
     "numbered": pd.RangeIndex(4),
@@ -229,7 +218,7 @@ def test_future_inputs_begin_at_the_last_known_row(kind):
     time = time_index(read_labels(index[:20], "y"))
     np.testing.assert_array_equal(match_future_inputs(series(index[19:23]), time, 4), range(4))
     np.testing.assert_array_equal(match_future_inputs(series(index[::-1]), time, 4), [20, 19, 18, 17])
-    with pytest.raises(ValueError, match=r"4 from .* on, the last row of y; got no row at"):
+    with pytest.raises(ValueError, match=r"labels of the rows it acts on, 4 from .* on, the last row of y; got no row at"):
         match_future_inputs(series(index[20:24]), time, 4)
     with pytest.raises(ValueError, match="got no row at"):
         match_future_inputs(series(index[[19, 20, 22, 23]]), time, 4)

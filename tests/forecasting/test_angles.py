@@ -12,7 +12,8 @@ import pytest
 from scipy.special import ndtri
 from sklearn.base import clone
 
-from pesn import Features, Forecaster, Gaussian, ProbabilisticESN, load
+from pesn import Features, Forecaster, Gaussian, ProbabilisticESN
+from pesn.forecasting.dataset import check_encoding
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.model import rollout
 
@@ -118,7 +119,7 @@ def check_invariance(model, y, u, var=None):
     np.testing.assert_allclose(other.std / size, one.std / size, rtol=0, atol=1e-6)
 
 
-def test_wrapped_angles_give_the_same_forecasts(tmp_path):
+def test_wrapped_angles_give_the_same_forecasts():
     """In fit, context, update and backtest."""
     wrapped, later = Y.copy(), LATER.copy()
     for rows in (wrapped, later):
@@ -239,10 +240,9 @@ def test_rollouts_of_angles_agree_with_forecasts(features):
 # ---------------------------------------------------------------- the rest of a forecaster
 
 
-def test_angles_are_saved_loaded_and_updated(remembering, tmp_path):
+def test_angles_are_saved_loaded_and_updated(remembering, tmp_path, save_and_load):
     model = copy.deepcopy(remembering)
-    model.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(model)
     assert again.get_params()["angles"] == (1,)
     np.testing.assert_array_equal(again.model_.columns.ignorable, [0])
     for each in (model, again):
@@ -259,13 +259,10 @@ def test_angles_are_saved_loaded_and_updated(remembering, tmp_path):
 
 
 def test_columns_may_be_given_by_name_or_number():
-    frame = pd.DataFrame(Y, columns=NAMES)
-    ways = [(["angle"], ["place"]), ("angle", "place"), (1, 0), (np.array([1]), (np.int64(0),)), ([1], ["place"])]
-    found = [forecaster(angles=a, ignorable=b, n_units=10).fit(frame, U).forecast(3, X=U[:3]).mean for a, b in ways]
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
+    for given in ((["angle"], ["place"]), ("angle", "place"), (1, 0), (np.array([1]), (np.int64(0),)), ([1], ["place"])):
+        np.testing.assert_array_equal(check_encoding(*given, 3, 1, NAMES), [[1], [0]])
     for nothing in ((), [], None, np.zeros(0, int)):
-        assert not len(forecaster(angles=nothing, ignorable=nothing, n_units=10).fit(frame, U).model_.columns.angles)
+        assert np.size(check_encoding(nothing, nothing, 3, 1, NAMES)) == 0
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,8 @@ def test_observed_rows_are_not_bounded():
     forecaster = fitted(y[:400])
     loop, nothing = forecaster.loop(), np.zeros((30, 0))
     rows, _ = forecaster.standardize(y[400:430] + 30.0 * y.std(axis=0), nothing)
-    bound, free = (
-        forecaster.model_.context_filter().filter_rows(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None))
-    )
+    context = forecaster.model_.context_filter()
+    bound, free = (context.filter_rows(each, rows, nothing[1:]) for each in (loop, replace(loop, guard=None)))
     np.testing.assert_allclose(bound.mean, free.mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(bound.variances(), free.variances(), rtol=0, atol=1e-9)
 

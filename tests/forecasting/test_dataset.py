@@ -9,24 +9,14 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.forecasting.dataset import (
-    Scale,
-    Segment,
-    as_columns,
-    as_matrix,
-    compute_statistics,
-    find_segments,
-    fit_scale,
-    in_scale,
-    shortest_segment,
-    train_validation_split,
-)
+from pesn.forecasting import dataset
+from pesn.forecasting.dataset import Scale, Segment, as_matrix, compute_statistics, find_segments, train_validation_split
 
 NAN = np.nan
 
 
 def scale_of(y, X):
-    return fit_scale(compute_statistics(y), compute_statistics(X))
+    return dataset.fit_scale(compute_statistics(y), compute_statistics(X))
 
 
 # ---------------------------------------------------------------- what is given
@@ -104,13 +94,13 @@ def test_column_without_observations_is_refused():
 @pytest.mark.parametrize("learn", [[2, 3], [3, 1], [0]])
 def test_scaled_kinematics_agree_with_unscaled_ones(learn):
     rng = np.random.default_rng(0)
-    learn, rest = as_columns(learn, 4)
+    learn, rest = dataset.as_columns(learn, 4)
     A, B, c = rng.normal(size=(len(rest), 4)), rng.normal(size=(len(rest), len(learn))), rng.normal(size=len(rest))
     scale = Scale(rng.normal(size=4), rng.uniform(0.1, 9.0, 4), np.zeros(0), np.ones(0))
     before, after = rng.normal(size=(2, 4))
     after[rest] = A @ before + B @ after[learn] + c
     before, after = ((y - scale.y_mean) / scale.y_std for y in (before, after))
-    A, B, c = in_scale((A, B, c), scale, learn, rest)
+    A, B, c = dataset.in_scale((A, B, c), scale, learn, rest)
     np.testing.assert_allclose(after[rest], A @ before + B @ after[learn] + c, atol=1e-12)
 
 
@@ -225,7 +215,7 @@ def test_validation_set_may_be_spread_over_all_rows(sizes, held):
     ],
 )
 def test_short_segments_are_dropped_if_there_are_longer_ones(sizes, kept):
-    assert tuple(n for n in sizes if n >= shortest_segment(sizes, 2)) == kept
+    assert tuple(n for n in sizes if n >= dataset.shortest_segment(sizes, 2)) == kept
 
 
 def test_rounding_errors_count_as_constant():

@@ -4,21 +4,9 @@ import numpy as np
 import pytest
 
 import pesn
+from pesn.forecasting import design as search
 from pesn.forecasting.dataset import Segment
-from pesn.forecasting.design import (
-    FOLDS,
-    KINDS,
-    MAPS,
-    Candidate,
-    Design,
-    Network,
-    Place,
-    Problem,
-    build_network,
-    feature_maps,
-    finalists,
-    shortlist,
-)
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Place, Problem, feature_maps
 from pesn.forecasting.training import with_noise
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
@@ -82,9 +70,8 @@ def test_scores_have_a_frame_and_a_plot(forecaster):
     assert "units" in str(design)
 
 
-def test_design_is_saved(tmp_path, lorenz, forecaster):
-    forecaster.save(tmp_path / "f.pesn")
-    loaded = pesn.load(tmp_path / "f.pesn")
+def test_design_is_saved(save_and_load, lorenz, forecaster):
+    loaded = save_and_load(forecaster)
     assert loaded.design_ == forecaster.design_
     np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 
@@ -111,8 +98,8 @@ def _problem(forecaster, runs):
 def test_whole_runs_are_held_out(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[k : k + 60] for k in range(0, 720, 60)])
     assert all(len(set(fold)) == 1 for fold in problem.folds)
-    assert {int(fold[0]) for fold in problem.folds} == set(range(FOLDS))
-    for fold in range(FOLDS):
+    assert {int(fold[0]) for fold in problem.folds} == set(range(search.FOLDS))
+    for fold in range(search.FOLDS):
         assert all(problem.folds[origin.segment][0] == fold for origin in problem.origins(fold, 16))
 
 
@@ -139,7 +126,7 @@ def test_units_at_an_origin_equal_those_of_the_whole_segment(lorenz, forecaster)
 def test_compared_reservoir_is_the_one_of_the_network(kind):
     candidate = Candidate(kind, 0, 0, 30)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    network = build_network(Design(candidate, seed=4), 2).fit(X, X[:, :1])
+    network = search.build_network(Design(candidate, seed=4), 2).fit(X, X[:, :1])
     compared = candidate.reservoir(2, 1, 4)
     for name in ("data", "W_in", "bias", "leak_rate"):
         np.testing.assert_allclose(getattr(compared, name), getattr(network.reservoir_, name), rtol=1e-12)
@@ -189,12 +176,12 @@ def test_feature_maps_depend_on_columns_and_rows():
 def test_shortlist_keeps_the_best_several_kinds_and_arx():
     scored = [(-8.0, Candidate("fast", 0, 1, 100)), (-7.9, Candidate("fast", 4, 0, 100)), (-7.8, Candidate("fast", 9, 0, 100))]
     scored += [(-6.0, Candidate("slow", 0, 0, 100)), (-1.0, Candidate("memory", 0, 0, 100)), (-1.0, Candidate("none", 9, 0))]
-    on = shortlist(scored, 300)
+    on = search.shortlist(scored, 300)
     expected = [("fast", 0, 300), ("fast", 4, 300), ("slow", 0, 300), ("none", 9, 0)]
     assert [(one.kind, one.lags, one.n_units) for one in on] == expected
-    assert [(one.kind, one.lags) for one in finalists(scored, 2, many=False)] == [("fast", 0), ("fast", 4), ("none", 9)]
+    assert [(one.kind, one.lags) for one in search.finalists(scored, 2, many=False)] == [("fast", 0), ("fast", 4), ("none", 9)]
     wide = [*scored, (-7.5, Candidate("fast", 9, 2, 100))]
-    assert ("fast", 9, 2) in [(one.kind, one.lags, one.products) for one in finalists(wide, 2, many=True)]
+    assert ("fast", 9, 2) in [(one.kind, one.lags, one.products) for one in search.finalists(wide, 2, many=True)]
 
 
 def test_invalid_designs_are_refused(lorenz, forecaster):

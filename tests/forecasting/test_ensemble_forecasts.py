@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn import Forecaster, ProbabilisticESN, load
+from pesn import Forecaster, ProbabilisticESN
 
 MEMBERS = 1500
 
@@ -23,13 +23,10 @@ def series(n=260, seed=0):
     return y + 0.01 * rng.normal(size=y.shape), u
 
 
-def fitted(form="full", *, calibrate=False, learn=None, kinematics=None, **more):
+def fitted(form="full", options=None, **more):
     parameters = {"density": 0.3, "washout": 20, "random_state": 0, "process_noise": 1e-4, "n_members": MEMBERS, **more}
-    forecaster = Forecaster(
-        ProbabilisticESN(15, covariance=form, **parameters), calibrate=calibrate, learn=learn, kinematics=kinematics
-    )
-    y, u = series(1500)  # enough that a closed form is as good as members
-    return forecaster.fit(y, u)
+    forecaster = Forecaster(ProbabilisticESN(15, covariance=form, **parameters), **(options or {"calibrate": False}))
+    return forecaster.fit(*series(1500))  # enough that a closed form is as good as members
 
 
 def as_ensemble(forecaster, n_members=MEMBERS):
@@ -84,14 +81,16 @@ def test_ensemble_agrees_with_missing_values_in_context_and_future_inputs(full):
 
 def test_ensemble_agrees_with_kinematics_and_feedback():
     """The position is the sum of velocities in every member."""
-    forecaster = fitted(feedback_scaling=0.2, learn=[1], kinematics=(np.array([[1.0, 0.0]]), np.eye(1), np.zeros(1)))
+    moved = {"calibrate": False, "learn": [1], "kinematics": (np.array([[1.0, 0.0]]), np.eye(1), np.zeros(1))}
+    forecaster = fitted(options=moved, feedback_scaling=0.2)
     y, u = series(seed=1)
     agree(*(f.forecast(8, (y[:40], u[:39]), u[39:47]) for f in (as_ensemble(forecaster), forecaster)), deviations=7.0)
 
 
-def test_ensemble_is_reproducible_updated_and_saved(tmp_path):
+def test_ensemble_is_reproducible_updated_and_saved(save_and_load):
     y, u = series(300, seed=2)
-    forecaster, same = (fitted("ensemble", n_members=32, process_noise="auto", calibrate=True, density=0.2) for _ in range(2))
+    calibrated = {"calibrate": True}
+    forecaster, same = (fitted("ensemble", calibrated, n_members=32, process_noise="auto", density=0.2) for _ in range(2))
     np.testing.assert_array_equal(same.calibration_, forecaster.calibration_)
     first = forecaster.forecast(5, X=u[:5])
     again = forecaster.forecast(5, X=u[:5])  # a state gives the same forecast as often as it is asked
@@ -99,8 +98,7 @@ def test_ensemble_is_reproducible_updated_and_saved(tmp_path):
     forecaster.update(y[:12], u[:12])
     after = forecaster.forecast(5, X=u[12:17])
     assert np.abs(after.mean - first.mean).max() > 0.01
-    forecaster.save(tmp_path / "members.pesn")
-    loaded = load(tmp_path / "members.pesn")
+    loaded = save_and_load(forecaster)
     np.testing.assert_array_equal(loaded.forecast(5, X=u[12:17]).joint, after.joint)
     loaded.update(y[12:14], u[12:14])
 

@@ -7,11 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN, load
-from pesn.forecasting.alignment import align
+from pesn import EchoStateNetwork, Forecaster, Gaussian, ProbabilisticESN
 from pesn.forecasting.context import ContextFilter
-from pesn.series.table.dates import index_rule
-from pesn.series.table.reading import read
 from pesn.statespace.model import rollout
 
 T = np.arange(400.0)
@@ -52,7 +49,8 @@ def test_forecasts_continue_the_dates_of_fit_or_of_the_context(dated):
     assert f.plot()[0].lines[-1].get_xdata()[-1] == (DAYS[306] - pd.Timestamp("1970-01-01")).days
     for length in (1, 2, 40):
         pd.testing.assert_index_equal(dated.forecast(3, FRAME.iloc[350 - length : 350]).index, DAYS[350:353])
-    for undated in (ROWS[:5], pd.DataFrame(ROWS[:5], columns=["a", "b"])):
+    numbered = pd.DataFrame(ROWS, columns=["a", "b"])
+    for undated in (ROWS[:5], numbered[:5], numbered[30:35]):
         assert list(dated.forecast(3, undated).index) == [1, 2, 3]
 
 
@@ -64,36 +62,19 @@ def test_context_may_have_dates_if_fit_had_none():
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[3:5])
 
 
-def test_update_advances_the_dates(tmp_path):
+def test_update_advances_the_dates(save_and_load):
     forecaster = quick().fit(FRAME.iloc[:300])
     forecaster.update(FRAME.iloc[300:310])
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[310:312])
     forecaster.update(ROWS[310:315])
     pd.testing.assert_index_equal(forecaster.forecast(2).index, DAYS[315:317])
-    forecaster.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(forecaster)
     pd.testing.assert_index_equal(again.forecast(2).index, DAYS[315:317])
     pd.testing.assert_index_equal(again.forecast(2, FRAME.iloc[:1]).index, DAYS[1:3])
     before = again.model_.time
     with pytest.raises(ValueError, match="y must have the columns"):
         again.update(FRAME[["b", "a"]])
     assert again.model_.time == before
-
-
-def test_contexts_and_inputs_of_other_days_are_refused(driven):
-    recent, earlier = FRAME.iloc[100:130], INPUTS.iloc[100:129]
-    for ahead in (INPUTS.iloc[130:135], INPUTS.iloc[:5], INPUTS.iloc[129:134].set_axis(DAYS[129:134] - pd.Timedelta(days=12400))):
-        with pytest.raises(
-            ValueError, match=f"X must have the labels of the rows it acts on, 5 from {DAYS[129].date()} on, the last"
-        ):
-            driven.forecast(5, (recent, earlier), ahead)
-    with pytest.raises(ValueError, match="X of context must have a row for each label of context, got none at 2023-05-22"):
-        driven.forecast(5, (recent, INPUTS.iloc[101:130]), INPUTS)
-    with pytest.raises(ValueError, match="context must have labels that increase"):
-        driven.forecast(5, (recent[::-1], earlier), INPUTS)
-    hours = pd.date_range("2024-01-01", periods=30, freq="h")
-    with pytest.raises(ValueError, match="context must keep the step of the other rows, a business day: row 1, at 2024-01-01"):
-        driven.forecast(5, (recent.set_axis(hours), KNOWN[:29]), KNOWN[:5])
 
 
 @pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
@@ -104,40 +85,6 @@ def test_networks_refuse_rows_in_another_order(network):
     for call in (esn.fit, esn.partial_fit):
         with pytest.raises(ValueError, match="X and y must have their rows in the same order, got 2023-01-02 in row 0 of X"):
             call(FRAME, FRAME[::-1])
-
-
-def monthly(day, business=False):
-    months = [pd.Timestamp(2021, 1, day) + pd.DateOffset(months=k) for k in range(60)]
-    return pd.DatetimeIndex([day + pd.offsets.BDay(0) for day in months] if business else months, name="when")
-
-
-INDICES = {
-    **{freq: pd.date_range("2021-01-06 06:30", periods=60, freq=freq, name="when") for freq in ("15min", "B", "W-WED")},
-    **{freq: pd.date_range("2021-01-01", periods=60, freq=freq, name="when") for freq in ("ME", "QS")},
-    "15th": monthly(15),
-    "30th": monthly(30),
-    "about the 15th": monthly(15, business=True),
-    "t": pd.Index(0.25 * np.arange(60), name="t"),
-    "step": pd.Index(1900 + 5 * np.arange(60), name="step"),
-}
-
-
-@pytest.mark.parametrize("kind", INDICES)
-def test_a_table_and_a_forecaster_read_the_same_times(kind, tmp_path):
-    """A file and a frame have the same missing rows and the same next labels."""
-    index, kept = INDICES[kind], np.delete(np.arange(57), [20, 21, 40])
-    frame = pd.DataFrame({"x": ROWS[kept, 0]}, index=index[kept])
-    frame.to_csv(tmp_path / "table.csv")
-    table = read(tmp_path / "table.csv", time=index.name)
-    layout = align(frame, None, [slice(0, len(kept))])
-    np.testing.assert_array_equal(layout.place(frame.to_numpy()), table.y)
-    found, expected = index_rule(table.frame.index, table.freq).next_labels(3), layout.time.next_labels(3)
-    if index.dtype.kind == "M":
-        assert [str(label) for label in found] == [str(label) for label in expected]
-    else:
-        np.testing.assert_allclose(found, expected)
-    if layout.time.step != "M":
-        np.testing.assert_array_equal(layout.time.positions(index[57:], 9), [1, 2, 3])
 
 
 # ---------------------------------------------------------------- which
@@ -181,7 +128,7 @@ def test_columns_to_learn_by_name():
 # ---------------------------------------------------------------- what was fitted
 
 
-def test_parameters_set_after_fit_have_no_effect(tmp_path):
+def test_parameters_set_after_fit_have_no_effect(save_and_load):
     forecaster = quick().fit(ROWS[:300])
     expected = forecaster.forecast(5), forecaster.forecast(5, ROWS[300:320])
     others = {"target": "level", "scale": False, "learn": [0], "kinematics": 3, "calibrate": True, "verbose": True}
@@ -191,8 +138,7 @@ def test_parameters_set_after_fit_have_no_effect(tmp_path):
     same(forecaster.forecast(5, ROWS[300:320]), expected[1])
     twin = quick().fit(ROWS[:300]).update(ROWS[300:310])
     same(forecaster.update(ROWS[300:310]).forecast(5), twin.forecast(5))
-    forecaster.save(tmp_path / "a")
-    same(load(tmp_path / "a").forecast(5), twin.forecast(5))
+    same(save_and_load(forecaster).forecast(5), twin.forecast(5))
 
 
 # ---------------------------------------------------------------- as fast as it can
@@ -226,19 +172,6 @@ def test_early_missing_values_cost_nothing(dated, gap, filtered, monkeypatch):
 
 
 # ---------------------------------------------------------------- in a notebook
-
-
-@pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])
-def test_estimators_have_repr_and_html(estimator):
-    fresh = estimator()
-    assert repr(fresh) == f"{estimator.__name__}()"
-    arguments = (ROWS[:60],) if estimator is Forecaster else (ROWS[:60], ROWS[:60])
-    small = Forecaster(ProbabilisticESN(12), calibrate=False) if estimator is Forecaster else estimator(12)
-    fitted = small.fit(*arguments)
-    assert len(repr(fitted)) < 100
-    for one in (fresh, fitted):
-        assert estimator.__name__ in one._repr_html_()
-        assert "text/html" in one._repr_mimebundle_()
 
 
 def test_gaussian_has_html():

@@ -24,9 +24,7 @@ CONTEXT, AHEAD = (RUNS.states[:30], RUNS.inputs[:29]), RUNS.inputs[29:41]
 
 
 def fitted(kind, covariance="full", **options):
-    esn = ProbabilisticESN(
-        20, density=0.3, random_state=0, process_noise=1e-4, covariance=covariance, **{**KINDS[kind], **options}
-    )
+    esn = ProbabilisticESN(20, density=0.3, random_state=0, process_noise=1e-4, covariance=covariance, **KINDS[kind], **options)
     return Forecaster(esn, calibrate=False).fit(RUNS.states[:LAST], RUNS.inputs[:LAST], lengths=LENGTHS)
 
 
@@ -80,11 +78,10 @@ def test_linearize_agrees_with_differences(models, kind):
 
 
 @pytest.mark.parametrize(("kind", "form"), [*zip(KINDS, ["full", "low-rank"] * 2, strict=True)])
-def test_layers_are_updated_and_saved(tmp_path, kind, form):
+def test_layers_are_updated_and_saved(save_and_load, kind, form):
     model = fitted(kind, form, rank=15)
     model.update(RUNS.states[LAST : LAST + 20], RUNS.inputs[LAST : LAST + 20])
-    model.save(tmp_path / "it.pesn")
-    again = pesn.load(tmp_path / "it.pesn")
+    again = save_and_load(model)
     for rows in (slice(LAST + 20, LAST + 25), slice(LAST + 30, LAST + 35)):
         ours, theirs = (one.forecast(5, X=RUNS.inputs[rows]) for one in (model, again))
         np.testing.assert_allclose(theirs.mean, ours.mean, rtol=1e-9, atol=1e-12)

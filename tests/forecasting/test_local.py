@@ -99,16 +99,14 @@ def test_known_inputs_are_seen_by_every_patch():
     assert (wide.std > narrow.std).all()
 
 
-def test_local_forecaster_is_updated_and_saved(fitted, tmp_path):
-    fitted.save(tmp_path / "field.pesn")
-    again = pesn.load(tmp_path / "field.pesn")
+def test_local_forecaster_is_updated_and_saved(fitted, save_and_load):
+    again = save_and_load(fitted)
     np.testing.assert_array_equal(again.forecast(3).mean, fitted.forecast(3).mean)
     before = again.esn_.readout_.weights.copy()
     again.update(LATER[:5])
     assert np.abs(again.esn_.readout_.weights - before).max() > 0.0
     assert not again.esn_.readout_.weights[before == 0.0].any()
-    again.save(tmp_path / "field.pesn")
-    np.testing.assert_allclose(pesn.load(tmp_path / "field.pesn").forecast(3).std, again.forecast(3).std, rtol=1e-12)
+    np.testing.assert_allclose(save_and_load(again).forecast(3).std, again.forecast(3).std, rtol=1e-12)
 
 
 @pytest.mark.parametrize("patches", [Patches(4, 2, shared=False), Patches(2, 2, periodic=False)])

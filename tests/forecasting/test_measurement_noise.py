@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN, load
+from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn.evaluation.error_model import process_errors, process_share
 from pesn.forecasting.dataset import find_segments
 from pesn.forecasting.design import Candidate, Design
@@ -46,10 +46,8 @@ def test_measurement_noise_improves_forecasts(series, forecaster):
     _, y = series
     without = Forecaster(design=DESIGN, measurement_noise=0.0).fit(y[:1200])
     assert not without.measurement_std_.any()
-    with_noise, all_of_it = (
-        f.backtest(y[1200:], horizon=40, origins=20).crps_by_step()[20:].mean() for f in (forecaster, without)
-    )
-    assert with_noise < 0.9 * all_of_it
+    one, other = (f.backtest(y[1200:], horizon=40, origins=20).crps_by_step()[20:].mean() for f in (forecaster, without))
+    assert one < 0.9 * other
 
 
 def test_given_measurement_noise_is_used(series):
@@ -71,12 +69,11 @@ def test_noisy_rows_leave_posterior_uncertainty(series, forecaster):
     assert np.all(known < noisy)
 
 
-def test_measurement_noise_is_saved_and_updated(series, forecaster, tmp_path):
+def test_measurement_noise_is_saved_and_updated(series, forecaster, save_and_load):
     """The state is that of the rows seen."""
     _, y = series
     own = Forecaster(design=DESIGN, measurement_noise=forecaster.measurement_std_).fit(y[:1200])
-    own.save(tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = save_and_load(own)
     np.testing.assert_array_equal(again.measurement_std_, own.measurement_std_)
     np.testing.assert_array_equal(again.forecast(5).mean, own.forecast(5).mean)
     errors = again.errors_.cov

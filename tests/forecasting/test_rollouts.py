@@ -1,5 +1,7 @@
 """Roll-outs of many control sequences agree with single ones and with forecasts, in all forms and from one or many contexts."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,13 +32,16 @@ MODELS = {
     "lags": lambda: fitted(Candidate("memory", 2, 0, 30, (1e-7, 1e-6))),
     "no units": lambda: fitted(Candidate("none", 1, 2, 0, (1e-7, 1e-6))),
 }
-_made = {}
 
 
+@cache
 def made(name):
-    if name not in _made:
-        _made[name] = MODELS[name]()
-    return _made[name]
+    return MODELS[name]()
+
+
+@cache
+def with_products(form):
+    return fitted(covariance=form, features=Features(products=1))
 
 
 def controls(B=4, H=12, seed=0):
@@ -144,13 +149,6 @@ def test_step_agrees_with_a_one_step_forecast(name):
     assert np.abs(after - RUNS.states[51:61]).max() < 0.05
 
 
-def test_system_without_controls_can_be_rolled_out():
-    y = np.sin(0.2 * np.arange(400.0))[:, None]
-    model = Forecaster(ProbabilisticESN(15, washout=20, random_state=0)).fit(y)
-    result = model.rollout(np.zeros((1, 5, 0)))
-    np.testing.assert_allclose(result.mean[0], model.forecast(5).mean, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -202,10 +200,7 @@ def test_frames_in_another_order_are_refused_by_name():
 @pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
 def test_products_agree_in_every_form(form, covariance):
     """The diagonal form has more squares and another layout."""
-    key = f"products {form}"
-    if key not in _made:
-        _made[key] = fitted(covariance=form, features=Features(products=1))
-    model, U = _made[key], controls(B=2, H=4)
+    model, U = with_products(form), controls(B=2, H=4)
     for start, context in ((None, None), (model.start(CONTEXTS[80]), CONTEXTS[80])):
         result = model.rollout(U, start, covariance)
         forecast = model.forecast(4, context, U[1])

@@ -47,11 +47,6 @@ def test_noiseless_system_keeps_the_smallest_ridge():
     assert Forecaster(calibrate=False).fit(lorenz(steps=120, rng=0).states).esn_.ridge == 1e-6
 
 
-def test_given_ridge_is_kept():
-    esn = ProbabilisticESN(10, washout=10, random_state=0, ridge=1e-3, process_noise=0.0)
-    assert Forecaster(esn).fit(seasonal(150)).esn_.ridge == 1e-3
-
-
 def test_few_rows_are_calibrated_over_fewer_steps():
     forecaster = Forecaster(ProbabilisticESN(10, washout=5, random_state=0, process_noise=0.0)).fit(seasonal(60))
     assert (forecaster.calibration_ != 1.0).any()

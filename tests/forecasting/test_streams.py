@@ -1,6 +1,5 @@
 """Streamed runs give the same forecaster as stacked ones, from any source; runs that do not fit are refused by number."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn._support.progress import show_progress
 from pesn.evaluation.error_model import ErrorSums, fit_error_model
 from pesn.forecasting import runs as segments_module
 from pesn.forecasting.dataset import compute_statistics
@@ -38,27 +36,20 @@ def esn(**given):
     return pesn.ProbabilisticESN(20, random_state=0, **{"ridge": 1e-6, "washout": 20, "process_noise": 0.0, **given})
 
 
-def forecast_of(forecaster):
-    ahead = RUNS[0][1][:8] if forecaster.n_known_ else None
-    return forecaster.forecast(8, X=ahead)
-
-
 def assert_same(found, expected, rtol=1e-9):
-    one, other = forecast_of(found), forecast_of(expected)
+    one, other = (each.forecast(8, X=RUNS[0][1][:8] if each.n_known_ else None) for each in (found, expected))
     np.testing.assert_allclose(one.mean, other.mean, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(one.std, other.std, rtol=rtol)
     np.testing.assert_allclose(found.calibration_, expected.calibration_, rtol=rtol)
-    np.testing.assert_allclose(
-        found.errors_.cov, expected.errors_.cov, rtol=rtol, atol=1e-12 * np.abs(expected.errors_.cov).max()
-    )
+    cov = expected.errors_.cov
+    np.testing.assert_allclose(found.errors_.cov, cov, rtol=rtol, atol=1e-12 * np.abs(cov).max())
     b = np.random.default_rng(0).normal(size=(5, expected.esn_.readout_.weights.shape[1]))
     np.testing.assert_allclose(b @ found.esn_.readout_.weights.T, b @ expected.esn_.readout_.weights.T, rtol=1e-9, atol=1e-9)
 
 
-def both(given, runs, y, X=None, **parameters):
+def both(given, runs, y, X=None, lengths=SIZES, **parameters):
     """Fit to runs and to the same runs stacked."""
-    make = lambda: pesn.Forecaster(given, **parameters)  # noqa: E731
-    return make().fit(runs), make().fit(y, X, [len(run[0] if isinstance(run, tuple) else run) for run in RUNS])
+    return pesn.Forecaster(given, **parameters).fit(runs), pesn.Forecaster(given, **parameters).fit(y, X, list(lengths))
 
 
 # ---------------------------------------------------------------- the same numbers
@@ -118,8 +109,7 @@ def test_streamed_labels_agree():
         frames.append(pd.DataFrame(y[kept], columns=["at", "speed"], index=days[first : first + n][kept]))
         first += n + 3
         places.append(len(kept))
-    found = pesn.Forecaster(esn(), calibrate=False).fit(frames)
-    expected = pesn.Forecaster(esn(), calibrate=False).fit(pd.concat(frames), lengths=places)
+    found, expected = both(esn(), frames, pd.concat(frames), lengths=places, calibrate=False)
     assert_same(found, expected)
     assert found.forecast(3).index.equals(expected.forecast(3).index)
     assert found.names_ == ["at", "speed"]
@@ -135,17 +125,14 @@ def test_streamed_columns_are_matched_by_name():
 
 
 class Again:
-    def __iter__(self):
-        return iter(RUNS)
+    """Runs that are fewer from a pass on."""
 
-
-class Fewer:
-    def __init__(self):
-        self.asked = 0
+    def __init__(self, passes):
+        self.passes = passes
 
     def __iter__(self):
-        self.asked += 1
-        return iter(RUNS if self.asked < 5 else RUNS[:3])
+        self.passes -= 1
+        return iter(RUNS if self.passes > 0 else RUNS[:3])
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +141,7 @@ def expected():
 
 
 def test_any_iterable_of_runs_is_accepted(expected):
-    assert_same(pesn.Forecaster(esn()).fit(Again()), expected)
+    assert_same(pesn.Forecaster(esn()).fit(Again(100)), expected)
 
 
 def test_parquet_runs_agree_with_stacked_rows(tmp_path, expected):
@@ -200,8 +187,7 @@ def test_dask_bag_on_a_cluster_agrees(expected):
     ):
         runs = bag.from_sequence([None, *RUNS[:2], None, *RUNS[2:], None], partition_size=1).filter(lambda run: run is not None)
         assert_same(pesn.Forecaster(esn()).fit(runs), expected)  # partitions may be empty
-        both_ways = (pesn.Forecaster(esn(washout="auto", ridge="auto"), calibrate=False) for _ in range(2))
-        assert_same(next(both_ways).fit(runs), next(both_ways).fit(*STACKED, list(SIZES)))
+        assert_same(*both(esn(washout="auto", ridge="auto"), runs, *STACKED, calibrate=False))
         with pytest.raises(ValueError, match=r"run 1 of partition 0: y must have 2 columns"):
             pesn.Forecaster(esn()).fit(bag.from_sequence([RUNS[0][0], RUNS[1][1]], npartitions=1))
 
@@ -260,15 +246,6 @@ def test_sample_is_bounded_and_spread_evenly(sizes):
         assert ends[-1] <= sizes[i]
 
 
-def test_progress_reports_rows():
-    page = io.StringIO()
-    with show_progress(True, page) as steps:
-        forecaster = pesn.Forecaster(esn())
-        forecaster._fit(iter(RUNS), None, None, steps)
-    assert "reading the runs: 800 rows" in page.getvalue()
-    assert "driving the reservoir: 795 rows" in page.getvalue()
-
-
 # ---------------------------------------------------------------- refusals
 
 
@@ -286,7 +263,7 @@ NAMED = pd.DataFrame(Y, columns=["a", "b"])
         ([(Y, X), (Y, X[:-1])], ValueError, "run 1: X must have a row for each of the 150 rows of y, got 149"),
         (iter([Y, Y.astype(str)]), TypeError, "run 1: y must be an array of numbers"),
         (iter([Y, (Y, X, X)]), ValueError, r"run 1: each run must be y, or \(y, X\), got a tuple of 3"),
-        (Fewer(), ValueError, "y must give the same runs in every pass"),
+        (Again(5), ValueError, "y must give the same runs in every pass"),
         ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
     ],
 )
@@ -297,22 +274,23 @@ def test_inconsistent_runs_are_refused_by_number(runs, kind, words):
     assert not hasattr(forecaster, "esn_")
 
 
-@pytest.mark.parametrize(("name", "value"), [("X", X), ("lengths", [150])])
-def test_runs_have_their_own_inputs_and_lengths(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be None where y holds runs"):
-        pesn.Forecaster(esn()).fit([Y], **{name: value})
-
-
-def test_options_that_need_all_rows_are_refused():
-    with pytest.raises(ValueError, match="feedback must be 'teacher' where runs are streamed"):
-        pesn.Forecaster(esn(feedback="own", feedback_scaling=0.1)).fit(iter(RUNS))
+@pytest.mark.parametrize(
+    ("options", "more", "words"),
+    [
+        ({}, {"X": X}, "X must be None where y holds runs"),
+        ({}, {"lengths": [150]}, "lengths must be None where y holds runs"),
+        ({"feedback": "own", "feedback_scaling": 0.1}, {}, "feedback must be 'teacher' where runs are streamed"),
+    ],
+)
+def test_arguments_of_stacked_rows_are_refused(options, more, words):
+    with pytest.raises(ValueError, match=words):
+        pesn.Forecaster(esn(**options)).fit([Y], **more)
 
 
 def test_short_runs_are_skipped():
     runs = [*RUNS, (RUNS[1][0][:3], RUNS[1][1][:3])]
     stacked = tuple(np.vstack(part) for part in zip(*runs, strict=True))
-    both_ways = (pesn.Forecaster(esn(), calibrate=False) for _ in range(2))
-    assert_same(next(both_ways).fit(iter(runs)), next(both_ways).fit(*stacked, [*SIZES, 3]))
+    assert_same(*both(esn(), iter(runs), *stacked, lengths=[*SIZES, 3], calibrate=False))
 
 
 def test_invalid_parquet_files_are_refused(tmp_path):

@@ -84,6 +84,16 @@ def until(condition, seconds=60.0):
         time.sleep(0.02)
 
 
+def kill_once(process, condition):
+    """Kill a process at work once a condition is met."""
+    try:
+        until(lambda: condition() or process.poll() is not None)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
 # What is written
 
 
@@ -184,13 +194,7 @@ def test_run_resumes_after_a_kill(fakes, out):
         "paper.ITEMS = {'one': 'fake_one', 'two': 'fake_two'}\n"
         f"runner.reproduce([], {str(out)!r}, quick=True)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    try:
-        until(lambda: len(calls(fakes)) == 3 or process.poll() is not None)
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
+    kill_once(subprocess.Popen([sys.executable, "-c", code]), lambda: len(calls(fakes)) == 3)
     assert not (out / "one").exists()
     (out / ".one-abc.part").mkdir()  # as if killed while it wrote
     (fakes / "wait").unlink()
@@ -285,12 +289,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, moment):
         workers = sum("LokyProcess" in command for command in others().values())
         return workers >= 1 + (moment == "second worker") if "worker" in moment else len(list(tmp_path.glob("[0-9]*"))) == 2
 
-    try:
-        until(lambda: reached() or process.poll() is not None)
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
+    kill_once(process, reached)
     try:
         until(lambda: not others(), 30.0)
     finally:

@@ -103,10 +103,9 @@ def test_heavy_tails_of_positive_numbers_are_no_outliers():
 
 
 @pytest.mark.parametrize("season", [np.int64(12), np.array([4, 12])])
-def test_numpy_numbers_are_saved(season, tmp_path):
+def test_numpy_numbers_are_saved(season, save_and_load):
     forecaster = pesn.SeriesForecaster(np.int64(3), season).fit(SALES)
-    forecaster.save(tmp_path / "a.pesn")
-    again = pesn.load(tmp_path / "a.pesn")
+    again = save_and_load(forecaster)
     assert again.horizon == 3
     assert np.array_equal(again.season, season)
     np.testing.assert_array_equal(again.forecast(3).median, forecaster.forecast(3).median)

@@ -52,19 +52,6 @@ def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
         assert search.best_params_ == {"season": 12}
 
 
-def test_copies_and_parameters():
-    forecaster = SeriesForecaster(12, season=(12, 3), level=(0.5,), n_jobs=2)
-    copied = clone(forecaster)
-    assert copied.get_params() == forecaster.get_params()
-    assert {"horizon": 12, "season": (12, 3), "level": (0.5,), "n_jobs": 2}.items() <= copied.get_params().items()
-    assert copied.set_params(season=4, horizon=None) is copied
-    assert (copied.season, copied.horizon, forecaster.season) == (4, None, (12, 3))
-    fitted = clone(forecaster.set_params(n_jobs=None).fit(SALES))
-    assert not hasattr(fitted, "fitted_")
-    with pytest.raises(ValueError, match="Invalid parameter 'seasons' for estimator SeriesForecaster"):
-        copied.set_params(seasons=4)
-
-
 def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
     y = SALES
     forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
@@ -75,7 +62,6 @@ def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
     crps = 2.0 * np.mean(np.maximum(levels[:, None] * missed, (levels[:, None] - 1.0) * missed))
     expected = -crps / np.mean(np.abs(np.diff(y[:84])))
     assert forecaster.score(y[84:90]) == pytest.approx(expected, rel=0.02)  # of a hundred quantiles there
-    assert forecaster.score(y[84:90].to_numpy()) == forecaster.score(y[84:90])
     assert cross_val_score(SeriesForecaster(6, 12), y[:90], cv=[(np.arange(84), np.arange(84, 90))]) == forecaster.score(y[84:90])
 
 

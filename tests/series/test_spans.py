@@ -20,10 +20,8 @@ MONTHS = pd.date_range("2010-01-01", periods=80, freq="MS", name="month")
 def table():
     """Columns that have all rows, begin 30 months late, and end 3 months early."""
     rng, t = np.random.default_rng(0), np.arange(80.0)
-    season = np.sin(2 * np.pi * t / 12)
-    frame = pd.DataFrame(
-        {name: 50.0 + t + 9.0 * season + rng.normal(size=80) for name in ("whole", "late", "early")}, index=MONTHS
-    )
+    trend = 50.0 + t + 9.0 * np.sin(2 * np.pi * t / 12)
+    frame = pd.DataFrame({name: trend + rng.normal(size=80) for name in ("whole", "late", "early")}, index=MONTHS)
     frame.iloc[:30, 1] = np.nan
     frame.iloc[-3:, 2] = np.nan
     frame.iloc[20, 0] = np.nan  # a gap inside
@@ -117,9 +115,8 @@ def test_seasons_are_searched_in_each_column():
     panel = long(frame.rename_axis("ds")).astype({"ds": np.int64})
     found = pesn.SeriesForecaster().fit(panel).forecast()
     assert len(found) == 2 * fitted.horizon
-    np.testing.assert_allclose(
-        found["pesn"][found["unique_id"] == "walk"], fitted.forecast(fitted.horizon).median[:, 1], rtol=1e-9
-    )
+    walk = found["pesn"][found["unique_id"] == "walk"]
+    np.testing.assert_allclose(walk, fitted.forecast(fitted.horizon).median[:, 1], rtol=1e-9)
 
 
 # ---------------------------------------------------------------- rows after the last number
@@ -198,9 +195,8 @@ def test_empty_rows_without_a_time_are_gaps(tmp_path):
 
 
 def test_backtests_score_what_was_forecast_and_observed(table):
-    frame = table[["whole"]].assign(
-        new=table["whole"].where(MONTHS >= "2015-11-01"), old=table["whole"].where(MONTHS < "2012-01-01")
-    )
+    rows = table["whole"]
+    frame = table[["whole"]].assign(new=rows.where(MONTHS >= "2015-11-01"), old=rows.where(MONTHS < "2012-01-01"))
     fitted = pesn.SeriesForecaster(horizon=3).fit(frame)
     back = fitted.backtest(origins=[60, 69, 71, 75])
     whole, new, old = back.median[:, 0].T
@@ -234,10 +230,9 @@ def test_a_past_forecast_of_a_column_is_that_of_its_rows_before(table, outcome):
     np.testing.assert_array_equal(back.observed[-1], table[place : place + back.horizon])
 
 
-def test_spans_are_saved(table, tmp_path):
+def test_spans_are_saved(table, save_and_load):
     fitted = pesn.SeriesForecaster().fit(table)
-    fitted.save(tmp_path / "a.pesn")
-    again = pesn.load(tmp_path / "a.pesn")
+    again = save_and_load(fitted)
     pd.testing.assert_frame_equal(again.forecast().to_frame(), fitted.forecast().to_frame())
     assert again.summary() == fitted.summary()
     assert "'late' starts at 2012-07, 30 months after the table" in fitted.summary()

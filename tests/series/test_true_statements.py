@@ -80,9 +80,8 @@ def told(demand, back):
     names = list(back.names)
     table = SimpleNamespace(**{**vars(demand.table), "targets": names, "describe": demand.table.describe})
     fitted = SimpleNamespace(models=demand.fitted.models * len(names), seasons=demand.fitted.seasons)
-    shown = SimpleNamespace(
-        request=demand.request, table=table, fitted=fitted, forecast=demand.forecast, levels=[0.8], notes=[], backtest=back
-    )
+    common = {"request": demand.request, "forecast": demand.forecast, "levels": [0.8], "notes": []}
+    shown = SimpleNamespace(**common, table=table, fitted=fitted, backtest=back)
     return [line.strip() for line in lines(shown) if "better" in line]
 
 
@@ -100,7 +99,7 @@ def test_a_baseline_that_is_exact_is_not_a_hundred_percent_better(demand, ours, 
     assert told(demand, backtest_of(ours, persistence=theirs)) == says
 
 
-def test_counts_have_their_unit(demand, tmp_path):
+def test_counts_have_their_unit(demand):
     said = "\n".join(lines(demand))
     assert "minutess" not in said
     assert "seasons of 48 and 336 steps of 30 minutes" in said
@@ -149,8 +148,7 @@ def test_what_is_said_of_panels(tmp_path):
     assert said["data"] == "3 series, 81 numbers, 30 minutes apart"
     assert said["forecast"] == "10 steps of 30 minutes ahead"
     assert said["backtest"].startswith("2 to 3 forecasts of each of 2 series, each by a model of the rows before it: ")
-    assert panel_job.record(outcome, "", 0.0)["notes"] == [
-        "3 rows of 1 series after its last number left out: forecasts begin there"
-    ]
+    [note] = panel_job.record(outcome, "", 0.0)["notes"]
+    assert note == "3 rows of 1 series after its last number left out: forecasts begin there"
     [_, shown, _] = records(outcome.table.frame, outcome.forecast, None, outcome.failures, "80")
     assert shown.spark.split("!")[0][-1] != " "  # the picture has no gap between the last number and the forecast

@@ -1,5 +1,7 @@
 """The operations are counted from methods that give the right numbers, and linear growth is told from other growth."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,13 +68,9 @@ def test_published_numbers():
 
 def _times(power):
     sizes = [100, 1000, 10_000]
-    rows = [
-        {"method": m, "units": d, "round": r, "seconds": (1 + 0.1 * r) * d ** power[m]}
-        for m in power
-        for d in sizes
-        for r in range(3)
-    ]
-    return pd.DataFrame(rows), dict.fromkeys(power, sizes)
+    frame = pd.DataFrame(product(power, sizes, range(3)), columns=["method", "units", "round"])
+    seconds = (1 + 0.1 * frame["round"]) * frame["units"] ** frame["method"].map(power)
+    return frame.assign(seconds=seconds), dict.fromkeys(power, sizes)
 
 
 def test_exponents_are_recovered_and_judged():
@@ -107,7 +105,6 @@ def test_parameters_leave_points_to_fit(quick):
 
 def test_too_few_sizes_to_fit_are_refused():
     given = paper.get("complexity").parameters(True) | {"plain_units": [10, 20, 5_000]}
-    with pytest.raises(
-        ValueError, match=r"plain_units must have two numbers or more from 1,000 to 100,000, got \[10, 20, 5000\]"
-    ):
+    words = r"plain_units must have two numbers or more from 1,000 to 100,000, got \[10, 20, 5000\]"
+    with pytest.raises(ValueError, match=words):
         cost.run_complexity(Settings(True, 0, given), Tasks())

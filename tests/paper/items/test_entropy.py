@@ -8,10 +8,7 @@ from pesn.paper.items import entropy, robots
 from pesn.paper.items.robots import PlainNetwork
 from pesn.paper.items.washout import origins
 
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("entropy")
+ITEM = "entropy"
 
 
 def test_result_has_every_length(result):
@@ -28,9 +25,9 @@ def test_starts_are_forgotten(result):
         assert f[name].iloc[-1] < 0.1 * f[name].iloc[0], name
 
 
-def test_one_draw_by_hand(parameters):
+def test_one_draw_by_hand(p):
     """The entropies and the spread between starts at one origin, by the textbook."""
-    p = parameters("entropy") | {"trials": 1, "samples": 3, "lengths": [10], "steps": 20, "noise": 0.0}
+    p = p | {"trials": 1, "samples": 3, "lengths": [10], "steps": 20, "noise": 0.0}
     entropies, curves = entropy.one_draw(p, 3)
     forecaster, runs = robots.learn(robots.CART_POLE, p, 3)
     plain, run = PlainNetwork(forecaster), runs[len(runs) - 1]

@@ -9,12 +9,9 @@ import pytest
 import pesn
 from pesn.paper.items import error_bound
 
+ITEM = "error-bound"
+
 MESH = pesn.Mesh(-10.0, 10.0, 101)
-
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("error-bound")
 
 
 def test_the_steepest_place():
@@ -46,12 +43,10 @@ def test_no_error_exceeds_a_bound(result):
 
 def test_the_example_s_numbers(result):
     table = result.tables["The printed example"]
-    by_place, by_value, sharp, error, itself = table["obtained"]
-    assert by_place == pytest.approx(4.21321e-5, rel=2e-5)
-    assert by_value == pytest.approx(4.0859e-4, rel=1e-4)
-    assert sharp == pytest.approx(8.512e-5, rel=1e-4)
-    assert error == pytest.approx(2.3e-7, rel=0.03)
-    assert itself == pytest.approx(1.8e-5, rel=0.01)
+    # the bound by place, by value and as sharp as may be, the error, and the bound itself
+    expected = [(4.21321e-5, 2e-5), (4.0859e-4, 1e-4), (8.512e-5, 1e-4), (2.3e-7, 0.03), (1.8e-5, 0.01)]
+    for obtained, (number, rel) in zip(table["obtained"], expected, strict=True):
+        assert obtained == pytest.approx(number, rel=rel)
     assert table["published"].dropna().tolist() == [4.21321e-5]
 
 

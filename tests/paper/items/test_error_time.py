@@ -7,10 +7,7 @@ import pytest
 import pesn
 from pesn.paper.items import cost
 
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("error-time")
+ITEM = "error-time"
 
 
 def test_reference_is_the_table_of_fifty_digits(reference):

@@ -6,10 +6,7 @@ import pytest
 import pesn
 from pesn.paper.items import feedforward
 
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("feedforward")
+ITEM = "feedforward"
 
 
 def test_networks_have_the_paper_s_sizes():
@@ -64,10 +61,8 @@ def test_published_numbers():
 def _draw(samples, spline, analytic, distances=(0.01, 0.01), mean=0.0):
     gaps = {"samples": 0.0, "spline": distances[0], "analytic": distances[1], "full": 0.01}
     stds = {"samples": samples, "spline": spline, "analytic": analytic, "full": samples}
-    return {
-        "output": {m: {"mean": mean if m == "spline" else 0.0, "std": stds[m], "distance": gaps[m]} for m in gaps},
-        "reach": 2.0,
-    }
+    output = {m: {"mean": mean if m == "spline" else 0.0, "std": stds[m], "distance": gaps[m]} for m in gaps}
+    return {"output": output, "reach": 2.0}
 
 
 def test_shallow_verdict_for_every_outcome():
@@ -104,9 +99,7 @@ def test_deep_verdict_for_every_outcome():
 
 def test_saturated_draws_make_the_shallow_table(result):
     """The first layer's errors, which no closure spoils, are of the printed size in saturated draws and not in others."""
-    first = result.frame[
-        (result.frame["network"] == "shallow") & (result.frame["layer"] == 1) & (result.frame["moment"] == "mean")
-    ]
+    first = result.frame.query("network == 'shallow' and layer == 1 and moment == 'mean'")
     worst = first[first["method"] == "spline"].groupby("weights")["error"].max()
     assert worst["saturated draws"] < 2e-3  # sampling noise with 2,000 samples; printed: 2e-5 with 50,000
     analytic = first[(first["method"] == "analytic") & (first["weights"] == "saturated draws")]["error"]

@@ -8,10 +8,7 @@ from scipy.integrate import quad
 import pesn
 from pesn.paper.items import moments
 
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("moments")
+ITEM = "moments"
 
 
 def test_the_analytic_formulas_are_the_paper_s_as_printed():

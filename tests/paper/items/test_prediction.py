@@ -12,20 +12,12 @@ from pesn.paper.items.prediction import Compared, Sampling
 from pesn.paper.items.robots import ARDRONE, CART_POLE
 from pesn.systems import ardrone
 
-
-@pytest.fixture(scope="module")
-def p(parameters):
-    return parameters("cart-pole")
+ITEM = "cart-pole"
 
 
 @pytest.fixture(scope="module")
 def scene(p):
     return prediction.learn(CART_POLE, p, 0, "level")
-
-
-@pytest.fixture(scope="module")
-def result(run_item):
-    return run_item("cart-pole")
 
 
 def sampling(steps, samples=4_000, input_std=0.1, **own):
@@ -155,12 +147,8 @@ def test_one_color_for_one_method(result):
             for line, name in zip(*ax.get_legend_handles_labels(), strict=True):
                 style = line.get_color(), str(line.get_linestyle())
                 assert colors.setdefault(name.split(":")[0], style) == style
-    assert {name: color for name, (color, _) in colors.items()} == {
-        "Monte Carlo": "#0072b2",
-        "PESN (diagonal)": "#d55e00",
-        "full covariance (ours)": "#009e73",
-        "truth": "#000000",
-    }
+    assert set(colors) == {"Monte Carlo", "PESN (diagonal)", "full covariance (ours)", "truth"}
+    assert len(set(colors.values())) == 4
 
 
 # ---------------------------------------------------------------- the verdicts, on made-up numbers
@@ -177,6 +165,7 @@ def bands(*shares):
     return [np.full((3, 20, 2), share) for share in shares]
 
 
+SOME_PLACES = np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95)
 ONE_OF_TWENTY, SIX_OF_TWENTY = (np.where(np.arange(20)[:, None, None] < n, 0.5, np.full((20, 20, 2), 0.95)) for n in (1, 6))
 
 
@@ -199,16 +188,9 @@ ONE_OF_TWENTY, SIX_OF_TWENTY = (np.where(np.arange(20)[:, None, None] < n, 0.5, 
         (verdicts.grade_updating, (1.0, 0.9, 0.4), "corrected"),
         (verdicts.grade_updating, (1.0, 1.1, 0.9), "does not hold"),
         (verdicts.grade_updating, (1.0, 0.69, 2.0), "holds"),
-        (
-            verdicts.grade_twenty_steps,
-            (np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95), bands(0.95)[0]),
-            "corrected",
-        ),
-        (
-            verdicts.grade_twenty_steps,
-            (ONE_OF_TWENTY, ONE_OF_TWENTY),
-            "corrected",
-        ),  # refutes a claim about all, not its correction
+        (verdicts.grade_twenty_steps, (SOME_PLACES, bands(0.95)[0]), "corrected"),
+        # one stretch of twenty refutes a claim about all, not its correction
+        (verdicts.grade_twenty_steps, (ONE_OF_TWENTY, ONE_OF_TWENTY), "corrected"),
         (verdicts.grade_twenty_steps, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
         (verdicts.grade_single_step, (compared(1.0, 10),), "does not hold"),
         *[

@@ -14,24 +14,18 @@ SMALL = defaults(robots.SETTINGS) | {"n_units": 30, "runs": 2, "run_rows": 600, 
 @pytest.fixture(scope="module", params=["level", "change"])
 def learned(request):
     forecaster, runs = robots.learn(robots.CART_POLE, SMALL, 3, request.param)
-    return forecaster, PlainNetwork(forecaster), runs[1]
-
-
-def rows_of(forecaster, run):
-    y, u = forecaster.standardize(run.states, run.inputs)
-    return y, u, np.hstack([y, u])
+    y, u = forecaster.standardize(runs[1].states, runs[1].inputs)
+    return forecaster, PlainNetwork(forecaster), runs[1], y, u, np.hstack([y, u])
 
 
 def test_plain_network_equals_the_estimator_when_driven(learned):
-    forecaster, plain, run = learned
-    _, _, z = rows_of(forecaster, run)
+    forecaster, plain, _, _, _, z = learned
     esn = forecaster.esn_.set_params(initial_state="zero")
     np.testing.assert_allclose(plain.drive(np.zeros(30), z[:100]), esn.transform(z[:100]), atol=1e-12)
 
 
 def test_plain_network_equals_the_forecast_in_closed_loop(learned):
-    forecaster, plain, run = learned
-    y, u, z = rows_of(forecaster, run)
+    forecaster, plain, run, y, u, z = learned
     h = plain.drive(np.zeros(30), z[:200])[-1]
     forecaster.esn_.set_params(initial_state=Gaussian(h, var=np.zeros(30)))
     mean = forecaster.forecast(8, run.states[200:201], run.inputs[200:208], parts=("state",)).mean
@@ -39,8 +33,7 @@ def test_plain_network_equals_the_forecast_in_closed_loop(learned):
 
 
 def test_samples_have_the_moments_that_the_full_covariance_says(learned):
-    forecaster, plain, run = learned
-    y, u, z = rows_of(forecaster, run)
+    forecaster, plain, run, y, u, z = learned
     h = plain.drive(np.zeros(30), z[:200])[-1]
     away = 0.05 * np.random.default_rng(0).standard_normal((20_000, 4))
     states, _ = plain.forecast(np.tile(h, (20_000, 1)), y[200] + away, u[200:205, None])
@@ -52,15 +45,14 @@ def test_samples_have_the_moments_that_the_full_covariance_says(learned):
 
 
 def test_targets_lead_from_row_to_row(learned):
-    forecaster, plain, run = learned
-    y, _, _ = rows_of(forecaster, run)
+    _, plain, _, y, _, _ = learned
     after = plain.next_state(y[:50], plain.targets(y[:51]))
     np.testing.assert_allclose(after[:, [2, 3]], y[1:51, 2:], atol=1e-12)
     np.testing.assert_allclose(after, y[1:51], atol=1e-2)  # positions by the kinematics
 
 
 def test_noise_is_drawn_with_its_standard_deviation(learned):
-    _, plain, _ = learned
+    plain = learned[1]
     z = np.zeros((5, 7, 5))
     h = np.zeros((7, 30))
     quiet = plain.drive(h, z, 0.0, np.random.default_rng(0))
@@ -73,8 +65,7 @@ def test_noise_is_drawn_with_its_standard_deviation(learned):
 
 
 def test_literal_algorithm_uses_true_states_and_updates_weights(learned):
-    forecaster, plain, run = learned
-    y, _, z = rows_of(forecaster, run)
+    _, plain, _, y, _, z = learned
     esn = robots.network(SMALL, 5, 3, feedback_scaling=0.2).fit(z[:300], plain.targets(y[:301]))
     targets = plain.targets(y[350:361])
     before = esn.readout_.weights.copy()
@@ -92,8 +83,7 @@ def test_literal_algorithm_uses_true_states_and_updates_weights(learned):
 
 def test_weights_stay_without_prediction_errors(learned):
     """Where the truth is what the network says, there is nothing to learn: the same as a forecast of frozen weights."""
-    forecaster, plain, run = learned
-    y, u, z = rows_of(forecaster, run)
+    forecaster, plain, _, y, u, z = learned
     esn = forecaster.esn_
     state = robots.washout_state(esn, z[:200])
     own, _ = plain.forecast(np.asarray(state.mean), y[200], u[200:206])

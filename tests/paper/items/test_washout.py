@@ -8,10 +8,7 @@ from pesn.paper.claims import Settings, Tasks
 from pesn.paper.items import sensitivity, washout
 from pesn.paper.items.washout import METHODS, STATES
 
-
-@pytest.fixture(scope="module")
-def p(parameters):
-    return parameters("washout")
+ITEM = "washout"
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +73,7 @@ def test_only_monte_carlo_varies_at_a_fixed_origin(p):
 # ---------------------------------------------------------------- the item
 
 
-def test_result_has_every_cell(run_item):
-    result = run_item("washout")
+def test_result_has_every_cell(result):
     frame = result.frame
     assert set(frame["state"]) == set(STATES)
     assert sorted(set(frame["washout"])) == [1, 10, 40]

@@ -3,7 +3,7 @@
 import base64
 import re
 from html import unescape
-from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -11,52 +11,10 @@ from pesn._support.pages.tables import powers
 from pesn.paper.claims import CLAIMS, ERRATA
 from pesn.paper.report import strip, write_page
 
-VOID = {"meta", "link", "br", "hr", "img", "input"}
-
-
-class Reader(HTMLParser):
-    """Ids, links, headings and text of a page; refuses elements that are not closed in order."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.ids, self.links, self.headings, self.tags, self.words, self.open = [], [], [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self._see(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self._see(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.words.append(data)
-
-    def _see(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        for key, value in attrs:
-            if key == "id":
-                self.ids.append(value)
-            elif key in ("href", "src"):
-                self.links.append(value)
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-
-    @property
-    def text(self):
-        return " ".join("".join(self.words).split())
-
 
 @pytest.fixture(scope="module")
-def read(page):
-    return Reader(page)
+def read(page, read_page):
+    return read_page(page)
 
 
 def entry_of(page, claim):
@@ -64,7 +22,7 @@ def entry_of(page, claim):
     return entry[: entry.index("</li>")]
 
 
-def test_every_claim_is_listed_once_with_verdicts_reasons_and_links(results, page, read):
+def test_every_claim_is_listed_once_with_verdicts_reasons_and_links(results, page, read, read_page):
     said = {name: [] for name in CLAIMS}
     for result in results:
         for claim in result["claims"]:
@@ -72,7 +30,7 @@ def test_every_claim_is_listed_once_with_verdicts_reasons_and_links(results, pag
     labels = {}
     for name, parts in said.items():
         entry = entry_of(page, name)
-        shown = Reader("<li " + entry + "</li>").text
+        shown = read_page("<li " + entry + "</li>").text
         for claim, item in parts:
             assert powers(claim["text"]) in shown
             assert powers(claim["reason"]) in shown
@@ -95,10 +53,10 @@ def test_draws_are_shown_as_a_dot_plot_and_in_words(results, page):
                 assert "nothing is drawn" in entry
 
 
-def test_claims_of_items_that_were_not_run_are_not_judged(make_page):
+def test_claims_of_items_that_were_not_run_are_not_judged(make_page, read_page):
     page = make_page("entropy")
     elsewhere = [name for name, claim in CLAIMS.items() if "entropy" not in claim.items]
-    text = Reader(page).text
+    text = read_page(page).text
     assert text.count("○ not judged in this run") == len(elsewhere) + 1  # and in the summary
     assert f"{len(elsewhere)}○ not judged in this run" in text
     assert "Judged by pesn reproduce washout." in text
@@ -111,11 +69,11 @@ def test_verdict_comes_from_the_item_that_the_claim_names(make_page):
     assert "from its own item" in entry_of(page, "entropy-lower")
 
 
-def test_items_show_figures_tables_notes_errata_time_and_command(results, page, read):
+def test_items_show_figures_tables_notes_errata_time_and_command(results, page, read, read_page):
     for result in results:
         start = page.index(f'<section class="part" aria-labelledby="item-{result["name"]}"')
         section = page[start : page.index("\n</section>", start)]
-        text = Reader(section + "\n</section>").text
+        text = read_page(section + "\n</section>").text
         for part in (result["title"], result["command"], *result["notes"], *result["obtained"]):
             assert part in text
         assert 'beside method="exact" and' in text  # code in backquotes
@@ -132,38 +90,35 @@ def test_items_show_figures_tables_notes_errata_time_and_command(results, page, 
     assert "numpy 2.2.1" in read.text
 
 
-def test_the_page_says_clock_time_cpu_time_and_cores(make_page):
+def test_the_page_says_clock_time_cpu_time_and_cores(make_page, read_page):
     make_page("moments")
-    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in Reader(make_page("entropy", cores=1)).text
+    assert "computed in 1 min 00 s on 1 or 2 cores (1 min 40 s of CPU time)" in read_page(make_page("entropy", cores=1)).text
 
 
 def test_better_cell_is_marked_by_text_and_symbol(make_page):
     rows = [["a", 0.2, 0.1, "obtained"], ["b", 4.213e-5, 3.0, "published"], ["c", None, "inf", ""]]
     page = make_page("moments", obtained={"T": {"columns": ["place", "published", "obtained", "better"], "rows": rows}})
-    body = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1]
-    cells = [
-        [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
-        for row in body.split("</tr>")[:3]
-    ]
+    lines = re.search(r"<tbody>(.*?)</tbody>", page, re.DOTALL)[1].split("</tr>")[:3]
+    cells = [[unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", line)] for line in lines]
     assert cells == [["a", "0.2", "★better: 0.100"], ["b", "★better: 4.213×10⁻⁵", "3.00"], ["c", "–", "∞"]]
     assert '<th scope="col">better' not in page
 
 
 def test_ids_are_unique_links_resolve_and_headings_are_nested(folder, read):
-    assert len(read.ids) == len(set(read.ids))
-    assert read.headings[0] == 1
-    assert read.headings.count(1) == 1
-    steps = list(zip(read.headings, read.headings[1:], strict=False))
-    assert all(below <= above + 1 for above, below in steps if above > 1)
-    for link in read.links:
+    ids, headings = read.values("id"), [int(tag[1]) for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)]
+    assert len(ids) == len(set(ids))
+    assert headings[0] == 1
+    assert headings.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(headings) if above > 1)
+    for link in read.values("href", "src"):
         if link.startswith("#"):
-            assert link[1:] in read.ids
+            assert link[1:] in ids
         elif not link.startswith("data:"):
             assert (folder / link).is_file()
     for tag, attributes in read.tags:
         for key in ("aria-labelledby", "clip-path"):
             if key in attributes:
-                assert attributes[key].removeprefix("url(#").removesuffix(")") in read.ids, tag
+                assert attributes[key].removeprefix("url(#").removesuffix(")") in ids, tag
 
 
 def test_page_needs_no_external_resources(page, read):
@@ -173,7 +128,7 @@ def test_page_needs_no_external_resources(page, read):
     assert any(attributes.get("name") == "viewport" for _, attributes in read.tags)
 
 
-def test_text_of_results_is_escaped(make_page):
+def test_text_of_results_is_escaped(make_page, read_page):
     evil = '</style><script>alert("1")</script><img src=x onerror=alert(1)>\'"&'
     page = make_page(
         "moments",
@@ -188,7 +143,7 @@ def test_text_of_results_is_escaped(make_page):
         digest=evil,
         figures=[{"name": evil, "png": "curves.png", "svg": "curves.svg", "alt": evil}],
     )
-    read = Reader(page)
+    read = read_page(page)
     assert "script" not in {tag for tag, _ in read.tags}
     assert all(attributes["src"].startswith("data:") for tag, attributes in read.tags if tag == "img")
     assert read.text.count(evil) >= 12

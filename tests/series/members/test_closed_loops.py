@@ -30,9 +30,8 @@ def by_hand(rows, units, readout, horizon):
         gap = (values[-1] - average) / rows.gap_unit
         lags = [changes[-1 - k] for k in range(closed_loops.LAGS)]
         season = [changes[-rows.season]] if rows.season else []
-        change = float(
-            np.clip(readout[:-1] @ np.concatenate([[1.0], lags, [gap], season, h]) + drift, -closed_loops.CLIP, closed_loops.CLIP)
-        )
+        features = np.concatenate([[1.0], lags, [gap], season, h])
+        change = float(np.clip(readout[:-1] @ features + drift, -closed_loops.CLIP, closed_loops.CLIP))
         values.append(float(np.clip(values[-1] + change, *rows.bounds)))
         changes.append(values[-1] - values[-2])
         average += closed_loops.PACE * (values[-1] - average)

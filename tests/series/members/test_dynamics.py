@@ -78,12 +78,9 @@ def test_past_forecasts_have_not_seen_what_came(rows, forecaster):
     assert np.isfinite(forecaster.backtest(origins=[1]).crps()).all()  # too few rows for a system: each column alone
 
 
-def test_joint_dynamics_are_saved(forecaster, tmp_path):
-    forecaster.save(tmp_path / "henon.pesn")
-    again = pesn.load(tmp_path / "henon.pesn")
-    np.testing.assert_array_equal(
-        again.forecast(3).quantile([0.05, 0.5, 0.95]), forecaster.forecast(3).quantile([0.05, 0.5, 0.95])
-    )
+def test_joint_dynamics_are_saved(forecaster, save_and_load):
+    both = save_and_load(forecaster), forecaster
+    np.testing.assert_array_equal(*(one.forecast(3).quantile([0.05, 0.5, 0.95]) for one in both))
 
 
 @pytest.mark.parametrize(

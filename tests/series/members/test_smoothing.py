@@ -105,16 +105,6 @@ def test_errors_are_those_of_the_paths(y, rows):
         np.testing.assert_allclose(errors, np.nanmean(np.abs(found.truth - ahead), axis=0), rtol=1e-10)
 
 
-def test_later_rows_change_no_earlier_forecast(y, rows):
-    changed = rows.rows.copy()
-    changed[:, 40:] = changed[:, 40:][:, ::-1] + 0.5
-    stack, found = every(53), trial(y, range(5, 40), [1, 4, 12])
-    weight = np.full(len(stack.prior), 1.0 / len(stack.prior))
-    first, second = (smoothing.path(one, stack, weight, found) for one in (rows, rows._replace(rows=changed)))
-    np.testing.assert_array_equal(first.ahead, second.ahead)
-    np.testing.assert_array_equal(first.level[:40], second.level[:40])
-
-
 @pytest.mark.parametrize("seasonal", [False, True])
 @pytest.mark.parametrize("positive", [False, True])
 def test_priors_add_up(seasonal, positive):

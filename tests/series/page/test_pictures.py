@@ -63,10 +63,8 @@ def test_past_forecasts_are_one_panel_an_origin_twelve_at_most(model, origins, s
     judged = model.backtest(4, origins[:: max(len(origins) // 14, 1)])
     root = parsed(pictures.backtest(model.fitted_, judged, (0.8, 0.95)))
     assert len(root.findall(".//svg")) == min(shown, len(judged.origins))
-    scales = {
-        tuple(one.text for one in div.findall(".//span[@class='y']")) for div in root.findall(".//div[@class='plot small']")
-    }
-    assert len(scales) == 1  # the same in all
+    plots = root.findall(".//div[@class='plot small']")
+    assert len({tuple(one.text for one in plot.findall(".//span[@class='y']")) for plot in plots}) == 1  # the same scale in all
     missed = sum(one.get("d").count("M") for one in root.findall(".//path[@class='missed']"))
     counted = [one.text.split() for one in root.iter("small")]
     assert missed == sum(int(known) - int(inside) for inside, _, known, *_ in counted)
@@ -126,13 +124,12 @@ def test_rows_are_called_by_their_labels(index, first):
 def test_bars_have_the_shares_that_the_members_have(model):
     one = model.fitted_.models[0]
     found = page.groups(one)
-    assert sum(kind.share for group in found for kind in group.kinds) == pytest.approx(1.0)
+    shares = [kind.share for group in found for kind in group.kinds]
+    assert sum(shares) == pytest.approx(1.0)
     root = parsed(page.draw_members("bars", found, one))
     widths = [float(bar.get("style").removeprefix("width:").rstrip("%")) for bar in root.findall(".//span[@class='bar']/i")]
     assert max(widths) == 100.0
-    np.testing.assert_allclose(
-        np.array(widths) / sum(widths), [kind.share for group in found for kind in group.kinds], atol=0.001
-    )
+    np.testing.assert_allclose(np.array(widths) / sum(widths), shares, atol=0.001)
     assert len(root.findall(".//tbody/tr")) in (0, len(one.members))
 
 

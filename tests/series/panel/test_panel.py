@@ -152,32 +152,23 @@ def test_one_bad_series_does_not_end_the_others(frame, forecasts):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda frame: frame.drop(columns="ds"), "y must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"),
-        (lambda frame: frame.drop(columns="unique_id"), "y must have each label once, got 2019-01-01 2 times"),
-        (lambda frame: frame.iloc[:0], "y must have at least one row, got an empty frame"),
-        (lambda frame: frame.assign(y="oops"), "column 'y' must hold numbers, got 'oops' in series 'b'"),
+        (lambda f: f.drop(columns="ds"), "y must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"),
+        (lambda f: f.drop(columns="unique_id"), "y must have each label once, got 2019-01-01 2 times"),
+        (lambda f: f.iloc[:0], "y must have at least one row, got an empty frame"),
+        (lambda f: f.assign(y="oops"), "column 'y' must hold numbers, got 'oops' in series 'b'"),
+        (lambda f: f.assign(region="north"), "column 'region' must hold numbers to be a known input, got 'north' in series 'b'"),
+        (lambda f: f.assign(ds="1st of May"), "column 'ds' must be dates, .* got '1st of May' in series 'b'"),
+        (lambda f: f.assign(ds=f["ds"].where(f.index != 45)), "column 'ds' must be known in every row, .* series 'a'"),
         (
-            lambda frame: frame.assign(region="north"),
-            "column 'region' must hold numbers to be a known input, got 'north' in series 'b'",
-        ),
-        (lambda frame: frame.assign(ds="1st of May"), "column 'ds' must be dates, .* got '1st of May' in series 'b'"),
-        (
-            lambda frame: frame.assign(ds=frame["ds"].where(frame.index != 45)),
-            "column 'ds' must be known in every row, .* series 'a'",
-        ),
-        (
-            lambda frame: frame.assign(unique_id=frame["unique_id"].where(frame.index != 1)),
+            lambda f: f.assign(unique_id=f["unique_id"].where(f.index != 1)),
             "column 'unique_id' must be known in every row, got none in 1, first beside ds 2019-02-01",
         ),
+        (lambda f: pd.concat([f, f]), "series 'a' fails: it has two rows at ds 2019-01-01: duplicates .*; and 2 others fail too"),
         (
-            lambda frame: pd.concat([frame, frame]),
-            "series 'a' fails: it has two rows at ds 2019-01-01: duplicates .*; and 2 others fail too",
-        ),
-        (
-            lambda frame: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
+            lambda f: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
             "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
         ),
-        (lambda frame: frame.assign(ds=frame["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
+        (lambda f: f.assign(ds=f["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
     ],
 )
 def test_frames_that_are_refused(frame, change, message):
@@ -205,9 +196,8 @@ def test_wrong_arguments_of_forecast_are_refused(frame, arguments, message):
 
 def test_horizons_that_some_series_have_no_rows_for(frame):
     model = pesn.SeriesForecaster().fit(frame)
-    with pytest.warns(
-        UserWarning, match="1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
-    ):
+    words = "1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
+    with pytest.warns(UserWarning, match=words):
         assert len(model.forecast(200)) == 400
     years = series("y", 200, freq="YS", start="1800-01-01")
     with pytest.raises(ValueError, match="horizon must not lead beyond the dates that pandas has"):

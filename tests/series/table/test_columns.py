@@ -132,10 +132,8 @@ def test_true_and_false_are_covariates(cells):
 
 
 def test_columns_of_many_series(cells):
-    frame = pd.DataFrame(
-        {"id": np.repeat(["1_1", "1_2"], 50), "Store": 1, "Dept": np.repeat([1, 2], 50), "Date": [*DAYS[:50]] * 2}
-    )
-    frame = frame.assign(Type="A", month=frame["Date"].dt.month, sold=NOISE[:100])
+    frame = pd.DataFrame({"id": np.repeat(["1_1", "1_2"], 50), "Dept": np.repeat([1, 2], 50), "Date": [*DAYS[:50]] * 2})
+    frame = frame.assign(Store=1, Type="A", month=frame["Date"].dt.month, sold=NOISE[:100])
     roles = assign_roles(cells(frame), id_col="id")
     assert (roles.time, roles.targets) == ("Date", ["sold"])
     assert roles.left_out == {"Store": "static", "Dept": "static", "Type": "text", "month": "calendar"}
