@@ -198,7 +198,7 @@ def _digest(item: Item, settings: Settings) -> str:
     others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.make.__module__}
     root = Path(paper.__file__).parents[1]
     code = hashlib.blake2b(Path(inspect.getfile(item.make)).read_bytes())
-    for path in sorted([*root.rglob("*.py"), root / "paper" / "publication.toml"]):
+    for path in sorted([*root.rglob("*.py"), *root.glob("paper/*.toml")]):
         place = path.relative_to(root).as_posix()
         if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:
             code.update(f"{place}\0".encode() + path.read_bytes())

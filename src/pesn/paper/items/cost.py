@@ -23,7 +23,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
-from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
@@ -143,25 +143,6 @@ _SIZES = {
 }
 
 
-_UNITS, _NODES = several(whole(1), 2), several(whole(3), 2)
-_MESHES = [101, 201, 401, 801, 1601]
-_SPLINED = [10, 100, 1_000, 3_000, 10_000, 30_000]
-_FAST = [10, 100, 1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
-# Numbers of units for each method, and up to where the exponent is fitted: within the caches.
-COMPLEXITY_SETTINGS = {
-    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1), 20, quick=8),
-    "monte_carlo_units": Setting(
-        "Numbers of units D at which Monte Carlo is timed.", _UNITS, [10, 30, 100, 300, 1_000, 3_000], quick=[10, 30, 100, 300]
-    ),
-    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS, _SPLINED, quick=_SPLINED[:-1]),
-    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS, _FAST[:5]),
-    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS, _FAST, quick=_FAST[:-2]),
-    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2), 100_000),
-    "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
-    "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
-}
-
-
 # ---------------------------------------------------------------- the item
 
 
@@ -259,23 +240,6 @@ def _draw_growth(
 
 
 _ROOT = math.sqrt(2.0 * math.pi)
-_POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
-_DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
-ERROR_TIME_SETTINGS = {
-    "units": Setting(
-        "Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2), 5_000, quick=2_000
-    ),
-    # sampling takes a thousand times as long a unit
-    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2), 300, quick=100),
-    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1), 20, quick=8),
-    "groups": Setting("Groups that the inputs are judged in, a draw each.", whole(1), 20, quick=8),
-    "mean": Setting("Input means are drawn between − and + this.", number(0.0), 5.0),
-    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0)), [0.01, 1.0]),
-    "interval": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3), _POINTS, quick=_POINTS[1:6]),
-    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
-    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
-}
 Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
 
 
@@ -509,6 +473,6 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
 
 
 ITEMS = (
-    Item("complexity", COMPLEXITY_SETTINGS, run_complexity, PUBLISHED),
-    Item("error-time", ERROR_TIME_SETTINGS, run_error_time),
+    Item("complexity", read_settings("complexity"), run_complexity, PUBLISHED),
+    Item("error-time", read_settings("error-time"), run_error_time),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,11 @@ from pesn import Gaussian
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, amend, whole
-from pesn.paper.items import figures, robots, sensitivity
+from pesn.paper.item_settings import TABLES, Item, read_settings
+from pesn.paper.items import figures, sensitivity
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.washout import LENGTHS, START_SETTINGS, STATISTICS, Washout, origins, span
+from pesn.paper.items.sensitivity import Values
+from pesn.paper.items.washout import LENGTHS, STATISTICS, Washout, origins, span
 
 METHODS = ("P", "MC", "zero start")
 CURVES = ("P", "MC", "zero start", "learned start", "spread", "PESN's own deviation")
@@ -34,34 +34,8 @@ FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a
 # P and MC of the mean, of the min, of the max, in bits.
 PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in paper_numbers("entropy").items()}
 
-_TRIALS = "Washouts, each at its own place and with its own random starts; the paper's are 50."
-_SHARED = amend(START_SETTINGS, samples=(50, 12))
-SETTINGS = {
-    "lengths": _SHARED["lengths"],
-    "trials": _SHARED["trials"]._replace(meaning=_TRIALS),
-    "samples": _SHARED["samples"]._replace(meaning="Random starts for each of them; the paper's are 50."),
-    "start_std": _SHARED["start_std"],
-    "bins": Setting("Bins of the histogram on [−1, 1]; the paper prints none.", whole(2), 64),
-    "steps": Setting("Steps over which distances between starts are followed.", whole(2), 200),
-    **robots.DRAWS,
-    **sensitivity.SETTINGS,
-    **robots.SETTINGS,
-}
-
-_STARTED = ("noise", "start_std", "n_units", "leak_rate", "spectral_radius")
-VARIED: dict[str, list[float]] = {**{name: sensitivity.RANGES[name] for name in _STARTED}, "bins": [32, 64, 128]}
-# What the paper does not print, all at once, for the closest match to the printed table.
-CHOICES: dict[str, list[Any]] = {
-    "noise": [0.0, 1e-3, 1e-2, 0.05, 0.1],
-    "start_std": [0.1, 0.3, 0.5, 1.0],
-    "n_units": [20, 50, 100, 200],
-    "leak_rate": [0.05, 0.1, 0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "input_scaling": [0.1, 0.5, 1.0, 2.0],
-    "bins": [64, 80, 100, 128, 256],
-}
-
-
+VARIED: Values = TABLES["varied"]["entropy"]
+CHOICES: Values = TABLES["choices"]["entropy"]
 _MEASURES = {"lower": "MC − P (bits)", "rise": "rise of P (bits)", "sooner": "P sooner (steps)"}
 
 
@@ -403,4 +377,4 @@ _STYLES: dict[str, Record] = {
 }
 
 
-ITEMS = (Item("entropy", SETTINGS, run, PUBLISHED, digits=".2f"),)
+ITEMS = (Item("entropy", read_settings("entropy", "draws", "search", "robots"), run, PUBLISHED, digits=".2f"),)

@@ -15,7 +15,7 @@ from scipy import special as sc
 import pesn
 from pesn._support.types import AnyArray, Array
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
-from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import midpoints
@@ -24,20 +24,6 @@ PUBLISHED: Record = paper_numbers("error-bound")
 
 _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
-
-
-_POINTS = [11, 21, 41, 81, 101, 161, 321, 641, 1281]
-SETTINGS = {
-    "mean_range": Setting("Ends of the input means, which are the middles of equal cells.", ENDS, [-5.0, 5.0]),
-    "means": Setting("How many input means there are.", whole(2), 201, quick=43),
-    "variances": Setting("Input variances.", several(POSITIVE), [0.01, 0.2, 1.0, 10.0]),
-    "mesh_range": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3)), _POINTS, quick=_POINTS[:7]),
-    "outside_range": Setting("Between which input means go that leave the mesh [−10, 10].", ENDS, [0.0, 30.0]),
-    "outside_means": Setting("How many of those means there are.", whole(2), 301, quick=61),
-    "outside_variances": Setting("Input variances there.", several(POSITIVE), [0.2, 1.0, 10.0]),
-    "narrow_mesh": Setting("A mesh that ends where tanh is not yet ±1, for comparison.", MESH, [-3.0, 3.0, 31]),
-}
 
 
 def steepest() -> tuple[float, float]:
@@ -290,4 +276,4 @@ def _draw_outside(outside: pd.DataFrame) -> Picture:
     )
 
 
-ITEMS = (Item("error-bound", SETTINGS, run, PUBLISHED),)
+ITEMS = (Item("error-bound", read_settings("error-bound"), run, PUBLISHED),)

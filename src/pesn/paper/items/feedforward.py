@@ -16,7 +16,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, number, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
@@ -29,18 +29,6 @@ _METHODS = ("spline", "analytic", "full")  # "full": this library's own, with al
 _LABELS = {"spline": "spline (paper)", "analytic": "analytic (paper)", "full": "pesn, full covariance"}
 _SATURATED, _ANY, _SCALED = "saturated draws", "any draw", "weights 1/√n"
 _ALIKE = 0.03  # the largest distance of two distribution functions that look alike; the paper's errors amount to 0.02
-
-
-SETTINGS = {
-    "draws": Setting("Draws of each network's weights.", whole(1), 25, quick=16),
-    "samples": Setting("Monte Carlo samples a draw; the paper's are 50,000.", whole(2), 50_000, quick=10_000),
-    "candidates": Setting("Draws that are looked through for saturated ones.", whole(1), 8_000, quick=5_000),
-    "saturation": Setting(
-        "A draw is saturated where the input of every unit of the first layer is so many standard deviations from 0.",
-        number(0.0),
-        4.5,
-    ),
-}
 
 
 def _paper_errors(network: str) -> dict[tuple[str, str, int], float]:
@@ -360,4 +348,4 @@ def _draw_layers(medians: pd.Series[float]) -> Picture:
     )
 
 
-ITEMS = (Item("feedforward", SETTINGS, run, PUBLISHED, digits=".2e"),)
+ITEMS = (Item("feedforward", read_settings("feedforward"), run, PUBLISHED, digits=".2e"),)

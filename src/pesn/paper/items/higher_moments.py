@@ -18,11 +18,11 @@ import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
-from pesn.paper.item_settings import Item, Setting, amend, choice, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.moments import GRID_SETTINGS, draw_map, grid_axes, sample_grid
+from pesn.paper.items.moments import draw_map, grid_axes, sample_grid
 
 PUBLISHED: Record = paper_numbers("higher-moments")
 
@@ -45,23 +45,7 @@ class WrongShare(NamedTuple):
     reach: float
 
 
-FUNCTIONS = ("tanh", "sigmoid", "swish", "erf", "gelu", "softplus", "relu", "leaky_relu", "hard_tanh", "elu", "sine")
 _SMALL = 0.02  # the largest error of a mean that still counts as served
-
-# The paper prints neither its grid nor its number of samples.
-_GRID = amend(GRID_SETTINGS, shape=([101, 61], [33, 19]))
-SETTINGS = {
-    "activations": Setting(
-        "Activations, a row of the figure each.", several(choice("tanh", "sigmoid", "swish")), ["tanh", "sigmoid", "swish"]
-    ),
-    **{name: _GRID[name] for name in ("mean_range", "var_exponents", "shape")},
-    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(10), 10_000, quick=1_000),
-    "mesh": _GRID["mesh"],
-    "functions": Setting("Functions that the spline is tried on.", several(choice(*FUNCTIONS)), list(FUNCTIONS)),
-    "mesh_points": Setting(
-        "Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3), 2), [26, 51, 101, 201, 401]
-    ),
-}
 
 
 def paper_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
@@ -312,4 +296,4 @@ def judge_any_function(errors: pd.DataFrame) -> Verdict:
     return Verdict("any-function", verdict, reason.strip())
 
 
-ITEMS = (Item("higher-moments", SETTINGS, run, PUBLISHED),)
+ITEMS = (Item("higher-moments", read_settings("higher-moments"), run, PUBLISHED),)

@@ -18,7 +18,7 @@ import pesn
 from pesn._support.types import Array, MomentName
 from pesn.moments.mixture import formulas
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade
-from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, layout, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
@@ -36,16 +36,6 @@ METHODS = {
 _BLOCK = 21  # means a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
 _DROP = 0.1  # an error has "dropped" if it is a tenth of its largest or less
-
-# The paper prints neither the number of means nor that of samples. Means are not on the nodes of the mesh, where the spline is
-# exact, but for the ends and 0.
-SETTINGS = {
-    "variances": Setting("Input variances, a column of each figure; the paper's are 0.2 and 1.", several(POSITIVE), [0.2, 1.0]),
-    "mean_range": Setting("Between which input means the curves run.", ENDS, [-5.0, 5.0]),
-    "points": Setting("Means along a curve.", whole(3), 203, quick=45),
-    "samples": Setting("Monte Carlo samples at each mean; the paper prints no number.", whole(2), 200_000, quick=20_000),
-    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH, [-10.0, 10.0, 101]),
-}
 
 
 def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh | None = None) -> tuple[Array, Array]:
@@ -230,21 +220,6 @@ class Comparison(NamedTuple):
     spline_median: float
     analytic_median: float
     loses_below: float = 0.0
-
-
-# The paper prints neither its grid nor its number of samples.
-GRID_SETTINGS = {
-    "mean_range": Setting("Ends of the grid's input means, which are the middles of equal cells.", ENDS, [-5.0, 5.0]),
-    "var_exponents": Setting(
-        "The grid's input variances go from 10 to the first of these to 10 to the second.", ENDS, [-4.0, 2.0]
-    ),
-    "shape": Setting("Means and variances of the grid.", layout(means=whole(2), variances=whole(2)), [101, 61]),
-    "other_means": Setting(
-        "Two more grids, for the sign of the analytic error: means up to ± these.", several(POSITIVE), [2.0, 10.0]
-    ),
-    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(2), 20_000, quick=500),
-    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH, [-10.0, 10.0, 101]),
-}
 
 
 def midpoints(ends: Sequence[float], n: int) -> Array:
@@ -470,4 +445,4 @@ def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDAr
     )
 
 
-ITEMS = (Item("moments", SETTINGS, run), Item("moments-grid", GRID_SETTINGS, run_grid))
+ITEMS = (Item("moments", read_settings("moments"), run), Item("moments-grid", read_settings("moments-grid"), run_grid))

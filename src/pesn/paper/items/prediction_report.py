@@ -18,8 +18,8 @@ import pandas as pd
 
 from pesn._support.types import Array
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, paper_numbers
-from pesn.paper.item_settings import POSITIVE, Item, Setting, amend, flag, number, or_word, whole
-from pesn.paper.items import prediction, robots, sensitivity
+from pesn.paper.item_settings import TABLES, Item, read_settings
+from pesn.paper.items import prediction, sensitivity
 from pesn.paper.items import prediction_figures as draw
 from pesn.paper.items import prediction_verdicts as verdicts
 from pesn.paper.items.figures import Picture
@@ -27,34 +27,7 @@ from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene, Study, 
 from pesn.paper.items.prediction_verdicts import steps_text
 from pesn.paper.items.robots import ARDRONE, CART_POLE, Robot
 
-_SEGMENTS = "Stretches of the multi-step prediction that are compared with samples."
-_UNCERTAIN = "Deviation of the units at the start of stretches from uncertain units; 0: none."
-_FUTURE = "Of those origins, each so-manieth has weights updated inside the forecast, too."
-SETTINGS = {
-    **amend(robots.SETTINGS, noise=0.0),  # here the inputs are what is uncertain
-    "steps": Setting("Steps of a multi-step prediction; the paper's are 20.", whole(1), 20),
-    "input_std": Setting("Deviation of the inputs' errors, in units of each state's own; the paper prints none.", POSITIVE, 0.1),
-    "samples": Setting("Monte Carlo samples.", whole(2), 2_000, quick=500),
-    "context": Setting("Rows before an origin that a forecast looks at.", whole(1), 30),
-    "process_noise": Setting(
-        "Noise on the units of the fair forecasts, or auto.", or_word(number(0.0), "auto"), "auto", quick=0.0
-    ),
-    "calibrate": Setting("Whether fair forecasts are calibrated on held-back rows.", flag(), True, quick=False),
-    "test_rows": Setting("Rows after the training rows that are predicted.", whole(50)),
-    "segments": Setting(_SEGMENTS, whole(1)),
-    "unit_std": Setting(_UNCERTAIN, number(0.0)),
-    "origin_every": Setting("Rows between the origins at which errors of forecasts are taken.", whole(1), 10),
-    "future_every": Setting(_FUTURE, whole(1)),
-    "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1), 10),
-    **robots.DRAWS,
-}
-_NETWORK = ("leak_rate", "spectral_radius", "rls_delta", "forgetting")
-VARIED: dict[str, list[float]] = {
-    "noise": sensitivity.RANGES["noise"],
-    "input_std": [0.1, 0.3, 1.0],
-    "n_units": [40, 80, 160],
-    **{name: sensitivity.RANGES[name] for name in _NETWORK},
-}
+VARIED: sensitivity.Values = TABLES["varied"]["prediction"]
 _MEASURES = {"within": "single-step\nwithin (%)", "leaves": "mean leaves\n(steps)", "updated": "error updated\n÷ frozen"}
 
 
@@ -299,19 +272,6 @@ def _notes(p: Record) -> list[str]:
 # ---------------------------------------------------------------- the cart pole
 
 
-_CART_POLE = amend(
-    SETTINGS,
-    n_units=(100, 60),
-    runs=(5, 3),
-    run_rows=(2500, 1200),
-    train_rows=800,
-    test_rows=(1700, 400),
-    segments=(10, 4),
-    unit_std=0.1,
-    future_every=(10, 5),
-)
-
-
 def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
     """Simulate, train, predict, compare."""
     p, seeds = settings.parameters, settings.seeds(settings.parameters["draws"])
@@ -353,18 +313,6 @@ def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
 
 
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
-_ARDRONE = amend(
-    SETTINGS,
-    n_units=(200, 80),
-    runs=(81, 9),
-    run_rows=1000,
-    train_rows=300,
-    test_rows=(700, 480),
-    segments=(6, 4),
-    unit_std=0.0,
-    future_every=6,
-    fair_every=(4, 10),
-)
 
 
 def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
@@ -383,7 +331,8 @@ def _ardrone_numbers(found: Study, p: Record) -> list[str]:
     ]
 
 
+_SHARED = "robots", "prediction", "draws"
 ITEMS = (
-    Item("cart-pole", _CART_POLE, run_cart_pole, paper_numbers("cart-pole")),
-    Item("ardrone", _ARDRONE, run_ardrone, paper_numbers("ardrone")),
+    Item("cart-pole", read_settings(*_SHARED, "cart-pole"), run_cart_pole, paper_numbers("cart-pole")),
+    Item("ardrone", read_settings(*_SHARED, "ardrone"), run_ardrone, paper_numbers("ardrone")),
 )

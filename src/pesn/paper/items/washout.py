@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,11 @@ import pandas as pd
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, number, several, whole
+from pesn.paper.item_settings import TABLES, Item, read_settings
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.robots import PlainNetwork, State
+from pesn.paper.items.sensitivity import Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,22 +45,6 @@ METHODS = (
     "Algorithm 3 to the letter",
     "filtered start",
 )
-
-
-# The paper prints the lengths, the trials, the samples and the horizon alone.
-_START = "Deviation of the Gaussian that a network starts from; the paper prints none."
-_TRIALS = "Forecasts, each from its own place and with its own random starts; the paper's are 50."
-_UPDATED = "Of the trials, those whose weights are also updated inside the forecast."
-START_SETTINGS = {
-    "lengths": Setting("Washout lengths, in rows.", several(whole(1)), list(LENGTHS)),
-    "trials": Setting(_TRIALS, whole(1), 50, quick=6),
-    "samples": Setting("Random starts of the Monte Carlo ESN for each forecast; the paper's are 50.", whole(2), 50, quick=20),
-    "horizon": Setting("Steps of a forecast; the paper's are 10.", whole(1), 10),
-    "start_std": Setting(_START, number(0.0), 0.5),
-    "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1), 30),
-    "updated_trials": Setting(_UPDATED, whole(0), 5, quick=1),
-    **robots.SETTINGS,
-}
 
 
 class Washout:
@@ -218,24 +203,8 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
     state: {int(length): row for length, row in rows.items()} for state, rows in paper_numbers("washout").items()
 }
 
-VARIED = sensitivity.RANGES
-# What the paper does not print, all at once, for the closest match to the printed table.
-CHOICES: dict[str, list[Any]] = {
-    "target": ["level", "change"],
-    "noise": [0.0, 1e-4, 1e-3, 1e-2, 0.05, 0.1],
-    "start_std": [0.1, 0.5, 1.0],
-    "n_units": [10, 20, 50, 100, 200],
-    "leak_rate": [0.05, 0.1, 0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "input_scaling": [0.05, 0.5, 2.0],
-    "ridge": [1e-6, 1e-2, 1.0, 100.0, 1e3, 1e4],
-    "runs": [2, 5],
-    "washout": [0, 100],
-}
-
-
-SETTINGS = {**START_SETTINGS, **robots.DRAWS, **sensitivity.SETTINGS}
-
+VARIED: Values = TABLES["varied"]["washout"]
+CHOICES: Values = TABLES["choices"]["washout"]
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
@@ -633,4 +602,4 @@ def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
     return over_draws("washout-small-losses", draws, reason, measure=measure, limits=[SMALL])
 
 
-ITEMS = (Item("washout", SETTINGS, run, PUBLISHED, digits=".4f"),)
+ITEMS = (Item("washout", read_settings("washout", "robots", "draws", "search"), run, PUBLISHED, digits=".4f"),)
