@@ -60,13 +60,14 @@ class Claim(NamedTuple):
 
 
 class Description(NamedTuple):
-    """Title of an item, its place in the paper, what is done, the numbers of the errata that bear on it, and notes."""
+    """Title of an item, its place in the paper, what is done, its errata, notes, and alt texts of figures by name."""
 
     title: str
     place: str
     about: str
     errata: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    alts: Mapping[str, str] = {}
 
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
@@ -77,7 +78,10 @@ CLAIMS = {name: Claim(claim["text"], tuple(claim["items"])) for name, claim in _
 def describe(item: str) -> Description:
     """Return what an item is about."""
     said = _PUBLICATION["items"][item]
-    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), tuple(said.get("notes", ())))
+    base = _PUBLICATION["items"].get(said.get("like"), {})
+    notes = (*base.get("notes", ()), *said.get("notes", ()))
+    alts = said.get("alts", base.get("alts", {}))
+    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), notes, alts)
 
 
 def paper_numbers(item: str) -> Any:
@@ -215,19 +219,22 @@ class Result:
     tables : dict of str to DataFrame
         For people, title -> frame: published and obtained side by side where there are published numbers (columns "published",
         "obtained", or pairs of them; "better" names the column of the smaller error where that means something).
-    figures : dict of str to tuple of (Figure, str)
-        Name -> (figure, alt text).
+    figures : dict of str to tuple of (Figure, str or dict)
+        Name -> (figure, alt text); of an item's own function, the values that the alt text in ``publication.toml`` names.
     verdicts : list of Verdict
         What the run says about each of the item's claims.
     notes : list of str, default=[]
         What a reader should know, a sentence or two each.
     lead : str, default=""
         What a reader must know first, where the numbers are of another kind than the paper's.
+    values : dict of str to object, default={}
+        Values that the notes in ``publication.toml`` name, beside the settings.
     """
 
     frame: pd.DataFrame
     tables: dict[str, pd.DataFrame]
-    figures: dict[str, tuple[Figure, str]]
+    figures: dict[str, tuple[Figure, str | Record]]
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
     lead: str = ""
+    values: Record = field(default_factory=dict)

@@ -178,7 +178,7 @@ class Item:
         return describe(self.name)
 
     def run(self, settings: Settings, tasks: Tasks) -> Result:
-        """Reproduce the item; its constant notes come first.
+        """Reproduce the item, with its notes and the alt texts of its figures.
 
         Parameters
         ----------
@@ -192,8 +192,13 @@ class Item:
         Result
             Frame, tables, figures, verdicts and notes.
         """
-        result = self.make(settings, tasks)
-        return replace(result, notes=[*self.description.notes, *result.notes])
+        result, p = self.make(settings, tasks), settings.parameters
+        notes = [note.format_map({**p, **result.values}) for note in self.description.notes]
+        figures = {
+            name: (figure, alt if isinstance(alt, str) else self.description.alts[name].format_map({**p, **alt}))
+            for name, (figure, alt) in result.figures.items()
+        }
+        return replace(result, notes=[*notes, *result.notes], figures=figures)
 
     def parameters(self, quick: bool = False) -> Record:
         """Return the default of each setting."""

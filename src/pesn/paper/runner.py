@@ -233,7 +233,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     record: Record = plain(
         {
             "name": item.name,
-            **item.description._asdict(),
+            **{key: value for key, value in item.description._asdict().items() if key != "alts"},
             "lead": result.lead,
             **vars(settings),
             "changed": changed,

@@ -185,21 +185,12 @@ def run_complexity(settings: Settings, tasks: Tasks) -> Result:
     )
     recounted = recount()
     written = recounted["spline, as written"]["all"]
-    notes = [
-        "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
-        f"another exponential: {written['exp']['ND'] // 2} for f and as many for f². The published 18 would fit if each "
-        "difference erf β − erf α were counted once. Roots of constants are counted as printed.",
-        f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
-        "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
-        "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
-        "them.",
-    ]
     return Result(
         frame,
         {**_counts(recounted), "Time against D": times},
         {"time": _draw_growth(middle, along, fits, meshed, fitted)},
         [judge_units(fits, fitted), judge_points(meshed, points, words(written["*/÷"]))],
-        notes,
+        values={"exponentials": written["exp"]["ND"] // 2},
     )
 
 
@@ -230,10 +221,9 @@ def _draw_growth(
     for ax in (left, right):
         ax.grid(alpha=0.25, linewidth=0.5)
     figures.legend(figure, left, 2, "lower")
-    alt = "Time, both axes logarithmic. Left against the number of units: flat where a call's fixed cost rules, then straight; "
-    alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
-    alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."
-    return figure, alt
+    units = ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items())
+    points = ", ".join(f"{method} as N to the {np.median(some):.2f}" for method, some in meshed.items())
+    return figure, {"units": units, "points": points}
 
 
 # ---------------------------------------------------------------- error against time
@@ -466,10 +456,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
     figures.label_outside(axes, "time a unit (µs)", "mean absolute error")
     figures.legend(figure, axes[0, 0], 4, "lower")
     best = frame[frame["on the front"]].sort_values("seconds")["method"].drop_duplicates()
-    return figure, (
-        "Mean absolute error over time a unit, both logarithmic: sampling falls slowly, the spline steeply, the analytic "
-        f"method is one point at the top left; on the front are {', '.join(best)}."
-    )
+    return figure, {"best": ", ".join(best)}
 
 
 ITEMS = (

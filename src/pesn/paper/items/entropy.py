@@ -47,10 +47,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     curves = [mean_curves(curves) for _, curves in found]
     varied = sensitivity.study(settings, tasks, measure, VARIED)
     tried = sensitivity.search(settings, tasks, distances_to_print, CHOICES)
-    measures = (
-        "how far the PESN's entropy is below that of random starts, how far it rises from the shortest to the longest washout, "
-        "and the steps by which the PESN forgets its start sooner"
-    )
     return Result(
         pd.concat(frames, keys=range(1, len(frames) + 1), names=["draw", None]).reset_index(level="draw").reset_index(drop=True),
         {
@@ -59,10 +55,10 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "Steps until a start is forgotten, by draw": forgetting(curves),
             "The candidates closest to the published table": tried.head(8),
         },
-        {"entropy": _draw(frames[0], curves[0]), "sensitivity": sensitivity.draw(varied, p, _MEASURES, measures)},
+        {"entropy": _draw(frames[0], curves[0]), "sensitivity": sensitivity.draw(varied, p, _MEASURES)},
         [_judge_entropy(frames), _judge_echo_state(curves)],
-        _notes(p, curves[0], tried),
-        _lead(frames, tried),
+        lead=_lead(frames, tried),
+        values=_values(p, curves[0], tried),
     )
 
 
@@ -311,21 +307,12 @@ def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
     )
 
 
-def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]:
-    after = max(k for k in p["lengths"] if k <= min(20, len(distances))) - 1
-    claimed, real = distances["PESN's own deviation"].iloc[after], distances["spread"].iloc[after]
-    best = tried.iloc[0]
-    return [
-        f"The PESN of independent units forgets in its variance far sooner than networks do: after {after + 1} steps it claims "
-        f"a deviation of {claimed:.1g} of the units' own, where random starts are still {real:.1g} apart. It drops the "
-        "covariances between the units, which carry what is left of a start. This is no echo state reached sooner.",
-        f"Entropy: the histogram of all units at all washout steps of one run, {p['bins']} bins on [−1, 1], in bits; of the "
-        f"PESN the means; of MC the mean over {p['samples']} random starts with noise M_e at every step, as the paper's "
-        "equation has it. The distances, and what the PESN claims, are of starts alone, without that noise.",
-        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
-        f"{best['own place']:.2f} bits away where each washout begins where the run does, {best['same origins']:.2f} from the "
-        "same origins (root mean square over P and MC).",
-    ]
+def _values(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> Record:
+    """Return the values that the notes name."""
+    after = max(k for k in p["lengths"] if k <= min(20, len(distances)))
+    values = distances.iloc[after - 1]
+    found = {"after": after, "claimed": values["PESN's own deviation"], "real": values["spread"], "best": tried.iloc[0]}
+    return {**found, "closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES))}
 
 
 # ---------------------------------------------------------------- figure
@@ -358,12 +345,7 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Picture:
     right.set(ylabel="distance, of the units' deviation", ylim=(1e-8, 3.0))
     for ax in (left, right):
         ax.legend(frameon=False, fontsize=8)
-    return figure, (
-        "Left, entropy in bits against the washout length, published and obtained, for the PESN, the Monte Carlo ESN and an ESN "
-        "started at 0; right, on a logarithmic axis, the distance of the units from those of a network driven for long against "
-        "the steps since the start, for the same starts and a learned one, falling in parallel; below, as those of the PESN and "
-        "of the ESN from 0 lie on each other, their ratio."
-    )
+    return figure, {}
 
 
 _RED, _BLUE = figures.SPLINE, figures.MONTE_CARLO

@@ -228,10 +228,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             judge_shallow(draws["shallow", _ANY], draws["shallow", _SATURATED], len(saturated) / len(seeds)),
             judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
         ],
-        [
-            f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
-            f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
-        ],
+        values={"saturated": len(saturated)},
     )
 
 
@@ -316,10 +313,7 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
     axes[0].set_ylabel("distribution function")
     less[0].set_ylabel("less that of\nthe samples")
     figures.legend(figure, axes[-1], 4, "lower")
-    return figure, (
-        "Distribution functions of the output in the first draw of each, and below them the differences to the samples'; "
-        f"standard deviations: {'; '.join(texts)}."
-    )
+    return figure, {"widths": "; ".join(texts)}
 
 
 def _draw_layers(medians: pd.Series[float]) -> Picture:
@@ -341,11 +335,7 @@ def _draw_layers(medians: pd.Series[float]) -> Picture:
     figures.label_outside(grid, "layer", *(f"mean absolute error of {moment}" for moment in _MOMENTS))
     figures.legend(figure, grid[0, -1], 3, "lower")
     first = medians["shallow", _ANY, "spline", "mean", 1] / _paper_errors("shallow")["spline", "mean", 1]
-    return figure, (
-        "Errors of mean and variance by layer, logarithmic, published ones as crosses, for saturated and any draws of the "
-        "shallow network and for the deep one; in any draw of the shallow network the spline's first layer errs "
-        f"{first:.0f} times as much as published."
-    )
+    return figure, {"first": first}
 
 
 ITEMS = (Item("feedforward", read_settings("feedforward"), run, PUBLISHED, digits=".2e"),)

@@ -91,12 +91,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         {"Largest absolute error along the mean": _largest(frame), "Error where the input saturates": drops},
         {"values": _draw_values(frame), "errors": _draw_errors(frame)},
         [judge_saturation(drops)],
-        [
-            f"The paper measures against Monte Carlo. With {p['samples']:,} samples its own error reaches "
-            f"{_worst(frame, 'monte-carlo', 'mean'):.1e} in the mean, the paper's spline errs by at most "
-            f"{_worst(frame, 'spline', 'mean'):.1e}: measured so, the spline's error is the baseline's. Errors here are "
-            "against an exact quadrature.",
-        ],
+        values={"sampling": _worst(frame, "monte-carlo", "mean"), "spline": _worst(frame, "spline", "mean")},
     )
 
 
@@ -174,12 +169,7 @@ def _draw_values(frame: pd.DataFrame) -> Picture:
         column[2].axhline(0.0, color="0.7", linewidth=0.8, zorder=0.5)
     figures.label_outside(axes, "mean of z", "mean of tanh(z)", "less the exact", "variance of tanh(z)", "less the exact")
     figures.legend(figure, axes[0, 0], 5)
-    least = float(frame.loc[frame["method"] == "analytic", "out_var"].min())
-    return figure, (
-        "Mean and variance of tanh of a Gaussian against the input's mean, a column for each input variance, and below each its "
-        "difference to the exact one: spline, surface and exact curves lie on each other and on the Monte Carlo dots, the "
-        f"analytic variance departs visibly, its least value {least:.1e}."
-    )
+    return figure, {"least": frame.loc[frame["method"] == "analytic", "out_var"].min()}
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
@@ -194,12 +184,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
             ax.set_ylim(_FLOOR, 1.0)
     figures.label_outside(axes, "mean of z", "|error| of the mean", "|error| of the variance")
     figures.legend(figure, axes[0, 0], len(METHODS))
-    return figure, (
-        "Absolute errors of mean and variance on a logarithmic axis, a column for each input variance; from top to bottom "
-        f"analytic (up to {_worst(frame, 'analytic', 'var'):.0e} in the variance), Monte Carlo, the paper's spline "
-        f"({_worst(frame, 'spline', 'var'):.0e}) and pesn's surface ({_worst(frame, 'surface', 'var'):.0e}); all fall towards "
-        "the ends."
-    )
+    return figure, {method: _worst(frame, method, "var") for method in ("analytic", "spline", "surface")}
 
 
 # ---------------------------------------------------------------- over a grid
@@ -285,11 +270,7 @@ def run_grid(settings: Settings, tasks: Tasks) -> Result:
                 dict(zip(shares["means"], shares["% too large"] / 100.0, strict=True)),
             ),
         ],
-        [
-            f"Monte Carlo has {p['samples']:,} samples a point. The paper measures against it; its own error, up to "
-            f"{errors['mean']['monte-carlo'].max():.1e} in the mean, is far above the spline's, so errors here are against an "
-            "exact quadrature.",
-        ],
+        values={"sampling": errors["mean"]["monte-carlo"].max()},
     )
 
 
@@ -411,10 +392,7 @@ def _draw(
     figure.text(0.01, 0.005, "hatched: the variance comes out negative", fontsize=9)
     figure.get_layout_engine().set(rect=(0.0, 0.035, 1.0, 0.965))  # type: ignore[union-attr, call-arg]
     largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
-    return figure, (
-        "Eight maps of the absolute error over input mean and variance in logarithmic color, the mean above, the variance "
-        f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
-    )
+    return figure, {"largest": largest}
 
 
 def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
@@ -439,10 +417,7 @@ def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDAr
         "Analytic variance minus the true one (solid: they agree; dashed: inside, the analytic one is negative)", fontsize=10
     )
     figure.colorbar(image, ax=ax, label="orange: too large, purple: too small")
-    return figure, (
-        f"Map of the analytic variance's signed error: too large on {100 * float((excess > 0).mean()):.0f} % of the grid, too "
-        "small on the rest, in two lobes near |mean| = 0.8 at small variances, where it is negative, and along large variances."
-    )
+    return figure, {"share": 100 * float((excess > 0).mean())}
 
 
 ITEMS = (Item("moments", read_settings("moments"), run), Item("moments-grid", read_settings("moments-grid"), run_grid))

@@ -46,7 +46,6 @@ class Experiment:
     shown: Sequence[int]
     obtained: Callable[[Study, Record], list[str]]
     figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]] = lambda *_: {}
-    notes: Sequence[str] = ()
 
 
 def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
@@ -65,14 +64,8 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     if own.name in CLAIMS["higher-dimensions"].items:
         judged.append(verdicts.judge_dimensions(levels))
     common, after = _figures(own, scene, levels, p, seeds[0])
-    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair)
-    after["sensitivity"] = sensitivity.draw(
-        varied,
-        p,
-        _MEASURES,
-        "the share of single-step outputs within 0.1 σ and 10 % of Monte Carlo, the steps until the diagonal mean leaves it, and "
-        "the error with weights updated up to the origin by that without",
-    )
+    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair), {}
+    after["sensitivity"] = sensitivity.draw(varied, p, _MEASURES)
     table = pd.DataFrame(paper_numbers(own.name)).assign(obtained=own.obtained(levels[0], p))
     return Result(
         frame=long_frame(dict(zip(targets, by_draw, strict=True)), robot),
@@ -88,7 +81,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
         figures=common | own.figures(scene, levels[0], changes[0], p) | after,
         verdicts=judged,
         lead=_lead(levels, p["steps"]),
-        notes=[*_notes(p), *own.notes],
+        notes=[] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."],
     )
 
 
@@ -100,28 +93,14 @@ def _figures(
     stretch = {way: multi[way][len(multi["before"]) // 2] for way in ("never", "before")}
     stretch["future"] = prediction.multi_step_with_future(scene, p, stretch["before"].origin, np.random.default_rng([seed, 3]))
     states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
-    bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
-    close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
-    texts = {
-        "single-step": f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
-        "single-step-zoomed": f"The first {steps} of the single-step predictions, {close}.",
-        "multi-step": f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
-        "multi-step-zoomed": f"The first stretch of {steps} steps, {close}.",
-    }
-    before = {}
-    for name, alt in texts.items():
-        view, some = (outputs, [single]) if name.startswith("single") else (states, multi["before"])
-        before[name] = draw.draw_states(view, some, steps if name.endswith("zoomed") else 0), alt
-    after = {
-        "updating": (
-            draw.draw_updating(states, stretch, own.shown),
-            f"Velocities over {steps} steps with weights never updated, updated before the origin, updated with the future.",
-        ),
-        "agreement": (
-            draw.draw_agreement([one for found in levels for one in found.multi["before"]]),
-            "By steps ahead, distance of the means from Monte Carlo in σ and ratio of the deviations, diagonal and full, "
-            "all draws.",
-        ),
+    before: dict[str, Picture] = {}
+    for name, view, some in (("single-step", outputs, [single]), ("multi-step", states, multi["before"])):
+        before[name] = draw.draw_states(view, some), {}
+        before[f"{name}-zoomed"] = draw.draw_states(view, some, steps), {}
+    every = [one for found in levels for one in found.multi["before"]]
+    after: dict[str, Picture] = {
+        "updating": (draw.draw_updating(states, stretch, own.shown), {}),
+        "agreement": (draw.draw_agreement(every), {}),
     }
     return before, after
 
@@ -251,24 +230,6 @@ def _lead(levels: Sequence[Study], total: int) -> str:
     )
 
 
-def _notes(p: Record) -> list[str]:
-    return [
-        "The outputs are the velocities, as the paper has them; the tables and verdicts say beside what comes of networks that "
-        "put out their changes. Single steps are judged by the network's outputs, multi-step predictions by all states.",
-        "Algorithm 3, and where we depart from it. To the letter, z_test(k), the true state, goes in at every step of a "
-        "multi-step prediction too, and of the network's own only μ_y is fed back, by W_fb; the washout carries means alone; "
-        "and W_out is updated inside the forecast by the outputs that it is to forecast (line 8). The column of that name does "
-        "so. In the panel “as in the paper: sees the future” the network's own states go in, else it is the same; neither is a "
-        "forecast. Every other panel goes on from its own states with the weights that were known at its origin, and W_in + "
-        "W_fb is one matrix there, as what is fed back is a part of the input. In single steps the weights stay as trained.",
-        f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
-        f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
-        *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
-        "Not printed in the paper, and so chosen here: the sizes of network, errors and noise, δ and λ. The figure of "
-        "sensitivities varies them one at a time.",
-    ]
-
-
 # ---------------------------------------------------------------- the cart pole
 
 
@@ -284,18 +245,10 @@ def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
 
 def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     other = prediction.learn(CART_POLE, p, seed, "change")
-    bands = "with 2σ bands of both networks and of Monte Carlo, and below each the differences."
-    own = {
-        "single-step-changes": (
-            draw.draw_states(draw.output_view(other, CART_POLE, 2), [changes.single]),
-            f"The outputs in single steps of a network that puts out the changes of the velocities, {bands}",
-        ),
-    }
+    view = draw.output_view(other, CART_POLE, 2)
+    own: dict[str, Picture] = {"single-step-changes": (draw.draw_states(view, [changes.single]), {})}
     if "units" in levels.multi:
-        own["uncertain-units"] = (
-            draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]),
-            f"{p['steps']} steps from units that are not known exactly, {bands}",
-        )
+        own["uncertain-units"] = draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]), {}
     return own
 
 
@@ -317,8 +270,7 @@ _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
 
 def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
-    notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, notes=notes))
+    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers))
 
 
 def _ardrone_numbers(found: Study, p: Record) -> list[str]:

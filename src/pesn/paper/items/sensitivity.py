@@ -44,10 +44,10 @@ def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) ->
     )
 
 
-def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, logarithmic: bool = False) -> Picture:
+def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmic: bool = False) -> Picture:
     """Draw a column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
 
-    The value that the item uses is shaded. ``alt`` says what the measures are.
+    The value that the item uses is shaded.
     """
     settings = list(frame.groupby("setting", sort=False))
     figure, axes = figures.panels(len(measures), len(settings), 1.7 * len(measures) + 0.7, sharey="row")
@@ -68,8 +68,7 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, 
         column[-1].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
     for ax, label in zip(axes[:, 0], measures.values(), strict=True):
         ax.set_ylabel(label, fontsize=8)
-    text = f"Small panels, a column for each setting that the paper does not print: {alt}; the value in use is shaded."
-    return figure, text
+    return figure, {}
 
 
 def candidate(choices: Values, p: Record, rng: np.random.Generator) -> Record:

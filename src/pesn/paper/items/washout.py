@@ -30,7 +30,6 @@ from pesn.paper.items.sensitivity import Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -233,6 +232,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     best = {name: value.item() if isinstance(value, np.generic) else value for name, value in tried.iloc[0].items()}
     chosen = {**p, **{name: best[name] for name in CHOICES}}
     (match,) = tasks.map(one_place, [(chosen, best["seed"], best["target"])])
+    spread = place[:, 3] - place[:, 2]
     return Result(
         frame=frame,
         tables={
@@ -246,17 +246,17 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         figures={
             "errors": _draw_errors(levels[0]),
             "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
-            "sensitivity": sensitivity.draw(
-                varied,
-                p,
-                _MEASURES,
-                "P's error as a share of the published one, P's error by MC's, and what updating inside the forecast makes of "
-                "P's error",
-                logarithmic=True,
-            ),
+            "sensitivity": sensitivity.draw(varied, p, _MEASURES, logarithmic=True),
         },
         verdicts=[_judge_wins(levels, changes), _judge_losses(levels)],
-        notes=notes(place, tried, p),
+        notes=[f"This run has {p['trials']} trials a draw, not the paper's 50."] if p["trials"] < 50 else [],
+        values={
+            "closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES)),
+            "best": tried.iloc[0],
+            "trend": position_trend(),
+            "least": spread.min(),
+            "most": spread.max(),
+        },
         lead=_lead(levels, tried),
     )
 
@@ -308,32 +308,6 @@ def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
         f"settings by a factor of {10 ** own['same origins']:.0f}, and of {10 ** own['own place']:.0f} from each length's own "
         "place."
     )
-
-
-def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
-    """Write how to read the tables; ``p`` are the item's parameters."""
-    best = tried.iloc[0]
-    spread, (low, high) = place[:, 3] - place[:, 2], position_trend()
-    said = [
-        f"Not printed in the paper, and so chosen here: the start's deviation ({p['start_std']:g}), M_e ({p['noise']:g}), N "
-        f"({p['n_units']}), L ({p['leak_rate']:g}), r ({p['spectral_radius']:g}), δ ({p['rls_delta']:g}), λ "
-        f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
-        "seven, one at a time.",
-        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
-        f"distance {best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean "
-        "square of log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
-        "Was each published length forecast from its own place on one run? Its position errors of P at washouts 20 to 100 go "
-        f"with the square of the time since the washout began, (k + 5.5)², to {low:.2f} to {high:.2f} of that: the way of a "
-        "cart under a constant force. What is left of a start would fall. From its own place P does not vary from trial to "
-        "trial, as in the paper's columns of min and max, while MC varies alike at every length; and the trend over the "
-        f"lengths is that of the run, not of the washout. The spread of MC here is {spread.min():.2g} to {spread.max():.2g}. "
-        "The table beside has every length from the same origins.",
-        f"Min and max are over the {p['trials']} trials, each with its own origin and its own {p['samples']} starts; weights "
-        f"are updated in {p['updated_trials']} of the trials.",
-    ]
-    if p["trials"] < 50:
-        said.append(f"This run has {p['trials']} trials a draw, not the paper's 50.")
-    return said
 
 
 # ---------------------------------------------------------------- numbers
@@ -494,7 +468,7 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Figure:
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Picture:
     """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
@@ -504,7 +478,7 @@ def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int])
         ax.set(ylabel=title.format(LABELS[state]), yscale="log")
     figures.label_outside(axes, "washout length (rows of 0.02 s)")
     figures.legend(figure, axes[0, 0], 2)
-    return figure
+    return figure, {}
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
@@ -516,11 +490,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
             if len(part):
                 ax.plot(part["washout"], part["mean"], label=_NAMES.get(method, method), **style)
 
-    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"]))), (
-        "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
-        "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
-        "forecasts, Algorithm 3, and the filtered start."
-    )
+    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"])))
 
 
 def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Picture:
@@ -536,10 +506,7 @@ def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Se
         ax.plot(lengths, place[:, 0, s], color=_RED, marker="s", linestyle="-.", label="each length from its own place")
         ax.plot(lengths, match[:, 0, s], color=_RED, marker="D", linestyle=":", label="closest candidate, own place")
 
-    return _draw("P's mean |error| of {}", draw, lengths), (
-        "Four panels, one a state, with the PESN's mean error against the washout length: published, from the same origins for "
-        "every length, from each length's own place on one run, and that of the closest candidate of the search."
-    )
+    return _draw("P's mean |error| of {}", draw, lengths)
 
 
 # ---------------------------------------------------------------- verdicts
