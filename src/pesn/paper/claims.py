@@ -53,10 +53,11 @@ class Erratum(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim in plain words, and the items that judge it."""
+    """A claim in plain words, the items that judge it, and what the values of the draws are by which they do."""
 
     text: str
     items: tuple[str, ...]
+    measure: str = ""
 
 
 class Description(NamedTuple):
@@ -72,7 +73,9 @@ class Description(NamedTuple):
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
 ERRATA = tuple(Erratum(number, **erratum) for number, erratum in enumerate(_PUBLICATION["errata"], 1))
-CLAIMS = {name: Claim(claim["text"], tuple(claim["items"])) for name, claim in _PUBLICATION["claims"].items()}
+CLAIMS = {
+    name: Claim(claim["text"], tuple(claim["items"]), claim.get("measure", "")) for name, claim in _PUBLICATION["claims"].items()
+}
 
 
 def describe(item: str) -> Description:
@@ -153,9 +156,11 @@ def majority_label(outcomes: Sequence[Outcome]) -> Label:
 
 
 def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str = "", limits: Sequence[float] = ()) -> Verdict:
-    """Return the verdict that the draws agree on; ``measure`` says in words what their values are."""
+    """Return the verdict that the draws agree on; ``measure`` says in words what their values are, by default as the claim has it."""
     kept = tuple(draws)
-    return Verdict(claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure, tuple(limits))
+    return Verdict(
+        claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure or CLAIMS[claim].measure, tuple(limits)
+    )
 
 
 def median_range(values: Sequence[float], digits: str) -> str:

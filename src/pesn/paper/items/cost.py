@@ -119,7 +119,7 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
     reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
     reason += "No operation count has a power of D above one."
     limits = (1.0 - SLACK, 1.0 + SLACK)
-    return over_draws("linear-in-d", linear(worst), reason, measure="exponent farthest from 1", limits=limits)
+    return over_draws("linear-in-d", linear(worst), reason, limits=limits)
 
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
@@ -130,7 +130,7 @@ def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], coun
         f"{median_range(fits[SPLINE], '.2f')} as compiled in pesn, which leaves out the intervals that the Gaussian does not "
         "reach."
     )
-    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
+    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, limits=(1.0 - SLACK, 1.0 + SLACK))
 
 
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
@@ -396,7 +396,6 @@ def judge_convergence(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Ve
         "analytic-constant-spline-converges",
         map(converges, groups),
         reason,
-        measure="order of the spline's error",
         limits=(-2.0,),
     )
 
@@ -415,7 +414,7 @@ def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]
         f"surface of pesn takes {surface['seconds'] / analytic['seconds']:.2g} times as long as the analytic method, with an "
         f"error of the mean of {surface['mean error']:.0e} where that has {analytic['mean error']:.0e}."
     )
-    return over_draws("analytic-fastest", draws, reason, measure="time of the next ÷ the analytic one's", limits=(1.0,))
+    return over_draws("analytic-fastest", draws, reason, limits=(1.0,))
 
 
 def run_error_time(settings: Settings, tasks: Tasks) -> Result:

@@ -271,9 +271,7 @@ def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
             f"{(P[:, -1] - P[:, 0]).min():.2f} bits or more, while the spread between random starts falls to "
             f"{spread[:, -1].max():.1g} of the units' deviation or less."
         )
-    return over_draws(
-        "entropy-lower", draws, reason, measure="MC's entropy − the PESN's, least of the lengths, bits", limits=[0.0]
-    )
+    return over_draws("entropy-lower", draws, reason, limits=[0.0])
 
 
 def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
@@ -289,7 +287,7 @@ def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
         f"a random start, which begins further away, by leaving out the noise; it counts as ahead of a start at 0 from {_AHEAD} "
         "steps on. How fast a start is forgotten belongs to the weights and inputs, which all share."
     )
-    return over_draws("echo-state-sooner", draws, reason, measure="steps that the PESN is ahead of a random start", limits=[0.0])
+    return over_draws("echo-state-sooner", draws, reason, limits=[0.0])
 
 
 def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:

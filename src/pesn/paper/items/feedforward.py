@@ -162,7 +162,7 @@ def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float)
         "no more than that; over-estimated: variance at least doubled.)"
     )
     draws = [grade_shallow(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
-    return over_draws("shallow-delta", draws, reason, measure="parts of three that hold for any weights", limits=[2.5])
+    return over_draws("shallow-delta", draws, reason, limits=[2.5])
 
 
 def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:
@@ -198,8 +198,7 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
         f"{analytic:.2g} (analytic). Largest distance between the output's distribution function and the samples', median of "
         f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(texts)}."
     )
-    measure = "share of the table's cells in which the spline errs less"
-    return over_draws("deep-recovered", map(grade_deep, draws), reason, measure=measure, limits=[0.5])
+    return over_draws("deep-recovered", map(grade_deep, draws), reason, limits=[0.5])
 
 
 # ---------------------------------------------------------------- the item

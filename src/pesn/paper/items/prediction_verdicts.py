@@ -132,8 +132,7 @@ def judge_dimensions(studies: Sequence[Study]) -> Verdict:
         "covariances, corrected.)"
     )
     draws = [grade_dimensions(*shares) for shares in zip(single, multi["diagonal"], multi["full"], strict=True)]
-    measure = "share of multi-step deviations within a factor 1.5"
-    return over_draws("higher-dimensions", draws, reason, measure=measure, limits=[MOST])
+    return over_draws("higher-dimensions", draws, reason, limits=[MOST])
 
 
 def _ratios(found: Study, form: str) -> Array:
@@ -154,8 +153,7 @@ def _cross_terms(studies: Sequence[Study]) -> Verdict:
         "draws."
     )
     draws = [grade_cross_terms(one) for one in ratios]
-    measure = "of deviations wrong by 10 %, the share that is too small"
-    return over_draws("cross-terms-underestimate", draws, reason, measure=measure, limits=[_FEW, MOST])
+    return over_draws("cross-terms-underestimate", draws, reason, limits=[_FEW, MOST])
 
 
 def _single_step(levels: Sequence[Study], changes: Sequence[Study]) -> Verdict:
@@ -172,8 +170,7 @@ def _single_step(levels: Sequence[Study], changes: Sequence[Study]) -> Verdict:
         f"{100 * max(beside):.0f} %: the next velocity's deviation is mostly that of the input itself, which any weights near 1 "
         "hand on; what the network adds is not captured."
     )
-    measure = "share of outputs within 0.1 σ and 10 %"
-    return over_draws("single-step", draws, reason, measure=measure, limits=[0.5, MOST])
+    return over_draws("single-step", draws, reason, limits=[0.5, MOST])
 
 
 def _multi_step(studies: Sequence[Study]) -> Verdict:
@@ -189,7 +186,7 @@ def _multi_step(studies: Sequence[Study]) -> Verdict:
         "the paper's 4 to 5; where one half of the claim holds it is corrected.)"
     )
     draws = [grade_multi_step(left, wide) for left, wide in zip(steps["diagonal"], ratios, strict=True)]
-    return over_draws("multi-step-mean", draws, reason, measure="steps until the mean leaves, median", limits=_LEAVES)
+    return over_draws("multi-step-mean", draws, reason, limits=_LEAVES)
 
 
 def _twenty(studies: Sequence[Study]) -> Verdict:
@@ -205,8 +202,7 @@ def _twenty(studies: Sequence[Study]) -> Verdict:
         )
     reason = f"Of Monte Carlo's samples: {words[0]}; {words[1]}. Where the second alone keeps them, it takes the covariances."
     draws = [grade_twenty_steps(diagonal, full) for diagonal, full in zip(shares["diagonal"], shares["full"], strict=True)]
-    measure = "steps for which the diagonal bands hold 90 to 99 % in every stretch"
-    return over_draws("twenty-steps", draws, reason, measure=measure, limits=[float(inside.shape[1])])
+    return over_draws("twenty-steps", draws, reason, limits=[float(inside.shape[1])])
 
 
 def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Sequence[int]) -> Verdict:
@@ -227,8 +223,7 @@ def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Seq
         f"{_times(beside)} up to the origin.) It is called needed where it lowers the error by 30 %."
     )
     draws = [grade_updating(1.0, *ratios) for ratios in zip(before, future, strict=True)]
-    measure = "error with weights updated up to the origin ÷ without"
-    return over_draws("needs-updating", draws, reason, measure=measure, limits=[_NEEDED])
+    return over_draws("needs-updating", draws, reason, limits=[_NEEDED])
 
 
 def _times(values: Sequence[float]) -> str:
@@ -294,6 +289,5 @@ def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdi
         "same-weights",
         [grade_same_weights(*draw) for draw in draws],
         reason,
-        measure="distance of updated predictions",
         limits=(_SAME,),
     )

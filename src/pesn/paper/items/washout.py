@@ -551,8 +551,7 @@ def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame])
     )
     others = [wins for wins, _, _ in _win_counts(changes)]
     reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
-    measure = "the PESN's error ÷ that of a plain network from 0"
-    return over_draws("washout-wins", draws, reason, measure=measure, limits=[GAIN])
+    return over_draws("washout-wins", draws, reason, limits=[GAIN])
 
 
 def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
@@ -565,8 +564,7 @@ def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
         reason += f", there by {min(average):.1%} to {max(average):.1%} of the other's error on average and {worst:.1%} at most"
     largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
     reason += f". In the paper it loses in {PRINTED[2]}, by at most {largest:.1%}."
-    measure = "loss where it loses, mean share of the other's error"
-    return over_draws("washout-small-losses", draws, reason, measure=measure, limits=[SMALL])
+    return over_draws("washout-small-losses", draws, reason, limits=[SMALL])
 
 
 ITEMS = (Item("washout", read_settings("washout", "robots", "draws", "search"), run, PUBLISHED, digits=".4f"),)
