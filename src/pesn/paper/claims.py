@@ -156,7 +156,7 @@ def majority_label(outcomes: Sequence[Outcome]) -> Label:
 
 
 def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str = "", limits: Sequence[float] = ()) -> Verdict:
-    """Return the verdict that the draws agree on; ``measure`` says in words what their values are, by default as the claim has it."""
+    """Return the verdict that the draws agree on; ``measure`` says what their values are, by default as the claim has it."""
     kept = tuple(draws)
     return Verdict(
         claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure or CLAIMS[claim].measure, tuple(limits)

@@ -392,12 +392,7 @@ def judge_convergence(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Ve
         f"falls as N to the power {orders[PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
         f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
     )
-    return over_draws(
-        "analytic-constant-spline-converges",
-        map(converges, groups),
-        reason,
-        limits=(-2.0,),
-    )
+    return over_draws("analytic-constant-spline-converges", map(converges, groups), reason, limits=(-2.0,))
 
 
 def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:

@@ -285,9 +285,4 @@ def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdi
         f"({updated.min():.2g} to {updated.max():.2g}). Where weights are updated, sharing them is a choice: here samples take "
         "those of the PESN."
     )
-    return over_draws(
-        "same-weights",
-        [grade_same_weights(*draw) for draw in draws],
-        reason,
-        limits=(_SAME,),
-    )
+    return over_draws("same-weights", [grade_same_weights(*draw) for draw in draws], reason, limits=(_SAME,))
