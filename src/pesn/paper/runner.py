@@ -30,15 +30,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeVar
 
 from pesn import paper
 from pesn._support import files
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import WAIT, client, versions, worker_processes
-from pesn._support.files import RefusedFileError
+from pesn._support.files import RefusedFileError, plain
 from pesn._support.progress import Advance, Steps, ignore_progress, show_progress
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
@@ -320,19 +318,6 @@ def _format_digits(value: float, digits: str) -> str | None:
         return None
     text = format(value, digits)
     return text if float(text) == value else f"{value:.10g}"
-
-
-def plain(value: object) -> Any:
-    """Convert a value to JSON types: NaN is null, infinities are "inf" and "-inf"."""
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
 
 
 def to_json(value: object) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pesn import plotting
-from pesn._support.files import check_writable, filling, read_json
+from pesn._support.files import check_writable, filling, plain, read_json
 from pesn.series import summary
 from pesn.series.job import Outcome
 from pesn.series.page.page import page, sections
@@ -75,7 +75,7 @@ def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], t
             writer(temporary / name)
         (temporary / "index.html").write_text(text, encoding="utf-8")
         record["sha256"] = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(temporary.iterdir())}
-        (temporary / SUMMARY).write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
+        (temporary / SUMMARY).write_text(json.dumps(plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def without_formula(name: str) -> str:
@@ -113,12 +113,3 @@ def _content(outcome: Outcome, record: dict[str, object]) -> dict[str, object]:
         "version": record["pesn"],
         "files": [name for name in FILES if name != "index.html"],
     }
-
-
-def _plain(value: object) -> object:
-    """Replace NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and value != value else value

@@ -81,8 +81,8 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
             return _parse(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
     found = _from_calendar_parts(text)
-    if found is None:
-        found = _from_iso(text)
+    if found is None and text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all():
+        found = _parse(text, "ISO8601")
     return _from_texts(text, str(column.name)) if found is None else found
 
 
@@ -256,10 +256,6 @@ def _from_calendar_parts(text: pd.Series) -> pd.DatetimeIndex | None:
         return _parse(parts[0] + " " + parts[2].str.zfill(2) + " 1", "%G %V %u")
     months = 3 if letters[0] == "Q" else 1
     return _from_parts(parts[0].astype(int), (parts[2].astype(int) - 1) * months + 1)
-
-
-def _from_iso(text: pd.Series) -> pd.DatetimeIndex | None:
-    return _parse(text, "ISO8601") if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all() else None
 
 
 def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
