@@ -53,11 +53,12 @@ class Erratum(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim in plain words, the items that judge it, and what the values of the draws are by which they do."""
+    """A claim in plain words, the items that judge it, what the values of the draws are, and reasons that name values."""
 
     text: str
-    items: tuple[str, ...]
+    items: Sequence[str]
     measure: str = ""
+    reason: str = ""
 
 
 class Description(NamedTuple):
@@ -73,9 +74,7 @@ class Description(NamedTuple):
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
 ERRATA = tuple(Erratum(number, **erratum) for number, erratum in enumerate(_PUBLICATION["errata"], 1))
-CLAIMS = {
-    name: Claim(claim["text"], tuple(claim["items"]), claim.get("measure", "")) for name, claim in _PUBLICATION["claims"].items()
-}
+CLAIMS = {name: Claim(**claim) for name, claim in _PUBLICATION["claims"].items()}
 
 
 def describe(item: str) -> Description:
@@ -155,12 +154,18 @@ def majority_label(outcomes: Sequence[Outcome]) -> Label:
     return outcome if n >= AGREE * len(outcomes) else "depends"
 
 
-def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str = "", limits: Sequence[float] = ()) -> Verdict:
-    """Return the verdict that the draws agree on; ``measure`` says what their values are, by default as the claim has it."""
-    kept = tuple(draws)
-    return Verdict(
-        claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure or CLAIMS[claim].measure, tuple(limits)
-    )
+def over_draws(
+    claim: str, draws: Iterable[Draw], reason: str | Record, *, measure: str = "", limits: Sequence[float] = ()
+) -> Verdict:
+    """Return the verdict that the draws agree on.
+
+    ``reason`` is a text, or the values that the claim's own names; ``measure`` says what the values of the draws are, by default
+    as the claim has it.
+    """
+    kept, said = tuple(draws), CLAIMS[claim]
+    why = reason if isinstance(reason, str) else said.reason.format_map(reason)
+    label = majority_label([draw.outcome for draw in kept])
+    return Verdict(claim, label, why, kept, measure or said.measure, tuple(limits))
 
 
 def median_range(values: Sequence[float], digits: str) -> str:

@@ -124,13 +124,9 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
     """Judge the growth with N: a round holds where the exponent of the plain spline is within 0.25 of 1."""
-    reason = (
-        f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
-        f"N from {min(sizes)} to {max(sizes):,}: {median_range(fits[PLAIN], '.2f')} over the rounds as one writes it in NumPy, "
-        f"{median_range(fits[SPLINE], '.2f')} as compiled in pesn, which leaves out the intervals that the Gaussian does not "
-        "reach."
-    )
-    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, limits=(1.0 - SLACK, 1.0 + SLACK))
+    plain, compiled = (median_range(fits[method], ".2f") for method in (PLAIN, SPLINE))
+    values = {"counted": counted, "sizes": (min(sizes), max(sizes)), "plain": plain, "compiled": compiled}
+    return over_draws("linear-in-n", linear(fits[PLAIN]), values, limits=(1.0 - SLACK, 1.0 + SLACK))
 
 
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.

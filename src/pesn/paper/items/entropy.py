@@ -281,13 +281,7 @@ def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
     for name in ("MC", "P", "zero start", "learned start"):
         steps = [steps_until(one[name]) or never for one in curves]
         said[name] = span(steps).replace(str(never), f"more than {never - 1}")
-    reason = (
-        f"Steps until the units are within {FORGOTTEN:.0%} of those of a network driven for long: random start {said['MC']}, "
-        f"PESN {said['P']}, plain network from 0 {said['zero start']}, learned start {said['learned start']}. The PESN gains on "
-        f"a random start, which begins further away, by leaving out the noise; it counts as ahead of a start at 0 from {_AHEAD} "
-        "steps on. How fast a start is forgotten belongs to the weights and inputs, which all share."
-    )
-    return over_draws("echo-state-sooner", draws, reason, limits=[0.0])
+    return over_draws("echo-state-sooner", draws, {**said, "near": FORGOTTEN, "ahead": _AHEAD}, limits=[0.0])
 
 
 def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:

@@ -156,13 +156,8 @@ def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float)
         texts.append(
             f"there the spline's standard deviation is {min(ratios):.2g} to {max(ratios):.2g} times the samples', both tiny"
         )
-    reason = (
-        f"First layer saturated in {100 * share:.1f} % of the draws of standard normal weights. {'; '.join(texts)}. (Delta: "
-        "standard deviation at most 2 % of the length of the output weights; recovered: mean and standard deviation wrong by "
-        "no more than that; over-estimated: variance at least doubled.)"
-    )
     draws = [grade_shallow(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
-    return over_draws("shallow-delta", draws, reason, limits=[2.5])
+    return over_draws("shallow-delta", draws, {"share": 100 * share, "texts": "; ".join(texts)}, limits=[2.5])
 
 
 def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:

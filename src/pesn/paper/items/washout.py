@@ -541,17 +541,11 @@ def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame])
     won, quiet = ([wins for wins, _, _ in _win_counts(frames, other)] for other in ("MC", "MC without noise"))
     draws = [grade_wins(frame) for frame in frames]
     ratio = [draw.value for draw in draws if draw.value is not None]
-    reason = (
-        "The Monte Carlo ESN has a random start and noise M_e at every step, as its equation is printed. The PESN errs less "
-        f"than it in {span(won)} of {len(cells(frames[0], 'P'))} cells ({len(STATES)} states, {frames[0]['washout'].nunique()} "
-        f"washout lengths; paper: {PRINTED[0]} wins, {PRINTED[1]} ties, {PRINTED[2]} losses of 32), and where the start alone is "
-        f"random in {span(quiet)}. But only the baseline is given noise. Against a plain network started at 0 the PESN's error "
-        f"is {min(ratio):.2f} to {max(ratio):.2f} times as large (mean over the cells): "
-        f"{'a gain' if np.median(ratio) < GAIN else 'no gain'}."
-    )
-    others = [wins for wins, _, _ in _win_counts(changes)]
-    reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
-    return over_draws("washout-wins", draws, reason, limits=[GAIN])
+    values = {"cells": len(cells(frames[0], "P")), "states": len(STATES), "lengths": frames[0]["washout"].nunique()}
+    values |= {"won": span(won), "quiet": span(quiet), "printed": PRINTED, "least": min(ratio), "most": max(ratio)}
+    values["gain"] = "a gain" if np.median(ratio) < GAIN else "no gain"
+    values["others"] = span([wins for wins, _, _ in _win_counts(changes)])
+    return over_draws("washout-wins", draws, values, limits=[GAIN])
 
 
 def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
