@@ -168,6 +168,11 @@ def over_draws(
     return Verdict(claim, label, why, kept, measure or said.measure, tuple(limits))
 
 
+def judge(claim: str, outcome: Outcome, values: Record) -> Verdict:
+    """Return the verdict on a claim that nothing is drawn for; ``values`` are those that its reason names."""
+    return Verdict(claim, outcome, CLAIMS[claim].reason.format_map(values))
+
+
 def median_range(values: Sequence[float], digits: str) -> str:
     """Return the median with its range, for a reason.
 

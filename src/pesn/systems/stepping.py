@@ -57,12 +57,6 @@ def generators(rng: Rng, runs: int) -> list[np.random.Generator]:
     return generator(rng).spawn(runs)
 
 
-def report(progress: Progress | None, done: int, steps: int) -> None:
-    """Call ``progress`` after about every hundredth of the rows."""
-    if progress is not None and (done == steps or done % math.ceil(steps / 100) == 0):
-        progress(done, steps)
-
-
 def chunks(runs: int, steps: int, by_row: bool, progress: Progress | None) -> Iterator[tuple[int, int]]:
     """Yield first and last row of each hundredth of the rows, or of each row; ``progress`` is called with the rows of all runs.
 
@@ -195,7 +189,9 @@ class Plan:
                     check_path(self.system, before, row[None], names, k, self.dt)
                 if k >= self.skipped:
                     path[:, k - self.skipped] = row
-                    report(self.progress, k - self.skipped + 1, self.steps)
+                    done = k - self.skipped + 1
+                    if self.progress is not None and (done == self.steps or done % math.ceil(self.steps / 100) == 0):
+                        self.progress(done, self.steps)
         return path
 
     def trajectories(self, states: Array, names: tuple[str, ...]) -> Trajectories:

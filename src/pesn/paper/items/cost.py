@@ -398,14 +398,10 @@ def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]
     draws = [Draw(grade(ratio > 1.0), float(ratio)) for ratio in ratios]
     middle = frame.set_index(["method", "size"])["seconds"]
     nearest = min(rivals, key=lambda key: middle[key])
-    surface, analytic = frame[frame["method"] == SURFACE].iloc[0], frame[frame["method"] == ANALYTIC].iloc[0]
-    reason = (
-        f"Of the paper's methods: {analytic['seconds'] * 1e9:.0f} ns a unit; the next, {nearest[0]} of size {nearest[1]}, takes "
-        f"{np.median(ratios):.3g} times as long ({ratios.min():.3g} to {ratios.max():.3g} over the rounds). Fast is not all: the "
-        f"surface of pesn takes {surface['seconds'] / analytic['seconds']:.2g} times as long as the analytic method, with an "
-        f"error of the mean of {surface['mean error']:.0e} where that has {analytic['mean error']:.0e}."
-    )
-    return over_draws("analytic-fastest", draws, reason, limits=(1.0,))
+    surface, analytic = (frame[frame["method"] == method].iloc[0] for method in (SURFACE, ANALYTIC))
+    values = {"ns": analytic["seconds"] * 1e9, "nearest": nearest, "median": np.median(ratios), "least": ratios.min()}
+    values |= {"most": ratios.max(), "longer": surface["seconds"] / analytic["seconds"], "surface": surface, "analytic": analytic}
+    return over_draws("analytic-fastest", draws, values, limits=(1.0,))
 
 
 def run_error_time(settings: Settings, tasks: Tasks) -> Result:

@@ -14,7 +14,7 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -116,19 +116,14 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 def judge_bound_claim(frame: pd.DataFrame) -> Verdict:
     """Judge the bound: holds if no error of mean or variance exceeds it by more than rounding."""
     over = {
-        (of, kind): int((frame[f"{of} error"] > frame[f"{of} bound, {kind}"] + _ROUNDING).sum())
+        f"{of}, {kind}": int((frame[f"{of} error"] > frame[f"{of} bound, {kind}"] + _ROUNDING).sum())
         for of in ("mean", "var")
         for kind in ("paper", "sharp")
     }
     real = frame[frame["mean error"] > 100.0 * _ROUNDING]  # where there is an error, and not rounding
     loose = [float((real[f"{of} bound, paper"] / real[f"{of} error"]).min()) for of in ("mean", "var")]
-    reason = (
-        f"Over {len(frame):,} combinations of mean, variance and points the error exceeds the paper's bound "
-        f"{over['mean', 'paper']} times (mean) and {over['var', 'paper']} times (variance); with the sharp constant 5/384 "
-        f"{over['mean', 'sharp']} and {over['var', 'sharp']} times. The paper's is at least {loose[0]:.1f} (mean) and "
-        f"{loose[1]:.1f} (variance) times the error."
-    )
-    return Verdict("bound-is-a-bound", grade(not (over["mean", "paper"] or over["var", "paper"])), reason)
+    holds = not (over["mean, paper"] or over["var, paper"])
+    return judge("bound-is-a-bound", grade(holds), {"count": len(frame), "over": over, "loose": loose})
 
 
 def _example() -> pd.DataFrame:

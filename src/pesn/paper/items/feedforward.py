@@ -187,13 +187,9 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
     won, cells = wins(medians)
     spline, analytic = (medians[method, "variance", _SHOWN["deep"][-1]] for method in ("spline", "analytic"))
     seen = [method for method in ("spline", "analytic") if np.median(near[method]) <= _ALIKE]
-    reason = (
-        f"Output recovered by {' and '.join(seen) or 'neither method'}; the spline errs less in {won} of {cells} cells of the "
-        f"table (paper: {wins(_paper_errors('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and "
-        f"{analytic:.2g} (analytic). Largest distance between the output's distribution function and the samples', median of "
-        f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(texts)}."
-    )
-    return over_draws("deep-recovered", map(grade_deep, draws), reason, limits=[0.5])
+    values = {"seen": " and ".join(seen) or "neither method", "won": won, "cells": cells, "draws": len(draws), "alike": _ALIKE}
+    values |= {"printed": wins(_paper_errors("deep"))[0], "spline": spline, "analytic": analytic, "texts": "; ".join(texts)}
+    return over_draws("deep-recovered", map(grade_deep, draws), values, limits=[0.5])
 
 
 # ---------------------------------------------------------------- the item

@@ -17,7 +17,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import Array, MomentName
 from pesn.moments.mixture import formulas
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
@@ -103,14 +103,9 @@ def judge_saturation(drops: pd.DataFrame) -> Verdict:
     worst = drops.loc[drops["ends / largest"].idxmax()]
     var = drops[(drops["of"] == "variance") & (drops["method"] == "analytic")]
     far = var.loc[var["relative at the ends"].idxmax()]
-    reason = (
-        "From its largest value to the outermost means the absolute error falls to "
-        f"{drops['ends / largest'].min():.1e}–{drops['ends / largest'].max():.1e} of it; slowest: {worst['method']}, "
-        f"{worst['of']}, input variance {worst['input variance']:g}. This is so because the output itself goes to ±1 and its "
-        "variance to 0: relative to the true variance the analytic one is off by a factor of "
-        f"{far['relative at the ends']:,.0f} there (input variance {far['input variance']:g})."
-    )
-    return Verdict("error-drops-in-saturation", grade(bool((drops["ends / largest"] <= _DROP).all())), reason)
+    falls = drops["ends / largest"]
+    values = {"low": falls.min(), "high": falls.max(), "worst": worst, "far": far}
+    return judge("error-drops-in-saturation", grade(bool((falls <= _DROP).all())), values)
 
 
 def _worst(frame: pd.DataFrame, method: str, of: str) -> float:
