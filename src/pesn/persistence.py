@@ -29,63 +29,40 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from pesn._support.files import (
-    LARGEST_JSON,
-    MANIFEST,
-    RefusedError,
-    check_archive,
-    digest,
-    npy_array,
-    one_line,
-    regular,
-    replacing,
-)
+from pesn._support import files
+from pesn._support.files import RefusedError
 from pesn._support.records import annotation_types, check_annotation
 from pesn._support.types import AnyArray, PathLike
 from pesn.esn.classifier import ReservoirClassifier
 from pesn.esn.network import EchoStateNetwork
 from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.context import Columns
-from pesn.forecasting.dataset import Scale
-from pesn.forecasting.design import Candidate, Design
+from pesn.forecasting import context, dataset, design, time_index
 from pesn.forecasting.forecaster import Forecaster
 from pesn.forecasting.model import ForecastModel
-from pesn.forecasting.time_index import TimeIndex
 from pesn.moments import Mesh
-from pesn.readout.classification import LogitReadout
-from pesn.readout.features import Features
-from pesn.readout.groups import Groups, Patches
-from pesn.readout.ridge import Readout
-from pesn.readout.rls import RLSState
-from pesn.reservoir.closed_loop import ErrorModel
-from pesn.reservoir.drive import State
-from pesn.reservoir.initial_state import LocalStart, Start
-from pesn.reservoir.weights import Layer, Reservoir
+from pesn.readout import classification, features, groups, ridge, rls
+from pesn.reservoir import closed_loop, drive, initial_state, weights
+from pesn.series import univariate
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.members.closed_loops import Loops
-from pesn.series.members.decomposition import Effects
-from pesn.series.members.dynamics import Dynamics, Joint
-from pesn.series.members.smoothing import Grid
+from pesn.series.members import closed_loops, decomposition, dynamics, smoothing
 from pesn.series.members.weights import Widths
 from pesn.series.model import FittedSeries
-from pesn.series.univariate import Member, UnivariateModel
-from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.low_rank import LowRank
-from pesn.statespace.state import Dense, Diagonal
+from pesn.statespace import ensemble, low_rank, state
 
 FORMAT = 11  # incremented when an older pesn cannot read the files; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
 _DEEPEST = 50  # levels of nesting
 _TREE = "model.json"
-MOST = {MANIFEST: 2**12, _TREE: LARGEST_JSON}  # bytes of JSON; parsed, it takes many times as much memory
+MOST = {files.MANIFEST: 2**12, _TREE: files.LARGEST_JSON}  # bytes of JSON; parsed, it takes many times as much memory
 Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
 
 _MODELS: tuple[type, ...] = get_args(Model)
 _RECORDS: tuple[type, ...] = (
-    Candidate, Columns, Dense, Design, Diagonal, Draws, Dynamics, Effects, Ensemble,
-    ErrorModel, Features, FittedSeries, ForecastModel, Grid, Groups, Joint, Layer, LocalStart, LogitReadout, Loops, LowRank,
-    Member, Mesh, Patches, Readout, Reservoir, RLSState, Scale, Start, State,
-    TimeIndex, UnivariateModel, Widths,
+    FittedSeries, ForecastModel, Mesh, Widths, classification.LogitReadout, closed_loop.ErrorModel, closed_loops.Loops,
+    context.Columns, dataset.Scale, decomposition.Effects, design.Candidate, design.Design, drive.State, dynamics.Dynamics,
+    dynamics.Joint, ensemble.Draws, ensemble.Ensemble, features.Features, groups.Groups, groups.Patches, initial_state.LocalStart,
+    initial_state.Start, low_rank.LowRank, ridge.Readout, rls.RLSState, smoothing.Grid, state.Dense, state.Diagonal,
+    time_index.TimeIndex, univariate.Member, univariate.UnivariateModel, weights.Layer, weights.Reservoir,
 )  # fmt: skip
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}
 
@@ -120,7 +97,7 @@ def save(model: Model, path: PathLike) -> None:
         check_model(_decode(tree, arrays.__getitem__))
     except Exception as error:
         raise ValueError(f"this {type(model).__name__} cannot be saved: {error}; was a parameter set after fit?") from None
-    with replacing(path) as part:
+    with files.replacing(path) as part:
         part.write_bytes(data)
 
 
@@ -147,13 +124,13 @@ def load(path: PathLike) -> Model:
         If it is not a regular file, or has more than 4 GiB: it is not read.
     """
     name = os.fspath(path)
-    with regular(path, LARGEST) as file:
+    with files.regular(path, LARGEST) as file:
         try:
             _check_container(file)
             with ZipFile(file) as archive:
                 return _load_archive(archive)
         except RefusedError as refusal:
-            raise ValueError(f"{name} {one_line(refusal)}") from None
+            raise ValueError(f"{name} {files.one_line(refusal)}") from None
         except MemoryError:
             raise MemoryError(f"{name} needs more memory than there is to be loaded") from None
         except Exception as error:
@@ -173,8 +150,8 @@ def _pack(tree: object, arrays: list[AnyArray]) -> bytes:
             part = io.BytesIO()
             np.save(part, array, allow_pickle=False)
             archive.writestr(f"{i}.npy", part.getvalue())
-        manifest = {"format": "pesn", "format_version": FORMAT, "pesn_version": version("pesn"), "sha256": digest(archive)}
-        archive.writestr(MANIFEST, json.dumps(manifest))
+        manifest = {"format": "pesn", "format_version": FORMAT, "pesn_version": version("pesn"), "sha256": files.digest(archive)}
+        archive.writestr(files.MANIFEST, json.dumps(manifest))
         _check_sizes(archive)
     if buffer.tell() > LARGEST:
         raise RefusedError(f"its file would have {buffer.tell():,} bytes, and {LARGEST:,} are the most")
@@ -185,13 +162,13 @@ def _check_container(file: IO[bytes]) -> None:
     """Refuse a file that is not ours, or that would unpack to more than it has, before a member is read."""
     try:
         with ZipFile(file) as archive:
-            is_ours = MANIFEST in archive.namelist()
+            is_ours = files.MANIFEST in archive.namelist()
             members_end = archive.start_dir
     except Exception:
         raise RefusedError("is not a file saved by pesn, or it was cut short") from None
     if not is_ours:
         raise RefusedError("is not a file saved by pesn")
-    check_archive(archive, members_end)
+    files.check_archive(archive, members_end)
     _check_sizes(archive)
 
 
@@ -204,7 +181,7 @@ def _check_sizes(archive: ZipFile) -> None:
 
 def _check_manifest(archive: ZipFile) -> None:
     """Refuse another format, and members that are not those that were signed."""
-    manifest = json.loads(archive.read(MANIFEST))
+    manifest = json.loads(archive.read(files.MANIFEST))
     found = manifest["format_version"]
     if manifest["format"] not in ("pesn", "pesn series") or type(found) is not int or found < 1:
         raise RefusedError("is not a file saved by pesn")
@@ -215,21 +192,21 @@ def _check_manifest(archive: ZipFile) -> None:
             f"was saved by pesn {manifest['pesn_version']} in format {found}; this is pesn {version('pesn')}, "
             f"which reads format {FORMAT}; update pesn"
         )
-    if digest(archive) != manifest["sha256"]:
+    if files.digest(archive) != manifest["sha256"]:
         raise RefusedError("was changed after pesn saved it: its digest does not match")
 
 
 def _load_archive(archive: ZipFile) -> Any:
     """Return the model of an archive, checked."""
     _check_manifest(archive)
-    unread = set(archive.namelist()) - {MANIFEST, _TREE}
+    unread = set(archive.namelist()) - {files.MANIFEST, _TREE}
 
     def read_array(number: object) -> AnyArray:
         name = f"{number}.npy"
         if name not in unread:  # once each: many references to one array would take many times its memory
             raise RefusedError(f"is damaged: it names the array {name[:20]} twice, or has none; save the model again")
         unread.remove(name)
-        return npy_array(name, archive.read(name))
+        return files.npy_array(name, archive.read(name))
 
     model = _decode(json.loads(archive.read(_TREE)), read_array)
     _check_kind(model)
@@ -365,9 +342,9 @@ def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
     is_key = np.shape(key) == (624,) and key.dtype == np.uint32 and key[1:].any()
     if not is_key or type(place) is not int or not 0 <= place <= 624:
         raise RefusedError("is damaged: it holds a RandomState that is none; save the model again")
-    state = np.random.RandomState()
-    state.set_state(parts)
-    return state
+    made = np.random.RandomState()
+    made.set_state(parts)
+    return made
 
 
 def _name(kind: Any) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn import persistence
+from pesn._support import files
 from pesn._support.files import digest
 from pesn.series.forecaster import SeriesForecaster
 
@@ -136,6 +136,6 @@ def test_too_little_memory_is_not_damage(saved, tmp_path, monkeypatch):
         raise MemoryError
 
     (tmp_path / "a.pesn").write_bytes(saved)
-    monkeypatch.setattr(persistence, "npy_array", no_memory)
+    monkeypatch.setattr(files, "npy_array", no_memory)
     with pytest.raises(MemoryError, match=r"a.pesn needs more memory than there is"):
         pesn.load(tmp_path / "a.pesn")

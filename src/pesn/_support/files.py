@@ -65,6 +65,19 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise ValueError("too many brackets inside each other") from None
 
 
+def plain(value: object) -> Any:
+    """Convert a value to JSON types: NaN is null, infinities are "inf" and "-inf"."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
 def _check_readable(path: str | os.PathLike[str], found: os.stat_result, most: int) -> None:
     """Raise an OSError unless a file is regular and small enough."""
     _check_regular(path, found.st_mode)

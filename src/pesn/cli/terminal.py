@@ -146,20 +146,15 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        fail(1 if _about_data(error) else 2, str(error))
+        from pesn.series.table.numerals import DataError  # the call was right, and the data would not do
+
+        fail(1 if isinstance(error, DataError) else 2, str(error))
     except BrokenPipeError:
         raise  # nobody reads on: that is no fault
     except (OSError, FloatingPointError, MemoryError, ImportError) as error:
         fail(1, str(error) or type(error).__name__)
     except KeyboardInterrupt:
         fail(130, "interrupted")
-
-
-def _about_data(error: ValueError) -> bool:
-    """Return whether the call was right and the data would not do."""
-    from pesn.series.table.numerals import DataError
-
-    return isinstance(error, DataError)
 
 
 def fail(code: int, message: str) -> NoReturn:

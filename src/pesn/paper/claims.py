@@ -53,31 +53,37 @@ class Erratum(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim in plain words, and the items that judge it."""
+    """A claim in plain words, the items that judge it, what the values of the draws are, and reasons that name values."""
 
     text: str
-    items: tuple[str, ...]
+    items: Sequence[str]
+    measure: str = ""
+    reason: str = ""
 
 
 class Description(NamedTuple):
-    """Title of an item, its place in the paper, what is done, the numbers of the errata that bear on it, and notes."""
+    """Title of an item, its place in the paper, what is done, its errata, notes, and alt texts of figures by name."""
 
     title: str
     place: str
     about: str
     errata: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    alts: Mapping[str, str] = {}
 
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
 ERRATA = tuple(Erratum(number, **erratum) for number, erratum in enumerate(_PUBLICATION["errata"], 1))
-CLAIMS = {name: Claim(claim["text"], tuple(claim["items"])) for name, claim in _PUBLICATION["claims"].items()}
+CLAIMS = {name: Claim(**claim) for name, claim in _PUBLICATION["claims"].items()}
 
 
 def describe(item: str) -> Description:
     """Return what an item is about."""
     said = _PUBLICATION["items"][item]
-    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), tuple(said.get("notes", ())))
+    base = _PUBLICATION["items"].get(said.get("like"), {})
+    notes = (*base.get("notes", ()), *said.get("notes", ()))
+    alts = said.get("alts", base.get("alts", {}))
+    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), notes, alts)
 
 
 def paper_numbers(item: str) -> Any:
@@ -148,10 +154,23 @@ def majority_label(outcomes: Sequence[Outcome]) -> Label:
     return outcome if n >= AGREE * len(outcomes) else "depends"
 
 
-def over_draws(claim: str, draws: Iterable[Draw], reason: str, *, measure: str = "", limits: Sequence[float] = ()) -> Verdict:
-    """Return the verdict that the draws agree on; ``measure`` says in words what their values are."""
-    kept = tuple(draws)
-    return Verdict(claim, majority_label([draw.outcome for draw in kept]), reason, kept, measure, tuple(limits))
+def over_draws(
+    claim: str, draws: Iterable[Draw], reason: str | Record, *, measure: str = "", limits: Sequence[float] = ()
+) -> Verdict:
+    """Return the verdict that the draws agree on.
+
+    ``reason`` is a text, or the values that the claim's own names; ``measure`` says what the values of the draws are, by default
+    as the claim has it.
+    """
+    kept, said = tuple(draws), CLAIMS[claim]
+    why = reason if isinstance(reason, str) else said.reason.format_map(reason)
+    label = majority_label([draw.outcome for draw in kept])
+    return Verdict(claim, label, why, kept, measure or said.measure, tuple(limits))
+
+
+def judge(claim: str, outcome: Outcome, values: Record) -> Verdict:
+    """Return the verdict on a claim that nothing is drawn for; ``values`` are those that its reason names."""
+    return Verdict(claim, outcome, CLAIMS[claim].reason.format_map(values))
 
 
 def median_range(values: Sequence[float], digits: str) -> str:
@@ -215,19 +234,22 @@ class Result:
     tables : dict of str to DataFrame
         For people, title -> frame: published and obtained side by side where there are published numbers (columns "published",
         "obtained", or pairs of them; "better" names the column of the smaller error where that means something).
-    figures : dict of str to tuple of (Figure, str)
-        Name -> (figure, alt text).
+    figures : dict of str to tuple of (Figure, str or dict)
+        Name -> (figure, alt text); of an item's own function, the values that the alt text in ``publication.toml`` names.
     verdicts : list of Verdict
         What the run says about each of the item's claims.
     notes : list of str, default=[]
         What a reader should know, a sentence or two each.
     lead : str, default=""
         What a reader must know first, where the numbers are of another kind than the paper's.
+    values : dict of str to object, default={}
+        Values that the notes in ``publication.toml`` name, beside the settings.
     """
 
     frame: pd.DataFrame
     tables: dict[str, pd.DataFrame]
-    figures: dict[str, tuple[Figure, str]]
+    figures: dict[str, tuple[Figure, str | Record]]
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
     lead: str = ""
+    values: Record = field(default_factory=dict)

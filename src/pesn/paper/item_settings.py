@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib import resources
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -130,6 +132,17 @@ def _as_list(values: object) -> list[object]:
 POSITIVE = number(0.0, above=True)
 ENDS = layout(low=number(), high=number())
 MESH = layout(low=number(), high=number(), n_points=whole(3))
+_KINDS = {
+    "positive": POSITIVE,
+    "ends": ENDS,
+    "mesh": MESH,
+    "flag": flag(),
+    "share": number(0.0, 1.0, above=True),
+    "shape": layout(means=whole(2), variances=whole(2)),
+    "variances": layout(low=POSITIVE, high=number(0.0, 1.0)),
+}
+_FUNCTIONS: dict[str, Callable[..., Kind]] = {one.__name__: one for one in (whole, number, choice, or_word, several)}
+TABLES: Record = tomllib.loads((resources.files("pesn.paper") / "settings.toml").read_text(encoding="utf-8"))
 
 
 # ---------------------------------------------------------------- items and their settings
@@ -165,7 +178,7 @@ class Item:
         return describe(self.name)
 
     def run(self, settings: Settings, tasks: Tasks) -> Result:
-        """Reproduce the item; its constant notes come first.
+        """Reproduce the item, with its notes and the alt texts of its figures.
 
         Parameters
         ----------
@@ -179,8 +192,13 @@ class Item:
         Result
             Frame, tables, figures, verdicts and notes.
         """
-        result = self.make(settings, tasks)
-        return replace(result, notes=[*self.description.notes, *result.notes])
+        result, p = self.make(settings, tasks), settings.parameters
+        notes = [note.format_map({**p, **result.values}) for note in self.description.notes]
+        figures = {
+            name: (figure, alt if isinstance(alt, str) else self.description.alts[name].format_map({**p, **alt}))
+            for name, (figure, alt) in result.figures.items()
+        }
+        return replace(result, notes=[*notes, *result.notes], figures=figures)
 
     def parameters(self, quick: bool = False) -> Record:
         """Return the default of each setting."""
@@ -192,10 +210,22 @@ def defaults(settings: Mapping[str, Setting], quick: bool = False) -> Record:
     return {name: copy(s.quick if quick and s.quick is not None else s.full) for name, s in settings.items()}
 
 
-def amend(settings: Mapping[str, Setting], **own: object) -> dict[str, Setting]:
-    """Return settings with other defaults, by name; a pair is that of the full and that of the quick run."""
-    pairs = {name: value if isinstance(value, tuple) else (value, None) for name, value in own.items()}
-    return {**settings, **{name: settings[name]._replace(full=full, quick=quick) for name, (full, quick) in pairs.items()}}
+def read_settings(*tables: str) -> dict[str, Setting]:
+    """Return the settings of some tables of ``settings.toml``, in their order; a later one may have other defaults for a name."""
+    entries: dict[str, Record] = {}
+    for table in tables:
+        for name, own in TABLES[table].items():
+            base = TABLES[own["like"]][name] if "like" in own else entries.get(name, {})
+            entries[name] = {**base, **({"quick": None} if "full" in own else {}), **own}
+    return {name: Setting(e["meaning"], _kind(e["takes"]), e.get("full"), e.get("quick")) for name, e in entries.items()}
+
+
+def _kind(takes: Any) -> Any:
+    """Return the kind that has a name, or that a list of a function and its arguments makes; other arguments as they are."""
+    if not isinstance(takes, list):
+        return _KINDS.get(takes, takes)
+    function, *arguments = takes
+    return _FUNCTIONS[function](*map(_kind, arguments))
 
 
 def parse_value(text: str) -> object:

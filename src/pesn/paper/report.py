@@ -20,15 +20,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from pesn._support.files import contents, replacing
-from pesn._support.pages import style
+from pesn._support.pages import environment, style
 from pesn._support.pages.tables import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combine_labels
 
@@ -200,10 +199,10 @@ def _versions(results: Sequence[Record]) -> dict[str, str]:
 
 def _template() -> Template:
     """Return the page's template; whatever is put into it is escaped, and a name it does not know is an error."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"prose": _prose}
-    environment.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
-    return environment.from_string((resources.files("pesn.paper") / "report.html.j2").read_text(encoding="utf-8"))
+    made = environment("pesn.paper")
+    made.filters["prose"] = _prose
+    made.globals |= {"verdicts": _VERDICTS, "unjudged": _OPEN, "strip": strip}
+    return made.get_template("report.html.j2")
 
 
 def _prose(text: object) -> Markup:

@@ -30,24 +30,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeVar
 
 from pesn import paper
+from pesn._support import files
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import WAIT, client, versions, worker_processes
-from pesn._support.files import (
-    RefusedFileError,
-    claim_folder,
-    contents,
-    naming,
-    put_folder,
-    read_json,
-    replacing,
-    sync,
-    temporary_folder,
-)
+from pesn._support.files import RefusedFileError, plain
 from pesn._support.progress import Advance, Steps, ignore_progress, show_progress
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
@@ -118,7 +107,7 @@ def reproduce(
         _Work(item, Settings(quick, seed, parameters), folder)
         for item, parameters in zip(items, _choose_parameters(items, quick, settings or {}), strict=True)
     ]
-    with naming(folder), _hold(folder), show_progress(verbose) as steps:
+    with files.naming(folder), _hold(folder), show_progress(verbose) as steps:
         if (folder / "index.html").exists() and not (folder / "results.json").exists():
             raise OSError("index.html is in the way, and is no page of results: move it away, or give another folder")
         for one in work:
@@ -186,7 +175,7 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
         place = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(work.item.make)), frames[-1])
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ItemError(f"{name} failed: {what} ({place.filename}:{place.lineno})") from error
-    temporary = temporary_folder(work.place)
+    temporary = files.temporary_folder(work.place)
     try:
         temporary.mkdir()
         record = _write(work, result, temporary)
@@ -194,8 +183,8 @@ def _make(work: _Work, cores: int, advance: Advance) -> Record:
         record |= {"seconds": round(tasks.seconds, 3), "cpu_seconds": round(tasks.cpu_seconds, 3), "cores": cores}
         record["checksum"] = _checksum(to_json(record).encode())
         (temporary / "result.json").write_text(to_json(record), encoding="utf-8")
-        sync(*temporary.iterdir())
-        put_folder(temporary, work.place)
+        files.sync(*temporary.iterdir())
+        files.put_folder(temporary, work.place)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -207,7 +196,7 @@ def _digest(item: Item, settings: Settings) -> str:
     others = {f"{module.replace('.', '/')}.py" for module in paper.ITEMS.values() if module != item.make.__module__}
     root = Path(paper.__file__).parents[1]
     code = hashlib.blake2b(Path(inspect.getfile(item.make)).read_bytes())
-    for path in sorted([*root.rglob("*.py"), root / "paper" / "publication.toml"]):
+    for path in sorted([*root.rglob("*.py"), *root.glob("paper/*.toml")]):
         place = path.relative_to(root).as_posix()
         if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:
             code.update(f"{place}\0".encode() + path.read_bytes())
@@ -222,18 +211,18 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     """Write tables and figures; return the record of all."""
     item, settings = work.item, work.settings
     _flatten(result.frame).to_csv(folder / "frame.csv", index=False)
-    tables, files = {}, ["frame.csv"]
+    tables, written = {}, ["frame.csv"]
     for title, frame in result.tables.items():
         digits = _paper_digits(_flatten(frame), item.digits)
-        files.append(_free_name(f"table-{_slug(title)}.csv", files))
-        digits.to_csv(folder / files[-1], index=False)
-        tables[title] = {"file": files[-1], "columns": list(digits), "rows": digits.astype(object).to_numpy().tolist()}
+        written.append(_free_name(f"table-{_slug(title)}.csv", written))
+        digits.to_csv(folder / written[-1], index=False)
+        tables[title] = {"file": written[-1], "columns": list(digits), "rows": digits.astype(object).to_numpy().tolist()}
     figures = []
     for name, (figure, alt) in result.figures.items():
-        png = _free_name(f"{_slug(name)}.png", files)
+        png = _free_name(f"{_slug(name)}.png", written)
         svg = f"{png[:-4]}.svg"
         _save(figure, folder / png, folder / svg, f"{item.name} {name}")
-        files += [png, svg]
+        written += [png, svg]
         figures.append({"name": name, "png": png, "svg": svg, "alt": alt})
     changed = find_changes(settings.parameters, item.parameters(settings.quick))
     command = ["pesn", "reproduce", item.name, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
@@ -242,7 +231,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     record: Record = plain(
         {
             "name": item.name,
-            **item.description._asdict(),
+            **{key: value for key, value in item.description._asdict().items() if key != "alts"},
             "lead": result.lead,
             **vars(settings),
             "changed": changed,
@@ -252,7 +241,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
             "claims": [_claim(verdict) for verdict in result.verdicts],
             "notes": result.notes,
             "figures": figures,
-            "files": {file: _checksum((folder / file).read_bytes()) for file in files},
+            "files": {file: _checksum((folder / file).read_bytes()) for file in written},
             "versions": versions(),
             "command": shlex.join(command),
             "digest": work.digest,
@@ -281,13 +270,13 @@ def _claim(v: Verdict) -> Record:
 def read_result(folder: Path, digest: str | None = None) -> Record | None:
     """Read the record of a result whose files are as they were written, with this digest if one is given; else None."""
     try:
-        record: Record = read_json(folder / "result.json")
+        record: Record = files.read_json(folder / "result.json")
         written = {key: value for key, value in record.items() if key != "checksum"}
         whole = (
             digest in (None, record["digest"])
             and record["checksum"] == _checksum(to_json(written).encode())
             and all(
-                Path(file).name == file and _checksum(contents(folder / file, _LARGEST, links=False)) == checksum
+                Path(file).name == file and _checksum(files.contents(folder / file, _LARGEST, links=False)) == checksum
                 for file, checksum in record["files"].items()
             )
         )
@@ -331,19 +320,6 @@ def _format_digits(value: float, digits: str) -> str | None:
     return text if float(text) == value else f"{value:.10g}"
 
 
-def plain(value: object) -> Any:
-    """Convert a value to JSON types: NaN is null, infinities are "inf" and "-inf"."""
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
 def to_json(value: object) -> str:
     """Return the text of a JSON file; NaN, which JSON has not, is an error."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -369,7 +345,7 @@ def _free_name(name: str, used: Sequence[str]) -> str:
 @contextlib.contextmanager
 def _hold(folder: Path) -> Iterator[None]:
     """Hold the folder for this run alone, without what a killed run left half-written."""
-    with claim_folder(folder):
+    with files.claim_folder(folder):
         for left in folder.glob(".*.part"):
             shutil.rmtree(left, ignore_errors=True)
         yield
@@ -386,7 +362,7 @@ def _gather(folder: Path) -> None:
     from pesn.paper.report import write_page
 
     found = [record for name in paper.ITEMS if (record := read_result(folder / name)) is not None]
-    with replacing(folder / "results.json") as temporary:
+    with files.replacing(folder / "results.json") as temporary:
         temporary.write_text(to_json(found), encoding="utf-8")
     try:
         write_page(folder, found)

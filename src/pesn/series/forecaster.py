@@ -34,17 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
-from pesn.series.arguments import (
-    align_rows,
-    backtest_origins,
-    check_one_level,
-    check_steps,
-    column_names,
-    future_inputs,
-    later_rows,
-    score_forecast,
-    without_later_rows,
-)
+from pesn.series import arguments
 from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
@@ -187,7 +177,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
                 self._fit_long(y, X, None if inputs is None else covariates)
                 return self
-            check_one_level(y, X)
+            arguments.check_one_level(y, X)
             y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
             self._fit_wide(place_rows("y", y, self.freq, self.duplicates), place_rows("X", X, None, self.duplicates))
         for note in self.notes_:
@@ -203,11 +193,11 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         self._facts: Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
-        rows, x, rule = align_rows(y, X, None)
-        rows, x, later = without_later_rows(rows, x)
+        rows, x, rule = arguments.align_rows(y, X, None)
+        rows, x, later = arguments.without_later_rows(rows, x)
         if self.horizon is not None:
             check_horizon("horizon", self.horizon, len(rows))
-        names, known = column_names(y, rows.shape[1]), column_names(X, x.shape[1], "X")
+        names, known = arguments.column_names(y, rows.shape[1]), arguments.column_names(X, x.shape[1], "X")
         known_ahead = 0 if later is None or np.isnan(later).all() else len(later)
         horizon = self.horizon or known_ahead or None
         fitted = fit_columns(rows, x, names=names, inputs=known, time=rule, seasons=self.season, horizon=horizon)
@@ -248,8 +238,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             return self._store_outcome(long_frame.forecast(self.panel_, read_settings(self), horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
-        steps = check_steps(self.fitted_, horizon)
-        return self.fitted_.forecast(steps, future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
+        steps = arguments.check_steps(self.fitted_, horizon)
+        return self.fitted_.forecast(steps, arguments.future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
     def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
         """Backtest each series of a long frame: forecasts from rolling origins, each by a model of the rows before it.
@@ -315,8 +305,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
             With ``mae()``, ``crps()``, ``coverage(level)``, ``to_frame()``, and the same of its baselines, ``baselines``.
         """
         self._check_columns("backtest", "cross_validation does it for long frames")
-        steps = check_steps(self.fitted_, horizon)
-        return self.fitted_.backtest(steps, backtest_origins(self.fitted_, steps, origins))
+        steps = arguments.check_steps(self.fitted_, horizon)
+        return self.fitted_.backtest(steps, arguments.backtest_origins(self.fitted_, steps, origins))
 
     def score(self, y: TableLike, X: TableLike | None = None) -> float:
         """Return minus the CRPS of a forecast of y, the rows after those of ``fit``, each column in units of its naive error.
@@ -337,7 +327,8 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         names, inputs = self.fitted_.names, self.fitted_.inputs
         if X is None and inputs and {*inputs} <= {*map(str, getattr(y, "columns", ()))}:
             X = select_columns(y, inputs)
-        return score_forecast(self.fitted_, *later_rows(self.fitted_, select_columns(y, names), select_columns(X, inputs)))
+        rows = arguments.later_rows(self.fitted_, select_columns(y, names), select_columns(X, inputs))
+        return arguments.score_forecast(self.fitted_, *rows)
 
     def summary(self) -> str:
         """Describe the components of each column's forecast, their weights and why; of a long frame, count its series."""

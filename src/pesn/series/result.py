@@ -503,7 +503,4 @@ def _deviation(seen: Array, lag: int) -> float:
 
 def _carry_forward(y: Array) -> Array:
     """Return y (n,) with each gap filled by the last number before it, and by the first one at the start."""
-    seen = np.flatnonzero(~np.isnan(y))
-    if not len(seen):
-        return y
-    return y[seen[np.maximum(np.searchsorted(seen, np.arange(len(y)), side="right") - 1, 0)]]
+    return pd.Series(y).ffill().bfill().to_numpy()

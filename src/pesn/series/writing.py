@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pesn._support.files import check_writable, filling, read_json
+from pesn._support.files import check_writable, filling, plain, read_json
 from pesn.series import summary
 from pesn.series.job import Outcome
 from pesn.series.page.page import page, sections
@@ -86,7 +86,7 @@ def write_files(folder: Path, writers: Mapping[str, Callable[[Path], object]], t
             writer(temporary / name)
         (temporary / "index.html").write_text(text, encoding="utf-8")
         record["sha256"] = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
-        (temporary / SUMMARY).write_text(json.dumps(_plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
+        (temporary / SUMMARY).write_text(json.dumps(plain(record), indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def without_formula(name: str) -> str:
@@ -134,12 +134,3 @@ def _content(outcome: Outcome, record: dict[str, object], files: Sequence[str]) 
         "version": record["pesn"],
         "files": [name for name in files if name != "index.html"],
     }
-
-
-def _plain(value: object) -> object:
-    """Replace NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and value != value else value

@@ -24,18 +24,9 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, Rng
+from pesn.systems import stepping
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compile_engine, fly, observe
-from pesn.systems.stepping import (
-    Control,
-    Progress,
-    as_parameters,
-    call_control,
-    check_path,
-    chunks,
-    for_each_run,
-    generators,
-    sizes,
-)
+from pesn.systems.stepping import Control, Progress
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
@@ -117,24 +108,24 @@ def simulate(
     if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"mode must be 'gazebo' or 'rotors', got {mode!r}")
     flag("command_noise", command_noise)
-    drone = as_parameters(parameters, Parameters, "ardrone")
+    drone = stepping.as_parameters(parameters, Parameters, "ardrone")
     given, runs, steps = _as_commands(commands, runs, steps, progress)
-    initial = for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
+    initial = stepping.for_each_run("initial_state", hovering() if initial_state is None else initial_state, runs, (12,))
     _check_pitch(initial)
     pilot = _pilot(commands, initial) if callable(commands) else None
     strength = _wind_strength(wind, mode)
-    children = [child.spawn(4) for child in generators(rng, runs)]
+    children = [child.spawn(4) for child in stepping.generators(rng, runs)]
     with np.errstate(all="ignore"):  # a state that overflows is refused below, by its name
         flight = _flight(given, initial, children, steps, drone, command_noise, strength)
 
     move = _engine(flight, drone, steps > _MANY_STEPS, mode == "rotors", given is None)
-    for start, stop in chunks(runs, steps, pilot is not None, progress):
+    for start, stop in stepping.chunks(runs, steps, pilot is not None, progress):
         if pilot is not None:
             flight.commands[:, start] = pilot(start * SAMPLE_STEP, flight)
         with np.errstate(all="ignore"):
             move(start, stop)
         before = flight.states[:, start - 1] if start else initial
-        check_path("AR.Drone", before, flight.states[:, start:stop].swapaxes(0, 1), _STATES, start, SAMPLE_STEP)
+        stepping.check_path("AR.Drone", before, flight.states[:, start:stop].swapaxes(0, 1), _STATES, start, SAMPLE_STEP)
     flight.states[:, 0] = initial
     flight.states[:, :, 8] = np.unwrap(flight.states[:, :, 8], axis=1)
     rows = flight.states.reshape(-1, 12), flight.commands.reshape(-1, 4)
@@ -193,8 +184,8 @@ def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
     >>> bool((again.states == flights.states).all())
     True
     """
-    runs, steps = sizes(runs, steps, 4)
-    return np.array([_noise(child.spawn(4), steps) for child in generators(rng, runs)])
+    runs, steps = stepping.sizes(runs, steps, 4)
+    return np.array([_noise(child.spawn(4), steps) for child in stepping.generators(rng, runs)])
 
 
 def _pilot(function: Control, initial: Array) -> Callable[[float, Flight], Array]:
@@ -206,7 +197,7 @@ def _pilot(function: Control, initial: Array) -> Callable[[float, Flight], Array
         states = np.empty((12, runs))
         observe(flight.body.T, states)
         yaw = states[8] = np.unwrap([yaw, states[8]], axis=0)[1]
-        return call_control("commands", function, t, states.T.copy(), (runs, 4))
+        return stepping.call_control("commands", function, t, states.T.copy(), (runs, 4))
 
     return command
 
@@ -231,10 +222,10 @@ def _as_commands(
     if steps is None:
         # A wrong number of axes is refused later, with the other wrong shapes.
         steps = 1000 if array is None else array.shape[-2] if array.ndim in (2, 3) else 1
-    runs, steps = sizes(runs, steps, 12, progress)
+    runs, steps = stepping.sizes(runs, steps, 12, progress)
     if callable(commands):
         return np.zeros((runs, steps, 4)), runs, steps  # filled in as it flies
-    return None if array is None else for_each_run("commands", array, runs, (steps, 4)), runs, steps
+    return None if array is None else stepping.for_each_run("commands", array, runs, (steps, 4)), runs, steps
 
 
 def _check_pitch(initial: Array) -> None:

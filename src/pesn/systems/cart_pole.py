@@ -27,17 +27,8 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import (
-    Control,
-    Progress,
-    as_parameters,
-    call_control,
-    check_path,
-    chunks,
-    for_each_run,
-    generators,
-    sizes,
-)
+from pesn.systems import stepping
+from pesn.systems.stepping import Control, Progress
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
@@ -129,7 +120,7 @@ def accelerations(state: npt.ArrayLike, force: npt.ArrayLike, parameters: Parame
         raise ValueError(f"force must broadcast against the states' {theta.shape}, got {forces.shape}") from None
     with np.errstate(all="ignore"):  # beyond the largest float is inf, without a word
         return np.stack(
-            _rates(as_parameters(parameters, Parameters, "cart_pole"), np.sin, np.cos)(theta, v, omega, forces), axis=-1
+            _rates(stepping.as_parameters(parameters, Parameters, "cart_pole"), np.sin, np.cos)(theta, v, omega, forces), axis=-1
         )
 
 
@@ -155,7 +146,7 @@ def energy(state: npt.ArrayLike, parameters: Parameters | None = None) -> Array:
     >>> float(energy([0.0, np.pi, 0.0, 0.0]).round(6))
     -0.4905
     """
-    p = as_parameters(parameters, Parameters, "cart_pole")
+    p = stepping.as_parameters(parameters, Parameters, "cart_pole")
     _, theta, v, omega = np.moveaxis(_states(state), -1, 0)
     ml = p.pole_mass * p.length
     with np.errstate(all="ignore"):
@@ -189,7 +180,7 @@ def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time
     >>> wandering_force(100_000, rng=0).std().round(1)
     np.float64(2.0)
     """
-    _, steps = sizes(1, steps, 1)
+    _, steps = stepping.sizes(1, steps, 1)
     number("dt", dt, 0.0, math.inf, "()")
     number("strength", strength, 0.0, math.inf, "[)")
     number("time_constant", time_constant, 0.0, math.inf, "()")
@@ -260,24 +251,24 @@ def simulate(
     FloatingPointError
         If a run leaves finite numbers: too large a force, or a step too long for the frictions.
     """
-    runs, steps = sizes(runs, steps, 4, progress)
+    runs, steps = stepping.sizes(runs, steps, 4, progress)
     whole_number("substeps", substeps, 1)
     number("dt", dt, 0.0, math.inf, "()")
     dt = float(dt)
-    children = generators(rng, runs)
+    children = stepping.generators(rng, runs)
     hanging = np.array([_HANGING + _SPREAD * child.standard_normal(4) for child in children])
-    state = hanging if initial_state is None else for_each_run("initial_state", initial_state, runs, (4,))
+    state = hanging if initial_state is None else stepping.for_each_run("initial_state", initial_state, runs, (4,))
     drawn, gains = _forces(control, runs, steps, dt, children)
-    advance = _advance(as_parameters(parameters, Parameters, "cart_pole"), dt / substeps, int(substeps), gains)
+    advance = _advance(stepping.as_parameters(parameters, Parameters, "cart_pole"), dt / substeps, int(substeps), gains)
 
     states, inputs = np.empty((steps + 1, runs, 4)), np.empty((steps, runs))
     states[0] = state
-    for start, stop in chunks(runs, steps, callable(drawn), progress):
+    for start, stop in stepping.chunks(runs, steps, callable(drawn), progress):
         given = drawn(start * dt, states[start].copy()) if callable(drawn) else drawn[start:stop]
         with np.errstate(all="ignore"):
             states[start + 1 : stop + 1], inputs[start:stop] = advance(states[start], given)
         rows_after = states[start + 1 : min(stop + 1, steps)]  # not the state after the last row
-        check_path("cart pole", states[start], rows_after, NAMES[:4], start + 1, dt)
+        stepping.check_path("cart pole", states[start], rows_after, NAMES[:4], start + 1, dt)
     rows = states[:steps].swapaxes(0, 1).reshape(-1, 4)
     return Trajectories(rows, inputs.T.reshape(-1, 1), dt, NAMES, (steps,) * runs, UNITS)
 
@@ -296,7 +287,7 @@ def _forces(
             raise ValueError(f"control must have shape {expected}, got {array.shape}")
         return np.broadcast_to(flat.astype(np.float64), (runs, steps)).T, (0.0, 0.0)
     function = control
-    return lambda t, states: call_control("control", function, t, states, (runs,))[None], (0.0, 0.0)
+    return lambda t, states: stepping.call_control("control", function, t, states, (runs,))[None], (0.0, 0.0)
 
 
 def _rates(p: Parameters, sin: Callable[[T], T], cos: Callable[[T], T]) -> Rates[T]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
@@ -396,7 +397,7 @@ def kuramoto_sivashinsky(plan: Plan, *, n: int = 64, length: float = 22.0) -> Tr
     u = plan.starts(lambda child: 0.1 * child.standard_normal(n), n)
     if plan.initial_state is None:
         u -= u.mean(axis=1, keepdims=True)
-    step = _coefficients(n, length, plan.dt / plan.substeps)
+    step = _make_step(n, length, plan.dt / plan.substeps)
 
     def advance(field: tuple[Array, Modes]) -> tuple[Array, Modes]:
         v = field[1]
@@ -408,35 +409,14 @@ def kuramoto_sivashinsky(plan: Plan, *, n: int = 64, length: float = 22.0) -> Tr
     return plan.trajectories(plan.march(advance, (u, np.fft.rfft(u)), names, itemgetter(0)), names)
 
 
-class _ETDRK4(NamedTuple):
-    """A step in Fourier modes: v (runs, n // 2 + 1) is where u is real; names of the coefficients as in the paper."""
+def _make_step(n: int, length: float, h: float) -> Callable[[Modes], Modes]:
+    """Return a step of h in Fourier modes: v (runs, n // 2 + 1) is where u is real; names of the coefficients as in the paper.
 
-    n: int
-    slope: Modes  # −i k / 2: of u² to −u u_x
-    E: Array
-    E2: Array
-    Q: Array
-    f1: Array
-    f2: Array
-    f3: Array
-
-    def __call__(self, v: Modes) -> Modes:
-        Nv = self.nonlinear(v)
-        a = self.E2 * v + self.Q * Nv
-        Na = self.nonlinear(a)
-        b = self.E2 * v + self.Q * Na
-        Nb = self.nonlinear(b)
-        Nc = self.nonlinear(self.E2 * a + self.Q * (2.0 * Nb - Nv))
-        return self.E * v + Nv * self.f1 + 2.0 * (Na + Nb) * self.f2 + Nc * self.f3
-
-    def nonlinear(self, v: Modes) -> Modes:
-        return self.slope * np.fft.rfft(np.square(np.fft.irfft(v, self.n)))
-
-
-def _coefficients(n: int, length: float, h: float) -> _ETDRK4:
-    """Compute the coefficients of a step of h. Differences that cancel near 0 are averaged over a circle around each value."""
+    Differences that cancel near 0 are averaged over a circle around each value.
+    """
     k = 2.0 * np.pi / length * np.arange(n // 2 + 1)
     linear = k**2 - k**4
+    E, E2 = np.exp(h * linear), np.exp(0.5 * h * linear)
     z = h * linear[:, None] + np.exp(1j * np.pi * (np.arange(_CONTOUR) + 0.5) / _CONTOUR)
     Q = h * np.mean((np.exp(z / 2.0) - 1.0) / z, axis=1).real
     f1 = h * np.mean((-4.0 - z + np.exp(z) * (4.0 - 3.0 * z + z**2)) / z**3, axis=1).real
@@ -444,7 +424,21 @@ def _coefficients(n: int, length: float, h: float) -> _ETDRK4:
     f3 = h * np.mean((-4.0 - 3.0 * z - z**2 + np.exp(z) * (4.0 - z)) / z**3, axis=1).real
     if n % 2 == 0:
         k[-1] = 0.0  # the fastest mode of an even number has no first derivative on the points
-    return _ETDRK4(n, np.asarray(-0.5j * k, np.complex128), np.exp(h * linear), np.exp(0.5 * h * linear), Q, f1, f2, f3)
+    slope = np.asarray(-0.5j * k, np.complex128)  # of u² to −u u_x
+
+    def nonlinear(v: Modes) -> Modes:
+        return slope * np.fft.rfft(np.square(np.fft.irfft(v, n)))
+
+    def step(v: Modes) -> Modes:
+        Nv = nonlinear(v)
+        a = E2 * v + Q * Nv
+        Na = nonlinear(a)
+        b = E2 * v + Q * Na
+        Nb = nonlinear(b)
+        Nc = nonlinear(E2 * a + Q * (2.0 * Nb - Nv))
+        return np.asarray(E * v + Nv * f1 + 2.0 * (Na + Nb) * f2 + Nc * f3)
+
+    return step
 
 
 # ---------------------------------------------------------------- maps and oscillators

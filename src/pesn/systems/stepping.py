@@ -57,12 +57,6 @@ def generators(rng: Rng, runs: int) -> list[np.random.Generator]:
     return generator(rng).spawn(runs)
 
 
-def report(progress: Progress | None, done: int, steps: int) -> None:
-    """Call ``progress`` after about every hundredth of the rows."""
-    if progress is not None and (done == steps or done % math.ceil(steps / 100) == 0):
-        progress(done, steps)
-
-
 def chunks(runs: int, steps: int, by_row: bool, progress: Progress | None) -> Iterator[tuple[int, int]]:
     """Yield first and last row of each hundredth of the rows, or of each row; ``progress`` is called with the rows of all runs.
 
@@ -133,26 +127,20 @@ def call_control(name: str, control: Control, t: float, states: Array, shape: tu
     return np.asarray(answer, np.float64)
 
 
-def check_divergence(system: str, before: Array, after: Array, names: Sequence[str], time: float) -> None:
-    """Raise a FloatingPointError where a run (a row of ``after``, reached at ``time``) is no longer finite.
+def check_path(system: str, before: Array, path: Array, names: Sequence[str], first: int, dt: float) -> None:
+    """Raise a FloatingPointError where a row of a ``path`` (rows, runs, d), which follows ``before``, is no longer finite.
 
-    >>> check_divergence("cart pole", np.ones((1, 2)), np.array([[1.0, np.inf]]), ("x", "v"), 0.3)
+    >>> check_path("cart pole", np.ones((1, 2)), np.array([[[1.0, np.inf]]]), ("x", "v"), 3, 0.1)
     Traceback (most recent call last):
     FloatingPointError: cart pole, run 0: left finite numbers at t = 0.3; the state before was x = 1, v = 1
     """
-    lost = ~np.isfinite(after).all(axis=1)
+    lost = ~np.isfinite(path).all(axis=2)
     if lost.any():
-        run = int(np.argmax(lost))
-        last = ", ".join(f"{name} = {value:.6g}" for name, value in zip(names, before[run], strict=True))
+        k, run = map(int, np.argwhere(lost)[0])
+        state = (path[k - 1] if k else before)[run]
+        last = ", ".join(f"{name} = {value:.6g}" for name, value in zip(names, state, strict=True))
+        time = (first + k) * dt
         raise FloatingPointError(f"{system}, run {run}: left finite numbers at t = {time:g}; the state before was {last}")
-
-
-def check_path(system: str, before: Array, path: Array, names: Sequence[str], first: int, dt: float) -> None:
-    """Check each row of a ``path`` (rows, runs, d) that follows the state ``before`` it, from row ``first`` on."""
-    finite = np.isfinite(path).all(axis=(1, 2))
-    if not finite.all():
-        k = int(np.argmin(finite))
-        check_divergence(system, path[k - 1] if k else before, path[k], names, (first + k) * dt)
 
 
 @dataclass(frozen=True)
@@ -198,10 +186,12 @@ class Plan:
                 if k:
                     state = advance(state)
                     before, row = row, shown(state)
-                    check_divergence(self.system, before, row, names, k * self.dt)
+                    check_path(self.system, before, row[None], names, k, self.dt)
                 if k >= self.skipped:
                     path[:, k - self.skipped] = row
-                    report(self.progress, k - self.skipped + 1, self.steps)
+                    done = k - self.skipped + 1
+                    if self.progress is not None and (done == self.steps or done % math.ceil(self.steps / 100) == 0):
+                        self.progress(done, self.steps)
         return path
 
     def trajectories(self, states: Array, names: tuple[str, ...]) -> Trajectories:

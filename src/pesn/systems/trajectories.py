@@ -89,7 +89,9 @@ class Trajectories:
             except IndexError:
                 raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}") from None
             chosen = range(i, i + 1)
-        return self._take(chosen)
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]) if chosen else np.arange(0)
+        return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in chosen))
 
     def __iter__(self) -> Iterator[Trajectories]:
         return (self[i] for i in range(len(self)))
@@ -134,11 +136,6 @@ class Trajectories:
                     self.to_frame().to_parquet(part, index=False, engine="pyarrow")
                 except ImportError as error:
                     raise ImportError("a .parquet file needs pyarrow: pip install 'pesn[parquet]'; or save as .csv") from error
-
-    def _take(self, runs: range) -> Trajectories:
-        starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in runs]) if runs else np.arange(0)
-        return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in runs))
 
 
 def stack_runs(states: Array, inputs: Array, dt: float, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectories:

@@ -58,7 +58,7 @@ def table(title: str, columns: Sequence[object], rows: Sequence[Sequence[object]
     A column "better", or "better …", names in each row the column that is better there, or none (""); it becomes marks, unless
     one of its words is no column's name. What was published is shown as it was printed.
     """
-    names = [_name(column) for column in columns]
+    names = [str(column) for column in columns]
     rows = [_check_row(title, names, row) for row in rows]
     marks, hidden = _find_marks(names, rows)
     shown = [j for j in range(len(names)) if j not in hidden]
@@ -143,11 +143,6 @@ def _text(value: object, whole: bool, printed: bool) -> str:
     if printed and math.isfinite(value):
         return powers(_minus(f"{value:.10g}"))
     return number(int(value) if whole and value == value else value)
-
-
-def _name(column: object) -> str:
-    """Return the name of a column; several levels are joined."""
-    return " ".join(str(part) for part in column if str(part)) if isinstance(column, list | tuple) else str(column)
 
 
 def _numeric(values: Sequence[object]) -> bool:

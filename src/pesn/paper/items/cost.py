@@ -23,7 +23,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
-from pesn.paper.item_settings import ENDS, POSITIVE, Item, Setting, layout, number, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.operations import KINDS, Terms, recount, words
@@ -119,18 +119,14 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
     reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
     reason += "No operation count has a power of D above one."
     limits = (1.0 - SLACK, 1.0 + SLACK)
-    return over_draws("linear-in-d", linear(worst), reason, measure="exponent farthest from 1", limits=limits)
+    return over_draws("linear-in-d", linear(worst), reason, limits=limits)
 
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
     """Judge the growth with N: a round holds where the exponent of the plain spline is within 0.25 of 1."""
-    reason = (
-        f"Counted, the spline takes {counted} multiplications and divisions: linear in N. Measured, exponent p of time ∝ N^p for "
-        f"N from {min(sizes)} to {max(sizes):,}: {median_range(fits[PLAIN], '.2f')} over the rounds as one writes it in NumPy, "
-        f"{median_range(fits[SPLINE], '.2f')} as compiled in pesn, which leaves out the intervals that the Gaussian does not "
-        "reach."
-    )
-    return over_draws("linear-in-n", linear(fits[PLAIN]), reason, measure="exponent of N", limits=(1.0 - SLACK, 1.0 + SLACK))
+    plain, compiled = (median_range(fits[method], ".2f") for method in (PLAIN, SPLINE))
+    values = {"counted": counted, "sizes": (min(sizes), max(sizes)), "plain": plain, "compiled": compiled}
+    return over_draws("linear-in-n", linear(fits[PLAIN]), values, limits=(1.0 - SLACK, 1.0 + SLACK))
 
 
 # A method's setting, and the D from which its exponent is fitted: beyond a call's fixed cost.
@@ -140,25 +136,6 @@ _SIZES = {
     SPLINE: ("compiled_units", 1_000),
     ANALYTIC: ("fast_units", 10_000),
     SURFACE: ("fast_units", 10_000),
-}
-
-
-_UNITS, _NODES = several(whole(1), 2), several(whole(3), 2)
-_MESHES = [101, 201, 401, 801, 1601]
-_SPLINED = [10, 100, 1_000, 3_000, 10_000, 30_000]
-_FAST = [10, 100, 1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
-# Numbers of units for each method, and up to where the exponent is fitted: within the caches.
-COMPLEXITY_SETTINGS = {
-    "rounds": Setting("Times that everything is measured; the exponent is a median over the rounds.", whole(1), 20, quick=8),
-    "monte_carlo_units": Setting(
-        "Numbers of units D at which Monte Carlo is timed.", _UNITS, [10, 30, 100, 300, 1_000, 3_000], quick=[10, 30, 100, 300]
-    ),
-    "plain_units": Setting("The same for the spline in plain NumPy.", _UNITS, _SPLINED, quick=_SPLINED[:-1]),
-    "compiled_units": Setting("The same for pesn's compiled spline.", _UNITS, _FAST[:5]),
-    "fast_units": Setting("The same for the analytic method and pesn's surface.", _UNITS, _FAST, quick=_FAST[:-2]),
-    "fit_to": Setting("The largest D at which the exponent is fitted.", whole(2), 100_000),
-    "points": Setting("Numbers of mesh points N at which both splines are timed.", _NODES, _MESHES, quick=_MESHES[:4]),
-    "meshed_units": Setting("Units D that they are timed with.", whole(1), 300),
 }
 
 
@@ -204,21 +181,12 @@ def run_complexity(settings: Settings, tasks: Tasks) -> Result:
     )
     recounted = recount()
     written = recounted["spline, as written"]["all"]
-    notes = [
-        "As printed, the four integrals of one interval hold 12 exponentials and 12 error functions, each of which costs "
-        f"another exponential: {written['exp']['ND'] // 2} for f and as many for f². The published 18 would fit if each "
-        "difference erf β − erf α were counted once. Roots of constants are counted as printed.",
-        f"Fitted where the work outweighs the fixed cost of a call, and up to D = {end:,}: larger arrays leave the processor's "
-        "caches, and what is measured then is memory. For the same reason freed memory is kept for the next array: without that, "
-        "the analytic method in NumPy grows faster than D wherever its arrays pass the size from which the allocator returns "
-        "them.",
-    ]
     return Result(
         frame,
         {**_counts(recounted), "Time against D": times},
         {"time": _draw_growth(middle, along, fits, meshed, fitted)},
         [judge_units(fits, fitted), judge_points(meshed, points, words(written["*/÷"]))],
-        notes,
+        values={"exponentials": written["exp"]["ND"] // 2},
     )
 
 
@@ -249,33 +217,15 @@ def _draw_growth(
     for ax in (left, right):
         ax.grid(alpha=0.25, linewidth=0.5)
     figures.legend(figure, left, 2, "lower")
-    alt = "Time, both axes logarithmic. Left against the number of units: flat where a call's fixed cost rules, then straight; "
-    alt += ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items()) + ". Right against "
-    alt += "the points of the mesh: " + ", ".join(f"{m} as N to the {np.median(some):.2f}" for m, some in meshed.items()) + "."
-    return figure, alt
+    units = ", ".join(f"{method} grows as D to the {np.median(some):.2f}" for method, some in fits.items())
+    points = ", ".join(f"{method} as N to the {np.median(some):.2f}" for method, some in meshed.items())
+    return figure, {"units": units, "points": points}
 
 
 # ---------------------------------------------------------------- error against time
 
 
 _ROOT = math.sqrt(2.0 * math.pi)
-_POINTS = [6, 11, 21, 41, 81, 161, 321, 641]
-_DRAWN = [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000]
-ERROR_TIME_SETTINGS = {
-    "units": Setting(
-        "Inputs, pairs of a mean and a variance, that errors and times are averaged over.", whole(2), 5_000, quick=2_000
-    ),
-    # sampling takes a thousand times as long a unit
-    "sampled_units": Setting("How many of them Monte Carlo is given.", whole(2), 300, quick=100),
-    "rounds": Setting("Times that everything is measured; the time is a median over the rounds.", whole(1), 20, quick=8),
-    "groups": Setting("Groups that the inputs are judged in, a draw each.", whole(1), 20, quick=8),
-    "mean": Setting("Input means are drawn between − and + this.", number(0.0), 5.0),
-    "variance": Setting("Between which input variances are drawn.", layout(low=POSITIVE, high=number(0.0, 1.0)), [0.01, 1.0]),
-    "interval": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3), 3), _POINTS, quick=_POINTS[1:6]),
-    "samples": Setting("Numbers of Monte Carlo samples.", several(whole(2), 3), _DRAWN, quick=_DRAWN[:5:2]),
-    "components": Setting("Numbers of components of the mixture.", several(whole(1, 8)), list(range(1, 9)), quick=[1, 3, 8]),
-}
 Moments: TypeAlias = Callable[[Array, Array, int], Sequence[FloatArray | None]]  # of mean, variance and a seed
 
 
@@ -438,13 +388,7 @@ def judge_convergence(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Ve
         f"falls as N to the power {orders[PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
         f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
     )
-    return over_draws(
-        "analytic-constant-spline-converges",
-        map(converges, groups),
-        reason,
-        measure="order of the spline's error",
-        limits=(-2.0,),
-    )
+    return over_draws("analytic-constant-spline-converges", map(converges, groups), reason, limits=(-2.0,))
 
 
 def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:
@@ -454,14 +398,10 @@ def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]
     draws = [Draw(grade(ratio > 1.0), float(ratio)) for ratio in ratios]
     middle = frame.set_index(["method", "size"])["seconds"]
     nearest = min(rivals, key=lambda key: middle[key])
-    surface, analytic = frame[frame["method"] == SURFACE].iloc[0], frame[frame["method"] == ANALYTIC].iloc[0]
-    reason = (
-        f"Of the paper's methods: {analytic['seconds'] * 1e9:.0f} ns a unit; the next, {nearest[0]} of size {nearest[1]}, takes "
-        f"{np.median(ratios):.3g} times as long ({ratios.min():.3g} to {ratios.max():.3g} over the rounds). Fast is not all: the "
-        f"surface of pesn takes {surface['seconds'] / analytic['seconds']:.2g} times as long as the analytic method, with an "
-        f"error of the mean of {surface['mean error']:.0e} where that has {analytic['mean error']:.0e}."
-    )
-    return over_draws("analytic-fastest", draws, reason, measure="time of the next ÷ the analytic one's", limits=(1.0,))
+    surface, analytic = (frame[frame["method"] == method].iloc[0] for method in (SURFACE, ANALYTIC))
+    values = {"ns": analytic["seconds"] * 1e9, "nearest": nearest, "median": np.median(ratios), "least": ratios.min()}
+    values |= {"most": ratios.max(), "longer": surface["seconds"] / analytic["seconds"], "surface": surface, "analytic": analytic}
+    return over_draws("analytic-fastest", draws, values, limits=(1.0,))
 
 
 def run_error_time(settings: Settings, tasks: Tasks) -> Result:
@@ -502,13 +442,10 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
     figures.label_outside(axes, "time a unit (µs)", "mean absolute error")
     figures.legend(figure, axes[0, 0], 4, "lower")
     best = frame[frame["on the front"]].sort_values("seconds")["method"].drop_duplicates()
-    return figure, (
-        "Mean absolute error over time a unit, both logarithmic: sampling falls slowly, the spline steeply, the analytic "
-        f"method is one point at the top left; on the front are {', '.join(best)}."
-    )
+    return figure, {"best": ", ".join(best)}
 
 
 ITEMS = (
-    Item("complexity", COMPLEXITY_SETTINGS, run_complexity, PUBLISHED),
-    Item("error-time", ERROR_TIME_SETTINGS, run_error_time),
+    Item("complexity", read_settings("complexity"), run_complexity, PUBLISHED),
+    Item("error-time", read_settings("error-time"), run_error_time),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,11 @@ from pesn import Gaussian
 from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, amend, whole
-from pesn.paper.items import figures, robots, sensitivity
+from pesn.paper.item_settings import TABLES, Item, read_settings
+from pesn.paper.items import figures, sensitivity
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.washout import LENGTHS, START_SETTINGS, STATISTICS, Washout, origins, span
+from pesn.paper.items.sensitivity import Values
+from pesn.paper.items.washout import LENGTHS, STATISTICS, Washout, origins, span
 
 METHODS = ("P", "MC", "zero start")
 CURVES = ("P", "MC", "zero start", "learned start", "spread", "PESN's own deviation")
@@ -34,34 +34,8 @@ FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a
 # P and MC of the mean, of the min, of the max, in bits.
 PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in paper_numbers("entropy").items()}
 
-_TRIALS = "Washouts, each at its own place and with its own random starts; the paper's are 50."
-_SHARED = amend(START_SETTINGS, samples=(50, 12))
-SETTINGS = {
-    "lengths": _SHARED["lengths"],
-    "trials": _SHARED["trials"]._replace(meaning=_TRIALS),
-    "samples": _SHARED["samples"]._replace(meaning="Random starts for each of them; the paper's are 50."),
-    "start_std": _SHARED["start_std"],
-    "bins": Setting("Bins of the histogram on [−1, 1]; the paper prints none.", whole(2), 64),
-    "steps": Setting("Steps over which distances between starts are followed.", whole(2), 200),
-    **robots.DRAWS,
-    **sensitivity.SETTINGS,
-    **robots.SETTINGS,
-}
-
-_STARTED = ("noise", "start_std", "n_units", "leak_rate", "spectral_radius")
-VARIED: dict[str, list[float]] = {**{name: sensitivity.RANGES[name] for name in _STARTED}, "bins": [32, 64, 128]}
-# What the paper does not print, all at once, for the closest match to the printed table.
-CHOICES: dict[str, list[Any]] = {
-    "noise": [0.0, 1e-3, 1e-2, 0.05, 0.1],
-    "start_std": [0.1, 0.3, 0.5, 1.0],
-    "n_units": [20, 50, 100, 200],
-    "leak_rate": [0.05, 0.1, 0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "input_scaling": [0.1, 0.5, 1.0, 2.0],
-    "bins": [64, 80, 100, 128, 256],
-}
-
-
+VARIED: Values = TABLES["varied"]["entropy"]
+CHOICES: Values = TABLES["choices"]["entropy"]
 _MEASURES = {"lower": "MC − P (bits)", "rise": "rise of P (bits)", "sooner": "P sooner (steps)"}
 
 
@@ -73,10 +47,6 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     curves = [mean_curves(curves) for _, curves in found]
     varied = sensitivity.study(settings, tasks, measure, VARIED)
     tried = sensitivity.search(settings, tasks, distances_to_print, CHOICES)
-    measures = (
-        "how far the PESN's entropy is below that of random starts, how far it rises from the shortest to the longest washout, "
-        "and the steps by which the PESN forgets its start sooner"
-    )
     return Result(
         pd.concat(frames, keys=range(1, len(frames) + 1), names=["draw", None]).reset_index(level="draw").reset_index(drop=True),
         {
@@ -85,10 +55,10 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "Steps until a start is forgotten, by draw": forgetting(curves),
             "The candidates closest to the published table": tried.head(8),
         },
-        {"entropy": _draw(frames[0], curves[0]), "sensitivity": sensitivity.draw(varied, p, _MEASURES, measures)},
+        {"entropy": _draw(frames[0], curves[0]), "sensitivity": sensitivity.draw(varied, p, _MEASURES)},
         [_judge_entropy(frames), _judge_echo_state(curves)],
-        _notes(p, curves[0], tried),
-        _lead(frames, tried),
+        lead=_lead(frames, tried),
+        values=_values(p, curves[0], tried),
     )
 
 
@@ -301,9 +271,7 @@ def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
             f"{(P[:, -1] - P[:, 0]).min():.2f} bits or more, while the spread between random starts falls to "
             f"{spread[:, -1].max():.1g} of the units' deviation or less."
         )
-    return over_draws(
-        "entropy-lower", draws, reason, measure="MC's entropy − the PESN's, least of the lengths, bits", limits=[0.0]
-    )
+    return over_draws("entropy-lower", draws, reason, limits=[0.0])
 
 
 def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
@@ -313,13 +281,7 @@ def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
     for name in ("MC", "P", "zero start", "learned start"):
         steps = [steps_until(one[name]) or never for one in curves]
         said[name] = span(steps).replace(str(never), f"more than {never - 1}")
-    reason = (
-        f"Steps until the units are within {FORGOTTEN:.0%} of those of a network driven for long: random start {said['MC']}, "
-        f"PESN {said['P']}, plain network from 0 {said['zero start']}, learned start {said['learned start']}. The PESN gains on "
-        f"a random start, which begins further away, by leaving out the noise; it counts as ahead of a start at 0 from {_AHEAD} "
-        "steps on. How fast a start is forgotten belongs to the weights and inputs, which all share."
-    )
-    return over_draws("echo-state-sooner", draws, reason, measure="steps that the PESN is ahead of a random start", limits=[0.0])
+    return over_draws("echo-state-sooner", draws, {**said, "near": FORGOTTEN, "ahead": _AHEAD}, limits=[0.0])
 
 
 def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
@@ -337,21 +299,12 @@ def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
     )
 
 
-def _notes(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> list[str]:
-    after = max(k for k in p["lengths"] if k <= min(20, len(distances))) - 1
-    claimed, real = distances["PESN's own deviation"].iloc[after], distances["spread"].iloc[after]
-    best = tried.iloc[0]
-    return [
-        f"The PESN of independent units forgets in its variance far sooner than networks do: after {after + 1} steps it claims "
-        f"a deviation of {claimed:.1g} of the units' own, where random starts are still {real:.1g} apart. It drops the "
-        "covariances between the units, which carry what is left of a start. This is no echo state reached sooner.",
-        f"Entropy: the histogram of all units at all washout steps of one run, {p['bins']} bins on [−1, 1], in bits; of the "
-        f"PESN the means; of MC the mean over {p['samples']} random starts with noise M_e at every step, as the paper's "
-        "equation has it. The distances, and what the PESN claims, are of starts alone, without that noise.",
-        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
-        f"{best['own place']:.2f} bits away where each washout begins where the run does, {best['same origins']:.2f} from the "
-        "same origins (root mean square over P and MC).",
-    ]
+def _values(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> Record:
+    """Return the values that the notes name."""
+    after = max(k for k in p["lengths"] if k <= min(20, len(distances)))
+    values = distances.iloc[after - 1]
+    found = {"after": after, "claimed": values["PESN's own deviation"], "real": values["spread"], "best": tried.iloc[0]}
+    return {**found, "closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES))}
 
 
 # ---------------------------------------------------------------- figure
@@ -384,12 +337,7 @@ def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Picture:
     right.set(ylabel="distance, of the units' deviation", ylim=(1e-8, 3.0))
     for ax in (left, right):
         ax.legend(frameon=False, fontsize=8)
-    return figure, (
-        "Left, entropy in bits against the washout length, published and obtained, for the PESN, the Monte Carlo ESN and an ESN "
-        "started at 0; right, on a logarithmic axis, the distance of the units from those of a network driven for long against "
-        "the steps since the start, for the same starts and a learned one, falling in parallel; below, as those of the PESN and "
-        "of the ESN from 0 lie on each other, their ratio."
-    )
+    return figure, {}
 
 
 _RED, _BLUE = figures.SPLINE, figures.MONTE_CARLO
@@ -403,4 +351,4 @@ _STYLES: dict[str, Record] = {
 }
 
 
-ITEMS = (Item("entropy", SETTINGS, run, PUBLISHED, digits=".2f"),)
+ITEMS = (Item("entropy", read_settings("entropy", "draws", "search", "robots"), run, PUBLISHED, digits=".2f"),)

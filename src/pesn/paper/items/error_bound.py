@@ -14,8 +14,8 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
-from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, several, whole
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import midpoints
@@ -24,20 +24,6 @@ PUBLISHED: Record = paper_numbers("error-bound")
 
 _SQUARE_FOURTH = 16.0  # sup|(tanh²)⁗|, at 0
 _ROUNDING = 1e-14
-
-
-_POINTS = [11, 21, 41, 81, 101, 161, 321, 641, 1281]
-SETTINGS = {
-    "mean_range": Setting("Ends of the input means, which are the middles of equal cells.", ENDS, [-5.0, 5.0]),
-    "means": Setting("How many input means there are.", whole(2), 201, quick=43),
-    "variances": Setting("Input variances.", several(POSITIVE), [0.01, 0.2, 1.0, 10.0]),
-    "mesh_range": Setting("Ends of the spline's mesh.", ENDS, [-10.0, 10.0]),
-    "points": Setting("Numbers of points of the mesh.", several(whole(3)), _POINTS, quick=_POINTS[:7]),
-    "outside_range": Setting("Between which input means go that leave the mesh [−10, 10].", ENDS, [0.0, 30.0]),
-    "outside_means": Setting("How many of those means there are.", whole(2), 301, quick=61),
-    "outside_variances": Setting("Input variances there.", several(POSITIVE), [0.2, 1.0, 10.0]),
-    "narrow_mesh": Setting("A mesh that ends where tanh is not yet ±1, for comparison.", MESH, [-3.0, 3.0, 31]),
-}
 
 
 def steepest() -> tuple[float, float]:
@@ -130,19 +116,14 @@ def run(settings: Settings, tasks: Tasks) -> Result:
 def judge_bound_claim(frame: pd.DataFrame) -> Verdict:
     """Judge the bound: holds if no error of mean or variance exceeds it by more than rounding."""
     over = {
-        (of, kind): int((frame[f"{of} error"] > frame[f"{of} bound, {kind}"] + _ROUNDING).sum())
+        f"{of}, {kind}": int((frame[f"{of} error"] > frame[f"{of} bound, {kind}"] + _ROUNDING).sum())
         for of in ("mean", "var")
         for kind in ("paper", "sharp")
     }
     real = frame[frame["mean error"] > 100.0 * _ROUNDING]  # where there is an error, and not rounding
     loose = [float((real[f"{of} bound, paper"] / real[f"{of} error"]).min()) for of in ("mean", "var")]
-    reason = (
-        f"Over {len(frame):,} combinations of mean, variance and points the error exceeds the paper's bound "
-        f"{over['mean', 'paper']} times (mean) and {over['var', 'paper']} times (variance); with the sharp constant 5/384 "
-        f"{over['mean', 'sharp']} and {over['var', 'sharp']} times. The paper's is at least {loose[0]:.1f} (mean) and "
-        f"{loose[1]:.1f} (variance) times the error."
-    )
-    return Verdict("bound-is-a-bound", grade(not (over["mean", "paper"] or over["var", "paper"])), reason)
+    holds = not (over["mean, paper"] or over["var, paper"])
+    return judge("bound-is-a-bound", grade(holds), {"count": len(frame), "over": over, "loose": loose})
 
 
 def _example() -> pd.DataFrame:
@@ -260,11 +241,7 @@ def _draw(frame: pd.DataFrame) -> Picture:
     axes[1, 1].legend(frameon=False, fontsize=9, loc="lower center", ncols=2)
     axes[1, 1].set_ylim(bottom=1e-19)
     ratio = float((largest["mean bound, paper"] / largest["mean error"]).median())
-    return figure, (
-        "Bounds and true errors of the spline's mean and variance: left against the number of mesh points, falling together "
-        f"with the fourth power, the paper's bound about {ratio:.0f} times the largest error of the mean; right against the "
-        "input's mean, every error below the bounds."
-    )
+    return figure, {"ratio": ratio}
 
 
 def _draw_outside(outside: pd.DataFrame) -> Picture:
@@ -284,10 +261,7 @@ def _draw_outside(outside: pd.DataFrame) -> Picture:
         ax.set_xlabel("mean of z (gray line: end of the mesh)")
     left.legend(frameon=False, fontsize=9, loc="center right")
     worst = outside.groupby("form", sort=False)["error"].max()
-    return figure, (
-        "Mean of tanh against the input's mean beyond the end of the mesh at 10: without tails it falls from 1 to 0 (error "
-        f"{worst.iloc[0]:.2g}), with tails it stays at 1 (largest error {worst.iloc[1]:.0e}), as does the surface."
-    )
+    return figure, {"bare": worst.iloc[0], "tailed": worst.iloc[1]}
 
 
-ITEMS = (Item("error-bound", SETTINGS, run, PUBLISHED),)
+ITEMS = (Item("error-bound", read_settings("error-bound"), run, PUBLISHED),)

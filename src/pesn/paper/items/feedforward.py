@@ -16,7 +16,7 @@ import pandas as pd
 import pesn
 from pesn._support.types import FloatArray, MomentName, Rng
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, number, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
@@ -29,18 +29,6 @@ _METHODS = ("spline", "analytic", "full")  # "full": this library's own, with al
 _LABELS = {"spline": "spline (paper)", "analytic": "analytic (paper)", "full": "pesn, full covariance"}
 _SATURATED, _ANY, _SCALED = "saturated draws", "any draw", "weights 1/√n"
 _ALIKE = 0.03  # the largest distance of two distribution functions that look alike; the paper's errors amount to 0.02
-
-
-SETTINGS = {
-    "draws": Setting("Draws of each network's weights.", whole(1), 25, quick=16),
-    "samples": Setting("Monte Carlo samples a draw; the paper's are 50,000.", whole(2), 50_000, quick=10_000),
-    "candidates": Setting("Draws that are looked through for saturated ones.", whole(1), 8_000, quick=5_000),
-    "saturation": Setting(
-        "A draw is saturated where the input of every unit of the first layer is so many standard deviations from 0.",
-        number(0.0),
-        4.5,
-    ),
-}
 
 
 def _paper_errors(network: str) -> dict[tuple[str, str, int], float]:
@@ -168,13 +156,8 @@ def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float)
         texts.append(
             f"there the spline's standard deviation is {min(ratios):.2g} to {max(ratios):.2g} times the samples', both tiny"
         )
-    reason = (
-        f"First layer saturated in {100 * share:.1f} % of the draws of standard normal weights. {'; '.join(texts)}. (Delta: "
-        "standard deviation at most 2 % of the length of the output weights; recovered: mean and standard deviation wrong by "
-        "no more than that; over-estimated: variance at least doubled.)"
-    )
     draws = [grade_shallow(draw, saturated[i % len(saturated)] if saturated else None) for i, draw in enumerate(any_draw)]
-    return over_draws("shallow-delta", draws, reason, measure="parts of three that hold for any weights", limits=[2.5])
+    return over_draws("shallow-delta", draws, {"share": 100 * share, "texts": "; ".join(texts)}, limits=[2.5])
 
 
 def wins(medians: dict[tuple[str, str, int], float]) -> tuple[int, int]:
@@ -204,14 +187,9 @@ def judge_deep(draws: list[Record], medians: dict[tuple[str, str, int], float]) 
     won, cells = wins(medians)
     spline, analytic = (medians[method, "variance", _SHOWN["deep"][-1]] for method in ("spline", "analytic"))
     seen = [method for method in ("spline", "analytic") if np.median(near[method]) <= _ALIKE]
-    reason = (
-        f"Output recovered by {' and '.join(seen) or 'neither method'}; the spline errs less in {won} of {cells} cells of the "
-        f"table (paper: {wins(_paper_errors('deep'))[0]}), the output's variance is off by {spline:.2g} (spline) and "
-        f"{analytic:.2g} (analytic). Largest distance between the output's distribution function and the samples', median of "
-        f"{len(draws)} draws (called recovered up to {_ALIKE:g}): {'; '.join(texts)}."
-    )
-    measure = "share of the table's cells in which the spline errs less"
-    return over_draws("deep-recovered", map(grade_deep, draws), reason, measure=measure, limits=[0.5])
+    values = {"seen": " and ".join(seen) or "neither method", "won": won, "cells": cells, "draws": len(draws), "alike": _ALIKE}
+    values |= {"printed": wins(_paper_errors("deep"))[0], "spline": spline, "analytic": analytic, "texts": "; ".join(texts)}
+    return over_draws("deep-recovered", map(grade_deep, draws), values, limits=[0.5])
 
 
 # ---------------------------------------------------------------- the item
@@ -240,10 +218,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             judge_shallow(draws["shallow", _ANY], draws["shallow", _SATURATED], len(saturated) / len(seeds)),
             judge_deep(draws["deep", _ANY], medians["deep", _ANY].to_dict()),
         ],
-        [
-            f"A draw is called saturated if every unit of the first layer has its input {p['saturation']:g} standard deviations "
-            f"or more away from 0: {len(saturated)} of {len(seeds)} draws.",
-        ],
+        values={"saturated": len(saturated)},
     )
 
 
@@ -328,10 +303,7 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
     axes[0].set_ylabel("distribution function")
     less[0].set_ylabel("less that of\nthe samples")
     figures.legend(figure, axes[-1], 4, "lower")
-    return figure, (
-        "Distribution functions of the output in the first draw of each, and below them the differences to the samples'; "
-        f"standard deviations: {'; '.join(texts)}."
-    )
+    return figure, {"widths": "; ".join(texts)}
 
 
 def _draw_layers(medians: pd.Series[float]) -> Picture:
@@ -353,11 +325,7 @@ def _draw_layers(medians: pd.Series[float]) -> Picture:
     figures.label_outside(grid, "layer", *(f"mean absolute error of {moment}" for moment in _MOMENTS))
     figures.legend(figure, grid[0, -1], 3, "lower")
     first = medians["shallow", _ANY, "spline", "mean", 1] / _paper_errors("shallow")["spline", "mean", 1]
-    return figure, (
-        "Errors of mean and variance by layer, logarithmic, published ones as crosses, for saturated and any draws of the "
-        "shallow network and for the deep one; in any draw of the shallow network the spline's first layer errs "
-        f"{first:.0f} times as much as published."
-    )
+    return figure, {"first": first}
 
 
-ITEMS = (Item("feedforward", SETTINGS, run, PUBLISHED, digits=".2e"),)
+ITEMS = (Item("feedforward", read_settings("feedforward"), run, PUBLISHED, digits=".2e"),)

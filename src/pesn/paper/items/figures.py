@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Picture: TypeAlias = "tuple[Figure, str]"  # with its alt text
+Picture: TypeAlias = "tuple[Figure, dict[str, Any]]"  # with the values that its alt text names
 Grid: TypeAlias = "npt.NDArray[np.object_]"  # of axes
 
 MONTE_CARLO, SPLINE, OURS, ANALYTIC, OUR_SPLINE, MIXTURE, _ = COLORS

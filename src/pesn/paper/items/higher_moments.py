@@ -18,11 +18,11 @@ import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
-from pesn.paper.item_settings import Item, Setting, amend, choice, several, whole
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
 from pesn.paper.items.figures import Picture
-from pesn.paper.items.moments import GRID_SETTINGS, draw_map, grid_axes, sample_grid
+from pesn.paper.items.moments import draw_map, grid_axes, sample_grid
 
 PUBLISHED: Record = paper_numbers("higher-moments")
 
@@ -45,23 +45,7 @@ class WrongShare(NamedTuple):
     reach: float
 
 
-FUNCTIONS = ("tanh", "sigmoid", "swish", "erf", "gelu", "softplus", "relu", "leaky_relu", "hard_tanh", "elu", "sine")
 _SMALL = 0.02  # the largest error of a mean that still counts as served
-
-# The paper prints neither its grid nor its number of samples.
-_GRID = amend(GRID_SETTINGS, shape=([101, 61], [33, 19]))
-SETTINGS = {
-    "activations": Setting(
-        "Activations, a row of the figure each.", several(choice("tanh", "sigmoid", "swish")), ["tanh", "sigmoid", "swish"]
-    ),
-    **{name: _GRID[name] for name in ("mean_range", "var_exponents", "shape")},
-    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(10), 10_000, quick=1_000),
-    "mesh": _GRID["mesh"],
-    "functions": Setting("Functions that the spline is tried on.", several(choice(*FUNCTIONS)), list(FUNCTIONS)),
-    "mesh_points": Setting(
-        "Numbers of points of the mesh that it is tried with, from few to many.", several(whole(3), 2), [26, 51, 101, 201, 401]
-    ),
-}
 
 
 def paper_kurtosis(mean: FloatArray, var: FloatArray, kurtosis: FloatArray) -> FloatArray:
@@ -92,13 +76,11 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         },
         {"errors": _draw(means, variances, frame), "against-variance": _draw_against(frame, spreads[0])},
         [judge_any_function(served), judge_small_variance(spreads, _wrong_share(frame, "spline", _THRESHOLDS[0]).below)],
-        [
-            f"With the printed kurtosis, 6A₂²A₁², the median error is {np.median(printed[sensible]):.2g} where the output's "
-            f"variance exceeds 0.01; with 6A₂A₁² it is {np.median(_error(frame, 'spline-raw', 'kurtosis')[sensible]):.1e}. All "
-            "else here uses the latter.",
-            f"Where the paper's variance is 0 or less ({int((frame['spline-raw variance'] <= 0).sum())} points) its skewness "
-            "and kurtosis do not exist; they are counted as wrong.",
-        ],
+        values={
+            "printed": np.median(printed[sensible]),
+            "right": np.median(_error(frame, "spline-raw", "kurtosis")[sensible]),
+            "nonpositive": int((frame["spline-raw variance"] <= 0).sum()),
+        },
     )
 
 
@@ -211,11 +193,7 @@ def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> Picture:
         figure.colorbar(image, ax=column, location="bottom", extend="both", label="absolute error")
     figures.label_outside(axes, "mean of z", *(f"{name}\nvariance of z" for name in parts))
     figure.suptitle("The paper's form; below the white line the output's variance is less than 1e-6", fontsize=10)
-    return figure, (
-        "Maps of the spline's absolute error over input mean and variance in logarithmic color, a row for each of "
-        f"{', '.join(parts)}, a column for each moment: mean and variance dark throughout, skewness and "
-        "kurtosis bright at small input variance, also well above the line where the output's variance is 1e-6."
-    )
+    return figure, {"rows": ", ".join(parts)}
 
 
 def _draw_against(frame: pd.DataFrame, spread: WrongShare) -> Picture:
@@ -233,11 +211,7 @@ def _draw_against(frame: pd.DataFrame, spread: WrongShare) -> Picture:
         column[0].set_title(name, fontsize=10)
     figures.label_outside(axes, "variance of the output", "|error| of the skewness", "|error| of the kurtosis")
     figures.legend(figure, axes[0, 0], 4, markerscale=4)
-    return figure, (
-        "Error of skewness and kurtosis against the output's variance, a dot an input: the paper's form exceeds 0.1 at "
-        f"variances up to {spread.reach:.0e}, far right of the line at 1e-6, and rises above 1e3 at small ones; pesn's spline "
-        "stays low."
-    )
+    return figure, {"reach": spread.reach}
 
 
 # ---------------------------------------------------------------- other functions
@@ -312,4 +286,4 @@ def judge_any_function(errors: pd.DataFrame) -> Verdict:
     return Verdict("any-function", verdict, reason.strip())
 
 
-ITEMS = (Item("higher-moments", SETTINGS, run, PUBLISHED),)
+ITEMS = (Item("higher-moments", read_settings("higher-moments"), run, PUBLISHED),)

@@ -17,8 +17,8 @@ import pandas as pd
 import pesn
 from pesn._support.types import Array, MomentName
 from pesn.moments.mixture import formulas
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade
-from pesn.paper.item_settings import ENDS, MESH, POSITIVE, Item, Setting, layout, several, whole
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge
+from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
@@ -36,16 +36,6 @@ METHODS = {
 _BLOCK = 21  # means a work unit
 _FLOOR = 1e-17  # errors that are exactly 0 are drawn here
 _DROP = 0.1  # an error has "dropped" if it is a tenth of its largest or less
-
-# The paper prints neither the number of means nor that of samples. Means are not on the nodes of the mesh, where the spline is
-# exact, but for the ends and 0.
-SETTINGS = {
-    "variances": Setting("Input variances, a column of each figure; the paper's are 0.2 and 1.", several(POSITIVE), [0.2, 1.0]),
-    "mean_range": Setting("Between which input means the curves run.", ENDS, [-5.0, 5.0]),
-    "points": Setting("Means along a curve.", whole(3), 203, quick=45),
-    "samples": Setting("Monte Carlo samples at each mean; the paper prints no number.", whole(2), 200_000, quick=20_000),
-    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH, [-10.0, 10.0, 101]),
-}
 
 
 def answer(method: str, mean: npt.ArrayLike, var: npt.ArrayLike, mesh: pesn.Mesh | None = None) -> tuple[Array, Array]:
@@ -101,12 +91,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         {"Largest absolute error along the mean": _largest(frame), "Error where the input saturates": drops},
         {"values": _draw_values(frame), "errors": _draw_errors(frame)},
         [judge_saturation(drops)],
-        [
-            f"The paper measures against Monte Carlo. With {p['samples']:,} samples its own error reaches "
-            f"{_worst(frame, 'monte-carlo', 'mean'):.1e} in the mean, the paper's spline errs by at most "
-            f"{_worst(frame, 'spline', 'mean'):.1e}: measured so, the spline's error is the baseline's. Errors here are "
-            "against an exact quadrature.",
-        ],
+        values={"sampling": _worst(frame, "monte-carlo", "mean"), "spline": _worst(frame, "spline", "mean")},
     )
 
 
@@ -118,14 +103,9 @@ def judge_saturation(drops: pd.DataFrame) -> Verdict:
     worst = drops.loc[drops["ends / largest"].idxmax()]
     var = drops[(drops["of"] == "variance") & (drops["method"] == "analytic")]
     far = var.loc[var["relative at the ends"].idxmax()]
-    reason = (
-        "From its largest value to the outermost means the absolute error falls to "
-        f"{drops['ends / largest'].min():.1e}–{drops['ends / largest'].max():.1e} of it; slowest: {worst['method']}, "
-        f"{worst['of']}, input variance {worst['input variance']:g}. This is so because the output itself goes to ±1 and its "
-        "variance to 0: relative to the true variance the analytic one is off by a factor of "
-        f"{far['relative at the ends']:,.0f} there (input variance {far['input variance']:g})."
-    )
-    return Verdict("error-drops-in-saturation", grade(bool((drops["ends / largest"] <= _DROP).all())), reason)
+    falls = drops["ends / largest"]
+    values = {"low": falls.min(), "high": falls.max(), "worst": worst, "far": far}
+    return judge("error-drops-in-saturation", grade(bool((falls <= _DROP).all())), values)
 
 
 def _worst(frame: pd.DataFrame, method: str, of: str) -> float:
@@ -184,12 +164,7 @@ def _draw_values(frame: pd.DataFrame) -> Picture:
         column[2].axhline(0.0, color="0.7", linewidth=0.8, zorder=0.5)
     figures.label_outside(axes, "mean of z", "mean of tanh(z)", "less the exact", "variance of tanh(z)", "less the exact")
     figures.legend(figure, axes[0, 0], 5)
-    least = float(frame.loc[frame["method"] == "analytic", "out_var"].min())
-    return figure, (
-        "Mean and variance of tanh of a Gaussian against the input's mean, a column for each input variance, and below each its "
-        "difference to the exact one: spline, surface and exact curves lie on each other and on the Monte Carlo dots, the "
-        f"analytic variance departs visibly, its least value {least:.1e}."
-    )
+    return figure, {"least": frame.loc[frame["method"] == "analytic", "out_var"].min()}
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
@@ -204,12 +179,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
             ax.set_ylim(_FLOOR, 1.0)
     figures.label_outside(axes, "mean of z", "|error| of the mean", "|error| of the variance")
     figures.legend(figure, axes[0, 0], len(METHODS))
-    return figure, (
-        "Absolute errors of mean and variance on a logarithmic axis, a column for each input variance; from top to bottom "
-        f"analytic (up to {_worst(frame, 'analytic', 'var'):.0e} in the variance), Monte Carlo, the paper's spline "
-        f"({_worst(frame, 'spline', 'var'):.0e}) and pesn's surface ({_worst(frame, 'surface', 'var'):.0e}); all fall towards "
-        "the ends."
-    )
+    return figure, {method: _worst(frame, method, "var") for method in ("analytic", "spline", "surface")}
 
 
 # ---------------------------------------------------------------- over a grid
@@ -230,21 +200,6 @@ class Comparison(NamedTuple):
     spline_median: float
     analytic_median: float
     loses_below: float = 0.0
-
-
-# The paper prints neither its grid nor its number of samples.
-GRID_SETTINGS = {
-    "mean_range": Setting("Ends of the grid's input means, which are the middles of equal cells.", ENDS, [-5.0, 5.0]),
-    "var_exponents": Setting(
-        "The grid's input variances go from 10 to the first of these to 10 to the second.", ENDS, [-4.0, 2.0]
-    ),
-    "shape": Setting("Means and variances of the grid.", layout(means=whole(2), variances=whole(2)), [101, 61]),
-    "other_means": Setting(
-        "Two more grids, for the sign of the analytic error: means up to ± these.", several(POSITIVE), [2.0, 10.0]
-    ),
-    "samples": Setting("Monte Carlo samples at each point; the paper prints no number.", whole(2), 20_000, quick=500),
-    "mesh": Setting("The spline's mesh: its ends and its number of points.", MESH, [-10.0, 10.0, 101]),
-}
 
 
 def midpoints(ends: Sequence[float], n: int) -> Array:
@@ -310,11 +265,7 @@ def run_grid(settings: Settings, tasks: Tasks) -> Result:
                 dict(zip(shares["means"], shares["% too large"] / 100.0, strict=True)),
             ),
         ],
-        [
-            f"Monte Carlo has {p['samples']:,} samples a point. The paper measures against it; its own error, up to "
-            f"{errors['mean']['monte-carlo'].max():.1e} in the mean, is far above the spline's, so errors here are against an "
-            "exact quadrature.",
-        ],
+        values={"sampling": errors["mean"]["monte-carlo"].max()},
     )
 
 
@@ -436,10 +387,7 @@ def _draw(
     figure.text(0.01, 0.005, "hatched: the variance comes out negative", fontsize=9)
     figure.get_layout_engine().set(rect=(0.0, 0.035, 1.0, 0.965))  # type: ignore[union-attr, call-arg]
     largest = ", ".join(f"{METHODS[name][0]} {error.max():.0e}" for name, error in errors["var"].items())
-    return figure, (
-        "Eight maps of the absolute error over input mean and variance in logarithmic color, the mean above, the variance "
-        f"below, a column a method; largest errors of the variance: {largest}; hatching marks negative variances."
-    )
+    return figure, {"largest": largest}
 
 
 def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_]) -> None:
@@ -464,10 +412,7 @@ def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDAr
         "Analytic variance minus the true one (solid: they agree; dashed: inside, the analytic one is negative)", fontsize=10
     )
     figure.colorbar(image, ax=ax, label="orange: too large, purple: too small")
-    return figure, (
-        f"Map of the analytic variance's signed error: too large on {100 * float((excess > 0).mean()):.0f} % of the grid, too "
-        "small on the rest, in two lobes near |mean| = 0.8 at small variances, where it is negative, and along large variances."
-    )
+    return figure, {"share": 100 * float((excess > 0).mean())}
 
 
-ITEMS = (Item("moments", SETTINGS, run), Item("moments-grid", GRID_SETTINGS, run_grid))
+ITEMS = (Item("moments", read_settings("moments"), run), Item("moments-grid", read_settings("moments-grid"), run_grid))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pesn._support.types import AnyArray, Array
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Grid, Picture
+from pesn.paper.items.figures import Grid
 from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene
 from pesn.paper.items.robots import Robot
 from pesn.plotting import new_figure
@@ -232,7 +232,7 @@ def draw_agreement(some: Sequence[Compared]) -> Figure:
     return _finish(figure, axes, "steps ahead", 2)
 
 
-def draw_fair(view: View, fair: Fair) -> Picture:
+def draw_fair(view: View, fair: Fair) -> Figure:
     """Draw forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands of all errors.
 
     Below each state the same less the truth.
@@ -252,6 +252,4 @@ def draw_fair(view: View, fair: Fair) -> Picture:
             panel.plot(t, middle["full"][2][:, i] - less, markersize=3.0, **_TRUTH)
         ax.set_ylabel(view.label(i), fontsize=_SIZE)
         below.set_ylabel("less the truth", fontsize=_SIZE)
-    return _finish(figure, axes, "time ahead (s)"), (
-        f"A forecast of pesn.Forecaster over {len(t)} steps with 2σ bands that include every error, and the observations."
-    )
+    return _finish(figure, axes, "time ahead (s)")

@@ -18,8 +18,8 @@ import pandas as pd
 
 from pesn._support.types import Array
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, paper_numbers
-from pesn.paper.item_settings import POSITIVE, Item, Setting, amend, flag, number, or_word, whole
-from pesn.paper.items import prediction, robots, sensitivity
+from pesn.paper.item_settings import TABLES, Item, read_settings
+from pesn.paper.items import prediction, sensitivity
 from pesn.paper.items import prediction_figures as draw
 from pesn.paper.items import prediction_verdicts as verdicts
 from pesn.paper.items.figures import Picture
@@ -27,34 +27,7 @@ from pesn.paper.items.prediction import FORMS, WEIGHTS, Compared, Scene, Study, 
 from pesn.paper.items.prediction_verdicts import steps_text
 from pesn.paper.items.robots import ARDRONE, CART_POLE, Robot
 
-_SEGMENTS = "Stretches of the multi-step prediction that are compared with samples."
-_UNCERTAIN = "Deviation of the units at the start of stretches from uncertain units; 0: none."
-_FUTURE = "Of those origins, each so-manieth has weights updated inside the forecast, too."
-SETTINGS = {
-    **amend(robots.SETTINGS, noise=0.0),  # here the inputs are what is uncertain
-    "steps": Setting("Steps of a multi-step prediction; the paper's are 20.", whole(1), 20),
-    "input_std": Setting("Deviation of the inputs' errors, in units of each state's own; the paper prints none.", POSITIVE, 0.1),
-    "samples": Setting("Monte Carlo samples.", whole(2), 2_000, quick=500),
-    "context": Setting("Rows before an origin that a forecast looks at.", whole(1), 30),
-    "process_noise": Setting(
-        "Noise on the units of the fair forecasts, or auto.", or_word(number(0.0), "auto"), "auto", quick=0.0
-    ),
-    "calibrate": Setting("Whether fair forecasts are calibrated on held-back rows.", flag(), True, quick=False),
-    "test_rows": Setting("Rows after the training rows that are predicted.", whole(50)),
-    "segments": Setting(_SEGMENTS, whole(1)),
-    "unit_std": Setting(_UNCERTAIN, number(0.0)),
-    "origin_every": Setting("Rows between the origins at which errors of forecasts are taken.", whole(1), 10),
-    "future_every": Setting(_FUTURE, whole(1)),
-    "fair_every": Setting("Of those origins, each so-manieth is one of a fair forecast.", whole(1), 10),
-    **robots.DRAWS,
-}
-_NETWORK = ("leak_rate", "spectral_radius", "rls_delta", "forgetting")
-VARIED: dict[str, list[float]] = {
-    "noise": sensitivity.RANGES["noise"],
-    "input_std": [0.1, 0.3, 1.0],
-    "n_units": [40, 80, 160],
-    **{name: sensitivity.RANGES[name] for name in _NETWORK},
-}
+VARIED: sensitivity.Values = TABLES["varied"]["prediction"]
 _MEASURES = {"within": "single-step\nwithin (%)", "leaves": "mean leaves\n(steps)", "updated": "error updated\n÷ frozen"}
 
 
@@ -73,7 +46,6 @@ class Experiment:
     shown: Sequence[int]
     obtained: Callable[[Study, Record], list[str]]
     figures: Callable[[Scene, Study, Study, Record], dict[str, Picture]] = lambda *_: {}
-    notes: Sequence[str] = ()
 
 
 def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
@@ -92,14 +64,8 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     if own.name in CLAIMS["higher-dimensions"].items:
         judged.append(verdicts.judge_dimensions(levels))
     common, after = _figures(own, scene, levels, p, seeds[0])
-    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair)
-    after["sensitivity"] = sensitivity.draw(
-        varied,
-        p,
-        _MEASURES,
-        "the share of single-step outputs within 0.1 σ and 10 % of Monte Carlo, the steps until the diagonal mean leaves it, and "
-        "the error with weights updated up to the origin by that without",
-    )
+    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair), {}
+    after["sensitivity"] = sensitivity.draw(varied, p, _MEASURES)
     table = pd.DataFrame(paper_numbers(own.name)).assign(obtained=own.obtained(levels[0], p))
     return Result(
         frame=long_frame(dict(zip(targets, by_draw, strict=True)), robot),
@@ -115,7 +81,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
         figures=common | own.figures(scene, levels[0], changes[0], p) | after,
         verdicts=judged,
         lead=_lead(levels, p["steps"]),
-        notes=[*_notes(p), *own.notes],
+        notes=[] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."],
     )
 
 
@@ -127,28 +93,14 @@ def _figures(
     stretch = {way: multi[way][len(multi["before"]) // 2] for way in ("never", "before")}
     stretch["future"] = prediction.multi_step_with_future(scene, p, stretch["before"].origin, np.random.default_rng([seed, 3]))
     states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
-    bands = "with 2σ bands of both networks and of Monte Carlo, and below each how far the networks are from Monte Carlo"
-    close = "as close as the means and the truth allow, the bands going out of the picture; below each the differences"
-    texts = {
-        "single-step": f"Single-step predictions of the velocities, the network's outputs, over time, {bands}.",
-        "single-step-zoomed": f"The first {steps} of the single-step predictions, {close}.",
-        "multi-step": f"Stretches of {steps} steps, each from the true state, weights updated before it, {bands}.",
-        "multi-step-zoomed": f"The first stretch of {steps} steps, {close}.",
-    }
-    before = {}
-    for name, alt in texts.items():
-        view, some = (outputs, [single]) if name.startswith("single") else (states, multi["before"])
-        before[name] = draw.draw_states(view, some, steps if name.endswith("zoomed") else 0), alt
-    after = {
-        "updating": (
-            draw.draw_updating(states, stretch, own.shown),
-            f"Velocities over {steps} steps with weights never updated, updated before the origin, updated with the future.",
-        ),
-        "agreement": (
-            draw.draw_agreement([one for found in levels for one in found.multi["before"]]),
-            "By steps ahead, distance of the means from Monte Carlo in σ and ratio of the deviations, diagonal and full, "
-            "all draws.",
-        ),
+    before: dict[str, Picture] = {}
+    for name, view, some in (("single-step", outputs, [single]), ("multi-step", states, multi["before"])):
+        before[name] = draw.draw_states(view, some), {}
+        before[f"{name}-zoomed"] = draw.draw_states(view, some, steps), {}
+    every = [one for found in levels for one in found.multi["before"]]
+    after: dict[str, Picture] = {
+        "updating": (draw.draw_updating(states, stretch, own.shown), {}),
+        "agreement": (draw.draw_agreement(every), {}),
     }
     return before, after
 
@@ -278,38 +230,7 @@ def _lead(levels: Sequence[Study], total: int) -> str:
     )
 
 
-def _notes(p: Record) -> list[str]:
-    return [
-        "The outputs are the velocities, as the paper has them; the tables and verdicts say beside what comes of networks that "
-        "put out their changes. Single steps are judged by the network's outputs, multi-step predictions by all states.",
-        "Algorithm 3, and where we depart from it. To the letter, z_test(k), the true state, goes in at every step of a "
-        "multi-step prediction too, and of the network's own only μ_y is fed back, by W_fb; the washout carries means alone; "
-        "and W_out is updated inside the forecast by the outputs that it is to forecast (line 8). The column of that name does "
-        "so. In the panel “as in the paper: sees the future” the network's own states go in, else it is the same; neither is a "
-        "forecast. Every other panel goes on from its own states with the weights that were known at its origin, and W_in + "
-        "W_fb is one matrix there, as what is fed back is a part of the input. In single steps the weights stay as trained.",
-        f"Errors of the inputs have a deviation of {p['input_std']:g} of each state's own, in samples and in closed forms "
-        f"alike; {p['samples']:,} samples, in pairs of opposite errors.",
-        *([] if p["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."]),
-        "Not printed in the paper, and so chosen here: the sizes of network, errors and noise, δ and λ. The figure of "
-        "sensitivities varies them one at a time.",
-    ]
-
-
 # ---------------------------------------------------------------- the cart pole
-
-
-_CART_POLE = amend(
-    SETTINGS,
-    n_units=(100, 60),
-    runs=(5, 3),
-    run_rows=(2500, 1200),
-    train_rows=800,
-    test_rows=(1700, 400),
-    segments=(10, 4),
-    unit_std=0.1,
-    future_every=(10, 5),
-)
 
 
 def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
@@ -324,18 +245,10 @@ def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
 
 def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     other = prediction.learn(CART_POLE, p, seed, "change")
-    bands = "with 2σ bands of both networks and of Monte Carlo, and below each the differences."
-    own = {
-        "single-step-changes": (
-            draw.draw_states(draw.output_view(other, CART_POLE, 2), [changes.single]),
-            f"The outputs in single steps of a network that puts out the changes of the velocities, {bands}",
-        ),
-    }
+    view = draw.output_view(other, CART_POLE, 2)
+    own: dict[str, Picture] = {"single-step-changes": (draw.draw_states(view, [changes.single]), {})}
     if "units" in levels.multi:
-        own["uncertain-units"] = (
-            draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]),
-            f"{p['steps']} steps from units that are not known exactly, {bands}",
-        )
+        own["uncertain-units"] = draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]), {}
     return own
 
 
@@ -353,24 +266,11 @@ def _cart_pole_numbers(found: Study, p: Record) -> list[str]:
 
 
 _SHOWN = (3, 5, 9)  # of the velocities, where all would be too many
-_ARDRONE = amend(
-    SETTINGS,
-    n_units=(200, 80),
-    runs=(81, 9),
-    run_rows=1000,
-    train_rows=300,
-    test_rows=(700, 480),
-    segments=(6, 4),
-    unit_std=0.0,
-    future_every=6,
-    fair_every=(4, 10),
-)
 
 
 def run_ardrone(settings: Settings, tasks: Tasks) -> Result:
     """Fly, train, predict, compare."""
-    notes = ["The targets are the six velocities; the paper's list names one of them twice."]
-    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers, notes=notes))
+    return run(settings, tasks, Experiment("ardrone", ARDRONE, 3, _SHOWN, _ardrone_numbers))
 
 
 def _ardrone_numbers(found: Study, p: Record) -> list[str]:
@@ -383,7 +283,8 @@ def _ardrone_numbers(found: Study, p: Record) -> list[str]:
     ]
 
 
+_SHARED = "robots", "prediction", "draws"
 ITEMS = (
-    Item("cart-pole", _CART_POLE, run_cart_pole, paper_numbers("cart-pole")),
-    Item("ardrone", _ARDRONE, run_ardrone, paper_numbers("ardrone")),
+    Item("cart-pole", read_settings(*_SHARED, "cart-pole"), run_cart_pole, paper_numbers("cart-pole")),
+    Item("ardrone", read_settings(*_SHARED, "ardrone"), run_ardrone, paper_numbers("ardrone")),
 )

@@ -125,15 +125,9 @@ def judge_dimensions(studies: Sequence[Study]) -> Verdict:
         return f"{100 * np.median(some):.0f} % ({100 * min(some):.0f} to {100 * max(some):.0f} %)"
 
     d, m = (studies[0].multi["before"][0].mean.shape[1], studies[0].single.mean.shape[1])
-    reason = (
-        f"{d} states, {m} outputs. Variances alone, as in the paper: single-step outputs are within 0.1 σ and 10 % of Monte "
-        f"Carlo in {percent(single)} of all cases, multi-step deviations within a factor 1.5 in {percent(multi['diagonal'])}; "
-        f"with all covariances the latter are in {percent(multi['full'])}. (Effective: in nine of ten. Where it takes the "
-        "covariances, corrected.)"
-    )
     draws = [grade_dimensions(*shares) for shares in zip(single, multi["diagonal"], multi["full"], strict=True)]
-    measure = "share of multi-step deviations within a factor 1.5"
-    return over_draws("higher-dimensions", draws, reason, measure=measure, limits=[MOST])
+    values = {"d": d, "m": m, "single": percent(single), **{form: percent(some) for form, some in multi.items()}}
+    return over_draws("higher-dimensions", draws, values, limits=[MOST])
 
 
 def _ratios(found: Study, form: str) -> Array:
@@ -147,15 +141,9 @@ def _cross_terms(studies: Sequence[Study]) -> Verdict:
         every = [found.single, *(one for some in found.multi.values() for one in some)]
         ratios.append(np.concatenate([one.ratio("diagonal").ravel() for one in every]))
     ratio = np.concatenate(ratios)
-    below, above = float(np.mean(ratio < 1.0 - WIDE)), float(np.mean(ratio > 1.0 + WIDE))
-    reason = (
-        f"Without covariances the deviation is {ratio.min():.2f} to {ratio.max():.2f} times that of the samples: more than 10 % "
-        f"too small in {100 * below:.0f} %, more than 10 % too large in {100 * above:.0f} % of all predicted values, steps and "
-        "draws."
-    )
-    draws = [grade_cross_terms(one) for one in ratios]
-    measure = "of deviations wrong by 10 %, the share that is too small"
-    return over_draws("cross-terms-underestimate", draws, reason, measure=measure, limits=[_FEW, MOST])
+    below, above = 100 * np.mean(ratio < 1.0 - WIDE), 100 * np.mean(ratio > 1.0 + WIDE)
+    values = {"least": ratio.min(), "most": ratio.max(), "below": below, "above": above}
+    return over_draws("cross-terms-underestimate", map(grade_cross_terms, ratios), values, limits=[_FEW, MOST])
 
 
 def _single_step(levels: Sequence[Study], changes: Sequence[Study]) -> Verdict:
@@ -163,17 +151,10 @@ def _single_step(levels: Sequence[Study], changes: Sequence[Study]) -> Verdict:
     off, ratio = (
         np.concatenate([getattr(found.single, what)("diagonal") for found in levels]) for what in ("mean_error", "ratio")
     )
-    beside = [within(found.single) for found in changes]
-    shares = [draw.value for draw in draws if draw.value is not None]
-    reason = (
-        f"The paper's diagonal network, whose outputs are the velocities: mean off by at most {off.max():.2g} σ, deviation "
-        f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's; {100 * min(shares):.0f} to {100 * max(shares):.0f} % of "
-        f"all outputs within 0.1 σ and 10 %. Where the outputs are the changes of the velocities, {100 * min(beside):.0f} to "
-        f"{100 * max(beside):.0f} %: the next velocity's deviation is mostly that of the input itself, which any weights near 1 "
-        "hand on; what the network adds is not captured."
-    )
-    measure = "share of outputs within 0.1 σ and 10 %"
-    return over_draws("single-step", draws, reason, measure=measure, limits=[0.5, MOST])
+    shares, beside = ([100 * within(found.single) for found in studies] for studies in (levels, changes))
+    values = {"off": off.max(), "least": ratio.min(), "most": ratio.max()}
+    values |= {"low": min(shares), "high": max(shares), "low_beside": min(beside), "high_beside": max(beside)}
+    return over_draws("single-step", draws, values, limits=[0.5, MOST])
 
 
 def _multi_step(studies: Sequence[Study]) -> Verdict:
@@ -182,14 +163,9 @@ def _multi_step(studies: Sequence[Study]) -> Verdict:
     ratio = np.concatenate(ratios)
     total = ratio.shape[1]
     leave = {form: steps_text([step for draw in some for step in draw], total) for form, some in steps.items()}
-    reason = (
-        f"The diagonal mean leaves Monte Carlo, by 0.1 σ in any state, {leave['diagonal']}; the full covariance's "
-        f"{leave['full']}. The diagonal deviation is {ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's, within a "
-        f"factor 1.5 in {100 * _alike(ratio):.0f} % of all states and steps. ({_LEAVES[0]:g} to {_LEAVES[1]:g} steps pass for "
-        "the paper's 4 to 5; where one half of the claim holds it is corrected.)"
-    )
+    values = {**leave, "least": ratio.min(), "most": ratio.max(), "alike": 100 * _alike(ratio), "pass": _LEAVES}
     draws = [grade_multi_step(left, wide) for left, wide in zip(steps["diagonal"], ratios, strict=True)]
-    return over_draws("multi-step-mean", draws, reason, measure="steps until the mean leaves, median", limits=_LEAVES)
+    return over_draws("multi-step-mean", draws, values, limits=_LEAVES)
 
 
 def _twenty(studies: Sequence[Study]) -> Verdict:
@@ -205,8 +181,7 @@ def _twenty(studies: Sequence[Study]) -> Verdict:
         )
     reason = f"Of Monte Carlo's samples: {words[0]}; {words[1]}. Where the second alone keeps them, it takes the covariances."
     draws = [grade_twenty_steps(diagonal, full) for diagonal, full in zip(shares["diagonal"], shares["full"], strict=True)]
-    measure = "steps for which the diagonal bands hold 90 to 99 % in every stretch"
-    return over_draws("twenty-steps", draws, reason, measure=measure, limits=[float(inside.shape[1])])
+    return over_draws("twenty-steps", draws, reason, limits=[float(inside.shape[1])])
 
 
 def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Sequence[int]) -> Verdict:
@@ -220,15 +195,9 @@ def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Seq
 
     frozen, before, future = (list(part) for part in zip(*map(wrong, levels), strict=True))
     beside = [ratio for _, ratio, _ in map(wrong, changes)]
-    reason = (
-        f"Mean error over the forecasts: {min(frozen):.3g} to {max(frozen):.3g} σ of the velocities without updating; "
-        f"{_times(before)} that with weights updated up to the origin, {_times(future)} with weights updated inside the "
-        "forecast by the true outputs that it is to forecast, as Algorithm 3 has it. (Where changes are learned: "
-        f"{_times(beside)} up to the origin.) It is called needed where it lowers the error by 30 %."
-    )
+    times = {"before": _times(before), "future": _times(future), "beside": _times(beside)}
     draws = [grade_updating(1.0, *ratios) for ratios in zip(before, future, strict=True)]
-    measure = "error with weights updated up to the origin ÷ without"
-    return over_draws("needs-updating", draws, reason, measure=measure, limits=[_NEEDED])
+    return over_draws("needs-updating", draws, {"least": min(frozen), "most": max(frozen), **times}, limits=[_NEEDED])
 
 
 def _times(values: Sequence[float]) -> str:
@@ -281,19 +250,6 @@ def grade_same_weights(trained: float, updated: float) -> Draw:
 
 def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdict:
     """Judge what each draw's networks learned."""
-    trained, updated = np.transpose(draws)
-    reason = (
-        f"Trained by itself, each network learns the same weights: after a washout of {p['washout']} rows predictions of the "
-        f"two differ by {np.median(trained):.0e} of the outputs' deviation ({trained.min():.0e} to {trained.max():.0e}). But "
-        f"Algorithm 3 updates the weights, and a sample, whose inputs have errors of {p['input_std']:g} of their deviation, then "
-        f"learns others than the PESN: after {_UPDATED} rows predictions differ by {np.median(updated):.2g} "
-        f"({updated.min():.2g} to {updated.max():.2g}). Where weights are updated, sharing them is a choice: here samples take "
-        "those of the PESN."
-    )
-    return over_draws(
-        "same-weights",
-        [grade_same_weights(*draw) for draw in draws],
-        reason,
-        measure="distance of updated predictions",
-        limits=(_SAME,),
-    )
+    trained, updated = ([np.median(some), some.min(), some.max()] for some in np.transpose(draws))
+    values = {**p, "trained": trained, "updated": updated, "rows": _UPDATED}
+    return over_draws("same-weights", [grade_same_weights(*draw) for draw in draws], values, limits=(_SAME,))

@@ -45,7 +45,7 @@ import numpy as np
 from pesn import Forecaster, Gaussian, ProbabilisticESN, systems
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Record
-from pesn.paper.item_settings import POSITIVE, Setting, number, whole
+from pesn.paper.item_settings import read_settings
 from pesn.systems import Trajectories
 
 State: TypeAlias = Any  # of a network, as ``ProbabilisticESN.predict`` gives and takes it
@@ -76,30 +76,7 @@ ARDRONE = Robot(
 )
 
 
-# What decides a network, but its seed. The paper prints none of it.
-_NOISE = "Noise M_e: its square is in the variance of the PESN's units, and it is drawn in Monte Carlo."
-SETTINGS = {
-    "n_units": Setting("Units of the reservoir, N_h.", whole(2), 100),
-    "spectral_radius": Setting("Spectral radius r of W.", number(0.0), 0.9),
-    "leak_rate": Setting("Leak rate L.", number(0.0, 1.0, above=True), 0.5),
-    "density": Setting("Sparsity fraction s: the share of W that is not zero.", number(0.0, 1.0, above=True), 0.1),
-    "noise": Setting(_NOISE, number(0.0), 0.01),
-    "input_scaling": Setting("Scale of W_in.", number(0.0), 0.5),
-    "feedback_scaling": Setting("Scale of W_fb, in Algorithm 3 to the letter.", number(0.0), 0.2),
-    "bias_scaling": Setting("Scale of the bias, which the paper has none of: 0 leaves it out.", number(0.0), 0.2),
-    "ridge": Setting("Ridge of the readout's least squares; the paper prints none.", number(0.0), 1e-6),
-    "washout": Setting("Rows at the start of a training run that the readout does not learn from.", whole(0), 100),
-    "rls_delta": Setting("The δ of P = δI, with which updating the weights begins.", POSITIVE, 1.0),
-    "forgetting": Setting("Forgetting factor λ of the updates.", number(0.0, 1.0, above=True), 0.999),
-    "runs": Setting("Simulated runs; the last is the one that is predicted.", whole(2), 5),
-    "run_rows": Setting("Rows of a run.", whole(300), 2500, quick=1200),
-    "train_rows": Setting("Rows of the last run that are trained on, too.", whole(0), 0),
-}
-# How many draws the claims of an item are judged by, and its figure of sensitivities is made of.
-DRAWS = {
-    "draws": Setting("Networks and sets of runs that each claim is judged by.", whole(1), 20, quick=8),
-    "varied_draws": Setting("Draws for each value of a setting that is varied.", whole(1), 3, quick=1),
-}
+SETTINGS = read_settings("robots")
 
 
 def network(p: Record, n_inputs: int, seed: int, **own: Any) -> ProbabilisticESN:

@@ -17,35 +17,14 @@ import numpy as np
 import pandas as pd
 
 from pesn.paper.claims import Record, Settings, Tasks
-from pesn.paper.item_settings import Setting, whole
+from pesn.paper.item_settings import TABLES
 from pesn.paper.items import figures
 from pesn.paper.items.figures import Picture
 
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
 Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
 
-# Values of settings that the paper does not print, to be varied one at a time.
-RANGES: dict[str, list[float]] = {
-    "noise": [0.0, 1e-4, 1e-2],
-    "start_std": [0.1, 0.5, 1.0],
-    "n_units": [50, 100, 200],
-    "leak_rate": [0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "rls_delta": [0.01, 1.0, 100.0],
-    "forgetting": [0.98, 0.999, 1.0],
-}
-# The paper's letters for the settings that it names, and ours for the rest.
-SYMBOLS = {
-    "noise": "noise M_e",
-    "start_std": "start σ",
-    "n_units": "units N",
-    "leak_rate": "leak L",
-    "spectral_radius": "radius r",
-    "rls_delta": "δ of P = δI",
-    "forgetting": "forgetting λ",
-    "input_std": "input σ",
-    "bins": "bins",
-}
+SYMBOLS: dict[str, str] = TABLES["symbols"]
 
 
 def vary_settings(p: Record, varied: Values) -> Iterator[tuple[str, float, Record]]:
@@ -65,10 +44,10 @@ def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) ->
     )
 
 
-def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, logarithmic: bool = False) -> Picture:
+def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmic: bool = False) -> Picture:
     """Draw a column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
 
-    The value that the item uses is shaded. ``alt`` says what the measures are.
+    The value that the item uses is shaded.
     """
     settings = list(frame.groupby("setting", sort=False))
     figure, axes = figures.panels(len(measures), len(settings), 1.7 * len(measures) + 0.7, sharey="row")
@@ -89,12 +68,7 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], alt: str, 
         column[-1].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
     for ax, label in zip(axes[:, 0], measures.values(), strict=True):
         ax.set_ylabel(label, fontsize=8)
-    text = f"Small panels, a column for each setting that the paper does not print: {alt}; the value in use is shaded."
-    return figure, text
-
-
-_CANDIDATES = "Draws of the settings that are not printed, in the search for the closest match."
-SETTINGS = {"candidates": Setting(_CANDIDATES, whole(1), 300, quick=16)}
+    return figure, {}
 
 
 def candidate(choices: Values, p: Record, rng: np.random.Generator) -> Record:

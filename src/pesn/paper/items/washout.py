@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,14 @@ import pandas as pd
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
-from pesn.paper.item_settings import Item, Setting, number, several, whole
+from pesn.paper.item_settings import TABLES, Item, read_settings
 from pesn.paper.items import figures, robots, sensitivity
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.robots import PlainNetwork, State
+from pesn.paper.items.sensitivity import Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -44,22 +44,6 @@ METHODS = (
     "Algorithm 3 to the letter",
     "filtered start",
 )
-
-
-# The paper prints the lengths, the trials, the samples and the horizon alone.
-_START = "Deviation of the Gaussian that a network starts from; the paper prints none."
-_TRIALS = "Forecasts, each from its own place and with its own random starts; the paper's are 50."
-_UPDATED = "Of the trials, those whose weights are also updated inside the forecast."
-START_SETTINGS = {
-    "lengths": Setting("Washout lengths, in rows.", several(whole(1)), list(LENGTHS)),
-    "trials": Setting(_TRIALS, whole(1), 50, quick=6),
-    "samples": Setting("Random starts of the Monte Carlo ESN for each forecast; the paper's are 50.", whole(2), 50, quick=20),
-    "horizon": Setting("Steps of a forecast; the paper's are 10.", whole(1), 10),
-    "start_std": Setting(_START, number(0.0), 0.5),
-    "most_filtered": Setting("Rows that the filtered start looks at, at most.", whole(1), 30),
-    "updated_trials": Setting(_UPDATED, whole(0), 5, quick=1),
-    **robots.SETTINGS,
-}
 
 
 class Washout:
@@ -218,24 +202,8 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
     state: {int(length): row for length, row in rows.items()} for state, rows in paper_numbers("washout").items()
 }
 
-VARIED = sensitivity.RANGES
-# What the paper does not print, all at once, for the closest match to the printed table.
-CHOICES: dict[str, list[Any]] = {
-    "target": ["level", "change"],
-    "noise": [0.0, 1e-4, 1e-3, 1e-2, 0.05, 0.1],
-    "start_std": [0.1, 0.5, 1.0],
-    "n_units": [10, 20, 50, 100, 200],
-    "leak_rate": [0.05, 0.1, 0.2, 0.5, 0.9],
-    "spectral_radius": [0.5, 0.9, 1.2],
-    "input_scaling": [0.05, 0.5, 2.0],
-    "ridge": [1e-6, 1e-2, 1.0, 100.0, 1e3, 1e4],
-    "runs": [2, 5],
-    "washout": [0, 100],
-}
-
-
-SETTINGS = {**START_SETTINGS, **robots.DRAWS, **sensitivity.SETTINGS}
-
+VARIED: Values = TABLES["varied"]["washout"]
+CHOICES: Values = TABLES["choices"]["washout"]
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
@@ -264,6 +232,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     best = {name: value.item() if isinstance(value, np.generic) else value for name, value in tried.iloc[0].items()}
     chosen = {**p, **{name: best[name] for name in CHOICES}}
     (match,) = tasks.map(one_place, [(chosen, best["seed"], best["target"])])
+    spread = place[:, 3] - place[:, 2]
     return Result(
         frame=frame,
         tables={
@@ -277,17 +246,17 @@ def run(settings: Settings, tasks: Tasks) -> Result:
         figures={
             "errors": _draw_errors(levels[0]),
             "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
-            "sensitivity": sensitivity.draw(
-                varied,
-                p,
-                _MEASURES,
-                "P's error as a share of the published one, P's error by MC's, and what updating inside the forecast makes of "
-                "P's error",
-                logarithmic=True,
-            ),
+            "sensitivity": sensitivity.draw(varied, p, _MEASURES, logarithmic=True),
         },
         verdicts=[_judge_wins(levels, changes), _judge_losses(levels)],
-        notes=notes(place, tried, p),
+        notes=[f"This run has {p['trials']} trials a draw, not the paper's 50."] if p["trials"] < 50 else [],
+        values={
+            "closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES)),
+            "best": tried.iloc[0],
+            "trend": position_trend(),
+            "least": spread.min(),
+            "most": spread.max(),
+        },
         lead=_lead(levels, tried),
     )
 
@@ -339,32 +308,6 @@ def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
         f"settings by a factor of {10 ** own['same origins']:.0f}, and of {10 ** own['own place']:.0f} from each length's own "
         "place."
     )
-
-
-def notes(place: Array, tried: pd.DataFrame, p: Record) -> list[str]:
-    """Write how to read the tables; ``p`` are the item's parameters."""
-    best = tried.iloc[0]
-    spread, (low, high) = place[:, 3] - place[:, 2], position_trend()
-    said = [
-        f"Not printed in the paper, and so chosen here: the start's deviation ({p['start_std']:g}), M_e ({p['noise']:g}), N "
-        f"({p['n_units']}), L ({p['leak_rate']:g}), r ({p['spectral_radius']:g}), δ ({p['rls_delta']:g}), λ "
-        f"({p['forgetting']:g}), the ridge, the scales of W_in and W_fb, the runs. The figure of sensitivities varies the first "
-        "seven, one at a time.",
-        f"Closest match to the published table, {len(tried)} candidates: {sensitivity.settings_text(best, list(CHOICES))}; "
-        f"distance {best['own place']:.2f} from its own place, {best['same origins']:.2f} from the same origins (root mean "
-        "square of log₁₀ of obtained ÷ published, all cells of P and MC; 1 is a factor of ten).",
-        "Was each published length forecast from its own place on one run? Its position errors of P at washouts 20 to 100 go "
-        f"with the square of the time since the washout began, (k + 5.5)², to {low:.2f} to {high:.2f} of that: the way of a "
-        "cart under a constant force. What is left of a start would fall. From its own place P does not vary from trial to "
-        "trial, as in the paper's columns of min and max, while MC varies alike at every length; and the trend over the "
-        f"lengths is that of the run, not of the washout. The spread of MC here is {spread.min():.2g} to {spread.max():.2g}. "
-        "The table beside has every length from the same origins.",
-        f"Min and max are over the {p['trials']} trials, each with its own origin and its own {p['samples']} starts; weights "
-        f"are updated in {p['updated_trials']} of the trials.",
-    ]
-    if p["trials"] < 50:
-        said.append(f"This run has {p['trials']} trials a draw, not the paper's 50.")
-    return said
 
 
 # ---------------------------------------------------------------- numbers
@@ -525,7 +468,7 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Figure:
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Picture:
     """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
@@ -535,7 +478,7 @@ def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int])
         ax.set(ylabel=title.format(LABELS[state]), yscale="log")
     figures.label_outside(axes, "washout length (rows of 0.02 s)")
     figures.legend(figure, axes[0, 0], 2)
-    return figure
+    return figure, {}
 
 
 def _draw_errors(frame: pd.DataFrame) -> Picture:
@@ -547,11 +490,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
             if len(part):
                 ax.plot(part["washout"], part["mean"], label=_NAMES.get(method, method), **style)
 
-    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"]))), (
-        "Four panels, one a state, with the mean absolute error of a 10-step forecast against the washout length on logarithmic "
-        "axes, for the PESN, the Monte Carlo ESN with and without noise, the ESN from 0, the mean of the random networks' "
-        "forecasts, Algorithm 3, and the filtered start."
-    )
+    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"])))
 
 
 def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Picture:
@@ -567,10 +506,7 @@ def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Se
         ax.plot(lengths, place[:, 0, s], color=_RED, marker="s", linestyle="-.", label="each length from its own place")
         ax.plot(lengths, match[:, 0, s], color=_RED, marker="D", linestyle=":", label="closest candidate, own place")
 
-    return _draw("P's mean |error| of {}", draw, lengths), (
-        "Four panels, one a state, with the PESN's mean error against the washout length: published, from the same origins for "
-        "every length, from each length's own place on one run, and that of the closest candidate of the search."
-    )
+    return _draw("P's mean |error| of {}", draw, lengths)
 
 
 # ---------------------------------------------------------------- verdicts
@@ -605,18 +541,11 @@ def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame])
     won, quiet = ([wins for wins, _, _ in _win_counts(frames, other)] for other in ("MC", "MC without noise"))
     draws = [grade_wins(frame) for frame in frames]
     ratio = [draw.value for draw in draws if draw.value is not None]
-    reason = (
-        "The Monte Carlo ESN has a random start and noise M_e at every step, as its equation is printed. The PESN errs less "
-        f"than it in {span(won)} of {len(cells(frames[0], 'P'))} cells ({len(STATES)} states, {frames[0]['washout'].nunique()} "
-        f"washout lengths; paper: {PRINTED[0]} wins, {PRINTED[1]} ties, {PRINTED[2]} losses of 32), and where the start alone is "
-        f"random in {span(quiet)}. But only the baseline is given noise. Against a plain network started at 0 the PESN's error "
-        f"is {min(ratio):.2f} to {max(ratio):.2f} times as large (mean over the cells): "
-        f"{'a gain' if np.median(ratio) < GAIN else 'no gain'}."
-    )
-    others = [wins for wins, _, _ in _win_counts(changes)]
-    reason += f" Where changes are learned in place of velocities it wins in {span(others)} cells."
-    measure = "the PESN's error ÷ that of a plain network from 0"
-    return over_draws("washout-wins", draws, reason, measure=measure, limits=[GAIN])
+    values = {"cells": len(cells(frames[0], "P")), "states": len(STATES), "lengths": frames[0]["washout"].nunique()}
+    values |= {"won": span(won), "quiet": span(quiet), "printed": PRINTED, "least": min(ratio), "most": max(ratio)}
+    values["gain"] = "a gain" if np.median(ratio) < GAIN else "no gain"
+    values["others"] = span([wins for wins, _, _ in _win_counts(changes)])
+    return over_draws("washout-wins", draws, values, limits=[GAIN])
 
 
 def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
@@ -629,8 +558,7 @@ def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
         reason += f", there by {min(average):.1%} to {max(average):.1%} of the other's error on average and {worst:.1%} at most"
     largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
     reason += f". In the paper it loses in {PRINTED[2]}, by at most {largest:.1%}."
-    measure = "loss where it loses, mean share of the other's error"
-    return over_draws("washout-small-losses", draws, reason, measure=measure, limits=[SMALL])
+    return over_draws("washout-small-losses", draws, reason, limits=[SMALL])
 
 
-ITEMS = (Item("washout", SETTINGS, run, PUBLISHED, digits=".4f"),)
+ITEMS = (Item("washout", read_settings("washout", "robots", "draws", "search"), run, PUBLISHED, digits=".4f"),)

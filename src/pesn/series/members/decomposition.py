@@ -263,8 +263,7 @@ def _local_median(row: Array) -> Array:
 
 def _usual(off: Array) -> float:
     """Return the 90th percentile."""
-    k = int(0.9 * (len(off) - 1))
-    return float(np.partition(off, k)[k])
+    return float(np.percentile(off, 90.0, method="lower"))
 
 
 # ---------------------------------------------------------------- covariates

@@ -211,12 +211,13 @@ def _scores(judged: SeriesBacktest, levels: Sequence[float]) -> list[Table]:
         rows = []
         for name, (mae, crps, *inside) in ((name, every[i].tolist()) for name, every in scores.items()):
             better = "CRPS" if name == best and not np.isnan(crps) else ""
-            rows.append([titles[name], mae, crps, *map(_share, inside), better])
+            rows.append([titles[name], mae, crps, *map(whole_percent, inside), better])
         made.append(table("Errors of past forecasts", columns, rows))
     return made
 
 
-def _share(value: float) -> str:
+def whole_percent(value: float) -> str:
+    """Format a fraction in whole percent, a dash where it is not known."""
     return "–" if np.isnan(value) else f"{100.0 * value:.0f} %"
 
 

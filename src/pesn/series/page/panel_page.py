@@ -26,19 +26,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from pesn._support import pages
 from pesn._support.pages.drawing import limits
 from pesn._support.pages.tables import number
 from pesn._support.types import Array
-from pesn.series.page.page import environment, group_shares
+from pesn.series.page.page import environment, group_shares, whole_percent
 from pesn.series.panel.frame import MODEL
 
 MOST_SERIES = 10_000  # on a page: the files have all
@@ -198,10 +198,11 @@ def _score_past(
 
 
 class _Column(NamedTuple):
-    """A heading, its class, and whether the column is there."""
+    """A heading, its class, the text of its cell in the row of a series, and whether the column is there."""
 
     name: str
     kind: str
+    cell: Callable[[SeriesRecord], str]
     there: bool = True
 
 
@@ -224,7 +225,6 @@ def panel_page(content: Mapping[str, object]) -> str:
         **content,
         style=pages.style(drawings=True),
         columns=[column for column in columns if column.there],
-        body=Markup("".join(_row(one, columns) for one in rows)),
         shown=len(rows),
         groups=group_shares(shares),
         script=script(),
@@ -243,38 +243,22 @@ def digest() -> str:
 
 
 def _columns(rows: Sequence[SeriesRecord], level: str, end: str) -> list[_Column]:
+    def shares(one: SeriesRecord) -> str:
+        return ", ".join(f"{key} {100.0 * share:.0f} %" for key, share in one.shares.items() if share > 0.0)
+
     return [
-        _Column("series", ""),
-        _Column("picture", "p plain"),
-        _Column("last", "n"),
-        _Column(f"forecast {end}".strip(), "n"),
-        _Column(f"{level} % from", "n"),
-        _Column("to", "n"),
-        _Column("season", "", any(one.season for one in rows)),
-        _Column("components", "m plain", any(one.shares for one in rows)),
-        _Column("error", "n", any(not math.isnan(one.error) for one in rows)),
-        _Column(f"inside {level} %", "n", any(not math.isnan(one.inside) for one in rows)),
-        _Column("rows", "n"),
+        _Column("series", "", lambda one: one.id),
+        _Column("picture", "p plain", lambda one: ""),
+        _Column("last", "n", lambda one: _value(one.last)),
+        _Column(f"forecast {end}".strip(), "n", lambda one: _value(one.end)),
+        _Column(f"{level} % from", "n", lambda one: _value(one.lower)),
+        _Column("to", "n", lambda one: _value(one.upper)),
+        _Column("season", "", lambda one: one.season, any(one.season for one in rows)),
+        _Column("components", "m plain", shares, any(one.shares for one in rows)),
+        _Column("error", "n", lambda one: number(one.error), any(not math.isnan(one.error) for one in rows)),
+        _Column(f"inside {level} %", "n", lambda one: whole_percent(one.inside), any(not math.isnan(one.inside) for one in rows)),
+        _Column("rows", "n", lambda one: f"{one.rows:,}"),
     ]
-
-
-def _row(one: SeriesRecord, columns: Sequence[_Column]) -> str:
-    """Return an HTML row; optional end tags are left out, as there are many rows."""
-    if one.failed:
-        left = sum(column.there for column in columns) - 1
-        return f'<tr><th scope="row">{escape(one.id)}<td colspan="{left}" class="failed">no forecast: {escape(one.failed)}\n'
-    shares = ", ".join(f"{key} {100.0 * share:.0f} %" for key, share in one.shares.items() if share > 0.0)
-    inside = "–" if math.isnan(one.inside) else f"{100.0 * one.inside:.0f} %"
-    cells = [
-        "", "", _value(one.last), _value(one.end), _value(one.lower), _value(one.upper), escape(one.season), escape(shares),
-        number(one.error), inside, f"{one.rows:,}",
-    ]  # fmt: skip
-    made = [
-        f'<td class="{column.kind.split()[0]}">{cell}' if column.kind else f"<td>{cell}"
-        for column, cell in zip(columns[1:], cells[1:], strict=True)
-        if column.there
-    ]
-    return f'<tr data-s="{escape(one.spark)}"><th scope="row">{escape(one.id)}{"".join(made)}\n'
 
 
 def _value(value: float) -> str:

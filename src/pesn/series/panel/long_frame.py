@@ -23,18 +23,8 @@ from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import TimeIndex, format_label, one_step
 from pesn.series.members.decomposition import calendar_periods, detect_period
 from pesn.series.model import Seasons, check_horizon, check_season, common_horizon
-from pesn.series.panel.frame import (
-    LARGEST,
-    MODEL,
-    Panel,
-    Places,
-    build_panel,
-    check_names,
-    format_id,
-    move_days,
-    numeric_column,
-    parse_dates,
-)
+from pesn.series.panel import frame as layout
+from pesn.series.panel.frame import LARGEST, MODEL, Panel, Places, format_id
 from pesn.series.panel.work import Blocks, Task, run
 from pesn.series.result import check_levels
 from pesn.series.table.columns import find_time
@@ -132,7 +122,7 @@ def long_columns(forecaster: SeriesForecaster) -> Columns:
     names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
     if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
-    check_names(names)
+    layout.check_names(names)
     return names
 
 
@@ -168,7 +158,7 @@ def fit(
         package = type(frame).__module__.partition(".")[0]
         remedy = "forecast_parquet reads what memory does not hold" if package.startswith("dask") else "to_pandas()"
         raise TypeError(f"y must be a long frame of pandas, got one of {package}: {remedy}")
-    panel = build_panel(_with_times(frame, columns), columns, freq, duplicates=duplicates)
+    panel = layout.build_panel(_with_times(frame, columns), columns, freq, duplicates=duplicates)
     if not len(panel):
         _refuse_all(panel.failures)
     failures = failures_frame(panel)
@@ -298,8 +288,8 @@ def future_inputs(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | N
         if name not in getattr(X, "columns", ()):
             raise ValueError(f"X must be a frame with columns {needed}, got none named {name!r}")
     series = panel.ids.get_indexer(X[columns.id])
-    dates = parse_dates(X[time], f"column {time!r} of X", X[columns.id].array)
-    dates = move_days(dates, np.where(series >= 0, panel.days[series], 0))
+    dates = layout.parse_dates(X[time], f"column {time!r} of X", X[columns.id].array)
+    dates = layout.move_days(dates, np.where(series >= 0, panel.days[series], 0))
     which, different = pd.factorize(dates, sort=True)
     last = panel.first + panel.lengths - 1
     place = panel.time.positions(different, int(last.max()) + steps)[which]
@@ -313,7 +303,7 @@ def future_inputs(panel: Panel, X: pd.DataFrame | None, steps: int) -> Array | N
             f"X must have one row for each series and date, got two for {_describe_step(panel, twice // steps, twice % steps)}"
         )
     for j, name in enumerate(panel.inputs):
-        values = numeric_column(X, name, columns)[used]
+        values = layout.numeric_column(X, name, columns)[used]
         if (np.abs(values) > LARGEST).any():
             k = int(np.argmax(np.abs(values) > LARGEST))
             where = _describe_step(panel, int(at[0][k]), int(at[1][k]))

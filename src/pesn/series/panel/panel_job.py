@@ -15,17 +15,8 @@ from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, format_label, one_step
 from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_page, records
+from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel
-from pesn.series.panel.long_frame import (
-    Settings,
-    cross_validate,
-    describe_seasons,
-    fit,
-    forecast,
-    later_notes,
-    make_task,
-    mean_shares,
-)
 from pesn.series.panel.work import Blocks
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, format_count
@@ -55,7 +46,7 @@ class PanelOutcome:
     @property
     def seasons(self) -> Counter[str]:
         """Number of series with each season, in words."""
-        return Counter(describe_seasons(periods) for periods in self.facts.seasons.values())
+        return Counter(long_frame.describe_seasons(periods) for periods in self.facts.seasons.values())
 
 
 def run(request: Request) -> PanelOutcome:
@@ -65,22 +56,22 @@ def run(request: Request) -> PanelOutcome:
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     ahead = None if request.future is None else read_long_future(request.future, table)
-    settings = Settings(
+    settings = long_frame.Settings(
         tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose,
         request.checkpoint,
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are reported below
         try:
-            panel, _ = fit(table.frame, None, table.columns, request.freq, request.duplicates)
-            found = forecast(panel, settings, request.horizon, ahead, None)
+            panel, _ = long_frame.fit(table.frame, None, table.columns, request.freq, request.duplicates)
+            found = long_frame.forecast(panel, settings, request.horizon, ahead, None)
             judged = None
             if request.origins:
-                horizon = make_task(panel, settings, request.horizon, None).steps
-                judged = cross_validate(panel, settings, horizon, request.origins, horizon, None).frame
+                horizon = long_frame.make_task(panel, settings, request.horizon, None).steps
+                judged = long_frame.cross_validate(panel, settings, horizon, request.origins, horizon, None).frame
         except ValueError as error:
             raise DataError(str(error)) from None
-    table.notes += later_notes(panel)
+    table.notes += long_frame.later_notes(panel)
     if panel.merged[0]:
         table.notes.append(merge_note(panel.merged[0], request.duplicates, panel.merged[1]))
     return PanelOutcome(request, table, panel, found.frame, found.failures, found.facts, judged)
@@ -118,7 +109,7 @@ def lines(outcome: PanelOutcome) -> list[str]:
     out = [f"data      {said['data']}"]
     out += [f"          {note}" for note in outcome.table.notes]
     out.append("season    " + ", ".join(f"{text}: {count:,}" for text, count in outcome.seasons.most_common(4)))
-    shares = [f"{100 * share:.0f} % {kind}" for kind, share in mean_shares(outcome.facts).items() if share >= 0.005]
+    shares = [f"{100 * share:.0f} % {kind}" for kind, share in long_frame.mean_shares(outcome.facts).items() if share >= 0.005]
     out += [f"model     {', '.join(shares)}", f"forecast  {said['forecast']}"]
     if "backtest" in said:
         out.append(f"backtest  {said['backtest']}")
@@ -144,7 +135,7 @@ def record(outcome: PanelOutcome, command: str, seconds: float) -> dict[str, obj
         "series": len(outcome.panel) + len(outcome.panel.failures),
         "failures": len(outcome.failures),
         "seasons": dict(outcome.seasons.most_common()),
-        "shares": mean_shares(outcome.facts),
+        "shares": long_frame.mean_shares(outcome.facts),
         "forecast": sentences(outcome),
     }
 
@@ -164,13 +155,13 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
         "title": f"Forecasts of {count:,} series",
         "records": records(
             outcome.table.frame, outcome.forecast, outcome.judged, outcome.failures, level, columns,
-            {ids[i]: (describe_seasons(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
+            {ids[i]: (long_frame.describe_seasons(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
         ),
         "total": count,
         "failed": len(outcome.failures),
         "end": format_label(ends.iloc[0]) if ends.nunique() == 1 else "",
         "level": level,
-        "shares": mean_shares(facts),
+        "shares": long_frame.mean_shares(facts),
         "said": sentences(outcome),
         "notes": outcome.table.notes,
         "settings": {"season": said["seasons"], "horizon": said["horizon"], "levels": said["levels"]},

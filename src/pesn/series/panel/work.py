@@ -234,16 +234,7 @@ def _checkpoint_file(folder: Path, part: Sequence[Rows], task: Task) -> Path:
 
 def _write_results(file: Path, results: Sequence[SeriesResult]) -> None:
     """Store the results of a chunk, whole or not at all; JSON keeps every bit of a float."""
-    rows = [
-        (
-            [*map(int, one.origins)],
-            np.ravel([] if one.values is None else one.values).tolist(),
-            one.seasons,
-            one.shares,
-            one.failure,
-        )
-        for one in results
-    ]
+    rows = [one._replace(values=None if one.values is None else one.values.tolist())[1:] for one in results]
     with replacing(file) as path:
         Path(path).write_text(json.dumps(rows), encoding="utf-8")
 

@@ -324,7 +324,7 @@ def _kind_of_numbers(name: str, values: Array, times: pd.Index, many: bool) -> s
     """Return why a column of numbers under a telling name is no target: a counter, an id, a part of the date; else None."""
     known = np.isfinite(values)
     whole = bool((values == np.rint(values))[known].all())
-    in_order = values if times is None or many else _in_order(values, times)
+    in_order = values if times is None or many else values[np.unique(times.to_numpy(), return_index=True)[1]]  # one for each time
     if whole and (_counts(values) or _counts(in_order)) and _matches(name, _UNNAMED, _COUNTERS, NAMES):
         return "counter"
     if _matches(name, _UNNAMED):
@@ -339,11 +339,6 @@ def _kind_of_numbers(name: str, values: Array, times: pd.Index, many: bool) -> s
 def _counts(values: Array) -> bool:
     """Return whether numbers count up or down by 1."""
     return len(values) > 1 and {*np.diff(values)} in ({1.0}, {-1.0})
-
-
-def _in_order(values: Array, times: pd.Index) -> Array:
-    """Return values in the order of their times, one for each time."""
-    return values[np.unique(times.to_numpy(), return_index=True)[1]]
 
 
 def _is_static(column: pd.Series, ids: pd.Series) -> bool:

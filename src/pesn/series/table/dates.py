@@ -21,17 +21,9 @@ import numpy as np
 import pandas as pd
 
 from pesn._support.types import Array
+from pesn.forecasting import time_index as rules
 from pesn.forecasting.alignment import is_default, read_index
-from pesn.forecasting.time_index import (
-    MOST_MISSING,
-    CalendarStep,
-    TimeIndex,
-    format_label,
-    index_kind,
-    most_steps,
-    step_name,
-    time_index,
-)
+from pesn.forecasting.time_index import CalendarStep, TimeIndex, format_label, time_index
 from pesn.series.table.numerals import MISSING, DataError, format_count, has_months, quote
 
 NAMES = re.compile(
@@ -81,8 +73,8 @@ def to_times(column: pd.Series, *, first: bool = False) -> pd.Index | None:
             return _parse(text, "%m.%Y")
         return _from_numbers(numbers.to_numpy(np.float64), str(column.name), first)
     found = _from_calendar_parts(text)
-    if found is None:
-        found = _from_iso(text)
+    if found is None and text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all():
+        found = _parse(text, "ISO8601")
     return _from_texts(text, str(column.name)) if found is None else found
 
 
@@ -145,7 +137,7 @@ def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplic
         Rows with the same label: refused or merged.
     """
     labels = read_index(values, name)
-    if labels is None or index_kind(labels) is None or is_default(labels):
+    if labels is None or rules.index_kind(labels) is None or is_default(labels):
         if freq is not None:
             raise ValueError(f"freq must come with times, got {freq!r}, and {name} has no index of dates or numbers")
         return values
@@ -172,7 +164,7 @@ def check_freq(freq: str | float | None, index: pd.Index) -> str | float | None:
     """
     if freq is None:
         return None
-    kind = index_kind(index)
+    kind = rules.index_kind(index)
     if kind == "numbers":
         return _check_number(freq, index.dtype.kind in "iu")
     if not isinstance(freq, str):
@@ -256,10 +248,6 @@ def _from_calendar_parts(text: pd.Series) -> pd.DatetimeIndex | None:
         return _parse(parts[0] + " " + parts[2].str.zfill(2) + " 1", "%G %V %u")
     months = 3 if letters[0] == "Q" else 1
     return _from_parts(parts[0].astype(int), (parts[2].astype(int) - 1) * months + 1)
-
-
-def _from_iso(text: pd.Series) -> pd.DatetimeIndex | None:
-    return _parse(text, "ISO8601") if text.str.match(r"\d{4}-\d{1,2}($|[-T ])|\d{8}T").all() else None
 
 
 def _from_texts(text: pd.Series, name: str) -> pd.DatetimeIndex | None:
@@ -393,11 +381,11 @@ def _step_error(index: pd.Index, freq: str | float, lines: Sequence[int] | None)
         rule = TimeIndex("dates", index[0].isoformat(), freq, None, zone, str(index.unit))
     else:
         rule = TimeIndex("numbers", index[0].item(), freq)
-    off = index[int(np.argmax(rule.positions(index, most_steps(len(index))) < 0))]
+    off = index[int(np.argmax(rule.positions(index, rules.most_steps(len(index))) < 0))]
     text, number = (freq, 1.0) if isinstance(freq, str) else (None, freq)
     if steps_between(index[0], off, text, number) is not None:
-        return _distant_row_error(index, lines, step_name(freq))
-    step = f"{'step of a ' if isinstance(freq, str) else ''}{step_name(freq)}"
+        return _distant_row_error(index, lines, rules.step_name(freq))
+    step = f"{'step of a ' if isinstance(freq, str) else ''}{rules.step_name(freq)}"
     return DataError(f"column {str(index.name)!r} must keep the {step}, got {format_label(off)}")
 
 
@@ -405,7 +393,7 @@ def _irregular_error(index: pd.Index, lines: Sequence[int] | None) -> DataError:
     gaps = _gaps(index)
     usual = np.median(gaps)
     odd = int(np.argmax(np.abs(gaps - usual)))
-    if gaps[odd] > MOST_MISSING * len(index) * usual:
+    if gaps[odd] > rules.MOST_MISSING * len(index) * usual:
         return _distant_row_error(index, lines, "")
     there, after = ("" if lines is None else f" (line {lines[place]})" for place in (odd, odd + 1))
     return DataError(

@@ -688,7 +688,7 @@ def _single_column(lines: Sequence[str]) -> int | None:
     1,5 and 2,7 and 3,6 are two columns, the first of which counts from 1; and quotes around some cells show commas to separate.
     """
     cells = [*map(_bare, lines)]
-    numbers = [*map(_is_number_or_missing, cells)]
+    numbers = [is_number(cell) or cell.lower() in MISSING for cell in cells]
     names = numbers.index(True) if True in numbers else 0
     if not 0 < names <= _MOST_TITLES or not all(numbers[names:]) or any(map("".join(lines[:names]).count, _SEPARATORS)):
         return None
@@ -696,10 +696,6 @@ def _single_column(lines: Sequence[str]) -> int | None:
     first = [found[1] for found in map(re.compile(r"(\d+),").match, cells[names:]) if found]
     counts = [*map(int, first)] == [*range(1, len(cells) - names + 1)]
     return None if quotes or counts else names - 1
-
-
-def _is_number_or_missing(cell: str) -> bool:
-    return is_number(cell) or cell.lower() in MISSING
 
 
 def _is_value(text: str) -> bool:
