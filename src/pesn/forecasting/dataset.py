@@ -413,11 +413,6 @@ def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
         raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {where}")
 
 
-def identity_scale(d: int, u: int) -> Scale:
-    """Return the scale that changes nothing."""
-    return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
-
-
 def in_scale(
     kinematics: tuple[Array, Array, Array], scale: Scale, learned: npt.NDArray[np.intp], kinematic: npt.NDArray[np.intp]
 ) -> tuple[Array, Array, Array]:

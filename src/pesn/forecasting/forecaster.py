@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar, final, overload
+from typing import Any, ClassVar, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +30,12 @@ from pesn.esn.validation import check_probabilistic
 from pesn.forecasting.context import FILTERED, Columns
 from pesn.forecasting.dataset import (
     ColumnStatistics,
+    Scale,
     as_columns,
     as_kinematics,
     by_names,
     check_encoding,
     fit_scale,
-    identity_scale,
     in_scale,
 )
 from pesn.forecasting.design import Design, build_network, choose_design
@@ -58,6 +59,7 @@ _NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
 
 T = TypeVar("T")
 P = ParamSpec("P")
+ColumnChoice: TypeAlias = int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]]
 
 
 class _Learned(Generic[T]):
@@ -94,6 +96,7 @@ def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Co
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class Forecaster(BaseEstimator):  # type: ignore[misc]
     """Forecaster of y from its own past and from known inputs X, as a Gaussian jointly over time.
 
@@ -155,8 +158,18 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     """
 
     optional_attributes: ClassVar[dict[str, type]] = {}
-    esn: ProbabilisticESN | Literal["auto"] | None
-    model_: ForecastModel
+    esn: ProbabilisticESN | Literal["auto"] | None = field(default="auto", kw_only=False)
+    target: Target = "change"
+    learn: ColumnChoice | None = None
+    kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None
+    scale: bool = True
+    calibrate: bool = True
+    design: Design | None = None
+    angles: ColumnChoice = ()
+    ignorable: ColumnChoice = ()
+    measurement_noise: npt.ArrayLike | Literal["auto"] | None = None
+    verbose: bool = False
+    model_: ForecastModel = field(init=False)
 
     esn_ = _Learned(lambda model: model.esn)
     design_ = _Learned(lambda model: model.design)
@@ -174,33 +187,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     output_std_ = _Learned(lambda model: model.columns.output_std)
     scale_ = _Learned(lambda model: model.columns.scale)
     prior_scale_ = _Learned(lambda model: model.columns.prior)
-
-    def __init__(
-        self,
-        esn: ProbabilisticESN | Literal["auto"] | None = "auto",
-        *,
-        target: Target = "change",
-        learn: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] | None = None,
-        kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
-        scale: bool = True,
-        calibrate: bool = True,
-        design: Design | None = None,
-        angles: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
-        ignorable: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
-        measurement_noise: npt.ArrayLike | Literal["auto"] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.esn = esn
-        self.target = target
-        self.learn = learn
-        self.kinematics = kinematics
-        self.scale = scale
-        self.calibrate = calibrate
-        self.design = design
-        self.angles = angles
-        self.ignorable = ignorable
-        self.measurement_noise = measurement_noise
-        self.verbose = verbose
 
     # ---------------------------------------------------------------- fit
 
@@ -238,22 +224,16 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """
         flag("verbose", self.verbose)
         with show_progress(self.verbose) as steps:
-            self.model_ = self._fit(y, X, lengths, steps)
+            network = _check_network(self.esn, self.design)
+            flag("scale", self.scale)
+            flag("calibrate", self.calibrate)
+            if self.target not in ("change", "level"):
+                raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
+            runs, given = read_runs(y, X, lengths)
+            if network is not None and runs.streamed:
+                network.check_streamable()
+            self.model_ = self._learn(network, runs, self._roles(given, network), steps)
         return self
-
-    def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
-        """Check the arguments and fit the model."""
-        network = _check_network(self.esn, self.design)
-        flag("scale", self.scale)
-        flag("calibrate", self.calibrate)
-        if self.target not in ("change", "level"):
-            raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
-        if network is not None:
-            check_probabilistic(network)
-        runs, given = read_runs(y, X, lengths)
-        if network is not None and runs.streamed:
-            network.check_streamable()
-        return self._learn(network, runs, self._roles(given, network), steps)
 
     def _roles(self, given: RunColumns, network: ProbabilisticESN | None) -> Columns:
         """Return the columns with their roles, in the units of y: scales are not known yet."""
@@ -272,7 +252,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                         f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}"
                     )
             network.local.check_field(d + u, d)
-        scale, unit = identity_scale(d, u), np.ones(len(learned))
+        scale, unit = Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u)), np.ones(len(learned))
         ends = scale.y_mean, scale.y_mean
         return Columns(
             names, given.known_names, scale, scale, ends, learned, kinematic, angles, ignorable, kinematics, unit, self.target
@@ -428,4 +408,5 @@ def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) ->
         raise TypeError(f"esn must be a pesn.ProbabilisticESN or 'auto', got {esn!r}")
     if design is not None:
         raise ValueError("esn and design exclude each other: a design says what the network is")
+    check_probabilistic(esn)
     return clone(esn)
