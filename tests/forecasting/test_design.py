@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pesn
-from pesn.forecasting.dataset import Segment
+from pesn.forecasting.dataset import Segment, with_noise
 from pesn.forecasting.design import (
     FOLDS,
     KINDS,
@@ -19,7 +19,6 @@ from pesn.forecasting.design import (
     finalists,
     shortlist,
 )
-from pesn.forecasting.training import with_noise
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 

@@ -8,7 +8,6 @@ array([ 1., nan, -1.])
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -26,7 +25,7 @@ from pesn.linalg import condition_root, factor_covariance
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
-from pesn.reservoir.sequences import blocks
+from pesn.reservoir.sequences import BLOCK
 from pesn.statespace.model import Bounds, rollout
 from pesn.statespace.state import GaussianState, stack
 
@@ -615,7 +614,7 @@ class ContextFilter(NamedTuple):
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Return the state after complete rows, more than the units remember, without filtering: certain, and much faster."""
         batch, lags = y.shape[:-2], loop.features.lags
-        units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
+        units = [self._last_units(loop, y[one], u[one]) for one in np.ndindex(batch)]
         earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
         rows = loop.dynamics.network_rows(earlier).reshape(*batch, -1)
         mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
@@ -628,8 +627,8 @@ class ContextFilter(NamedTuple):
         n = loop.reservoir.n_units
         state = State(self.given.predict(z[:1])[0][self.given.n_states - n :], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # the target that led to each row
-        for block in blocks(slice(0, len(targets))):
-            _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
+        for first in range(1, len(z), BLOCK):
+            _, _, state = run(loop.reservoir, z[first : first + BLOCK], state, feedback=fed[first - 1 : first - 1 + BLOCK])
         return np.asarray(state.mean)
 
     def _find_settled_rows(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
@@ -655,11 +654,6 @@ def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
     return root.reshape(*batch, lags * len(own), size)
 
 
-def _flat(rows: Array) -> Array:
-    """Merge the leading axes of rows."""
-    return rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])  # not −1: there may be no columns
-
-
 def _state_variance(loop: ClosedLoop, state: GaussianState) -> float:
     """Compute the state variance of the next y, in units of the one-step errors."""
     one_step = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
@@ -674,18 +668,15 @@ class FilteredContext:
     ----------
     rows : Rows
         The scaled context: y (…, n, d) and X (…, n − 1, u); leading axes are a batch.
-    uncertainty : Uncertainty
-        Uncertainty of these rows.
-    begun : Begun
+    begun : StartingPoint
         State before the input that acts on the last row is known.
-    plain : Begun or None
+    plain : StartingPoint or None
         The state as if the rows were certain, if they are not: given uncertainty is not calibrated.
     fingerprint : array
         Identifies the model that has filtered the context.
     """
 
     rows: Rows
-    uncertainty: Uncertainty
     begun: StartingPoint
     plain: StartingPoint | None
     fingerprint: Array
@@ -694,16 +685,3 @@ class FilteredContext:
     def batch(self) -> tuple[int, ...]:
         """Shape of the batch: (), or (B,)."""
         return self.rows.y.shape[:-2]
-
-    def check(self, name: str, fingerprint: Array) -> None:
-        """Raise a ValueError unless this model has filtered the context.
-
-        Parameters
-        ----------
-        name : str
-            Name of the context in messages.
-        fingerprint : array
-            Fingerprint of the model.
-        """
-        if not np.array_equal(self.fingerprint, fingerprint):
-            raise ValueError(f"{name} must be what start() of this forecaster gave since its last fit or update, got another's")

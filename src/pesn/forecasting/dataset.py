@@ -520,27 +520,9 @@ def shortest_segment(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) ->
     return max(math.ceil(min(few, 0.5 * long[-1])), least)
 
 
-class UncertainRows(NamedTuple):
-    """Features and targets under input noise.
-
-    Parameters
-    ----------
-    features : array of shape (n, p)
-        Means of the features.
-    features_away : array of shape (n, p)
-        Rows δ of the features with Σ δ δᵀ = Σ Cov [b, y].
-    targets_away : array of shape (n, m)
-        The same rows of the targets.
-    """
-
-    features: Array
-    features_away: Array
-    targets_away: Array
-
-
 def with_noise(
     compute_features: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
-) -> UncertainRows:
+) -> tuple[Array, Array, Array]:
     """Return features and targets of rows whose columns of y are uncertain, while the targets lead to the rows observed.
 
     The readout then has E[b bᵀ] = b̄ b̄ᵀ + Cov b, and relies less on features that small errors change. Mean and covariance are
@@ -549,7 +531,7 @@ def with_noise(
 
     Parameters
     ----------
-    features_of : callable
+    compute_features : callable
         Features of rows.
     z : array of shape (n, d + u)
         Rows.
@@ -559,9 +541,18 @@ def with_noise(
         Standard deviation of the noise.
     rng : numpy.random.Generator
         Generator of the noise.
+
+    Returns
+    -------
+    features : array of shape (n, p)
+        Means of the features.
+    features_away : array of shape (n, p)
+        Rows δ of the features with Σ δ δᵀ = Σ Cov [b, y].
+    targets_away : array of shape (n, m)
+        The same rows of the targets.
     """
     above, below, back = both_sides(z, dynamics, noise, rng)
-    return of_sides(compute_features(above), compute_features(below), back)
+    return *mean_and_difference(compute_features(above), compute_features(below)), back
 
 
 def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -573,6 +564,6 @@ def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Genera
     return above, below, back if dynamics.change else np.zeros_like(back)
 
 
-def of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
-    """Return the means and the covariance of features on both sides."""
-    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)
+def mean_and_difference(above: Array, below: Array) -> tuple[Array, Array]:
+    """Return the mean of features on both sides, and half of their difference."""
+    return 0.5 * (above + below), 0.5 * (above - below)

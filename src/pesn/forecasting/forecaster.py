@@ -293,22 +293,23 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                 design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps)
             network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
-        learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
+        errors, var, calibration = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
         rows, known, time = cut.scale_run(found.last)  # the last run, from which forecasts continue
-        loop, state = task.last_state(learned, rows, known)
-        model = ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
+        loop, state = task.last_state(errors, var, rows, known)
+        recent = rows[-FILTERED:], known[-FILTERED:]
+        model = ForecastModel(columns, network, errors, var, calibration, design, time, state, *recent)
         vars(model)["closed_loop"] = loop  # where cached_property keeps it: built once
         return model
 
-    def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | Literal["auto"] | None:
-        """Return scaled variances (d,) of the measurement noise, "auto" to estimate them, None for none."""
+    def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | None:
+        """Return scaled variances (d,) of the measurement noise; None to estimate them."""
         given, d = self.measurement_noise, columns.n_columns
-        if given is None:
-            return None if design is None else "auto"
-        if isinstance(given, str):
-            if given != "auto":
-                raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
-            return "auto"
+        if isinstance(given, str) and given != "auto":
+            raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
+        if given is None and design is None:
+            return np.zeros(d)
+        if given is None or isinstance(given, str):
+            return None
         std = as_real("measurement_noise", by_names("measurement_noise", given, columns.names))
         if std.shape not in ((), (d,)):
             each = f"a deviation, or one for each of the {d} columns of y"
