@@ -110,9 +110,9 @@ def run_sequences(
     ends: list[State] = []
     if can_predict_many(loop, rows.var is None, sequences, states, start):
         for which, block in chunks(sequences, 4 * size):
-            stack = predict_many(loop, *rows.take(block), sequences[which], states[which], start)
-            keep(block, stack.mean, stack._asdict())
-            ends += stack.ends
+            found, after = predict_many(loop, *rows.take(block), sequences[which], states[which], start)
+            keep(block, found["mean"], found)
+            ends += after
         return ends
 
     def step(block: slice, state: State) -> State:

@@ -37,8 +37,8 @@ _MOST_JOINT = 20_000  # on request: 3.2 GB, a few times
 _MOST_NUMBERS = 10_000_000  # entries of the covariances within rows
 
 
-class Rows(NamedTuple):
-    """Scaled rows, NaN where steps are missing.
+class Run(NamedTuple):
+    """Successive rows, or a batch of such, NaN where steps are missing.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     known : array of shape (..., T, u) or (..., T - 1, u)
         Known inputs.
     time : TimeIndex or None
-        Label of the last row.
+        Rule of their labels, at the last row.
     """
 
     y: Array
@@ -165,7 +165,7 @@ class Columns(NamedTuple):
         check_names(f"{name}.names", self.names, d)
         check_names(f"{name}.known_names", self.known_names, u)
 
-    def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
+    def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Run, pd.Index | None]:
         """Read rows with X (T, u) and their labels (T,), which must keep the rule of training; None if there are none."""
         rows = self.read_new_rows(y, X, None, known_rule=time)
         labels = read_index(y, "y")
@@ -174,7 +174,7 @@ class Columns(NamedTuple):
     def read_new_rows(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, known_rule: TimeIndex | None = None,
         seen: Array | None = None,
-    ) -> Rows:  # fmt: skip
+    ) -> Run:  # fmt: skip
         """Read rows with X (T, u).
 
         Parameters
@@ -198,9 +198,9 @@ class Columns(NamedTuple):
         layout = align(y, X, [slice(0, len(rows))], after=after, known_rule=known_rule)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
         rows, known = self.scale_rows("y", rows, "X", known)
-        return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
+        return Run(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Run, Uncertainty]:
         """Read a context y or (y, X), with X (T − 1, u); each may be a Gaussian for each row, by position.
 
         Parameters
@@ -230,7 +230,7 @@ class Columns(NamedTuple):
         y_cov = self._uncertainty("context", cov, y, self.scale.y_std, self.prior.y_std)
         known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
         y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
-        rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
+        rows = Run(layout.place(y), layout.place_inputs(known), layout.time)
         return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # missing values have no noise
 
     def read_future_inputs(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
@@ -666,7 +666,7 @@ class FilteredContext:
 
     Parameters
     ----------
-    rows : Rows
+    rows : Run
         The scaled context: y (…, n, d) and X (…, n − 1, u); leading axes are a batch.
     begun : StartingPoint
         State before the input that acts on the last row is known.
@@ -676,7 +676,7 @@ class FilteredContext:
         Identifies the model that has filtered the context.
     """
 
-    rows: Rows
+    rows: Run
     begun: StartingPoint
     plain: StartingPoint | None
     fingerprint: Array

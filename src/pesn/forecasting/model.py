@@ -38,7 +38,7 @@ from pesn.forecasting.context import (
     ContextFilter,
     FilteredContext,
     GivenContext,
-    Rows,
+    Run,
     StartingPoint,
     Uncertainty,
     check_size,
@@ -419,7 +419,7 @@ class ForecastModel:
 
     def _futures(
         self, horizon: int, context: Context, X: TableLike | Gaussian | None, parts: tuple[str, ...]
-    ) -> tuple[Futures, Rows]:
+    ) -> tuple[Futures, Run]:
         """Return the state of the loop after the context with the inputs ahead, and the rows of the context."""
         loop, columns, context_filter = self.loop(), self.columns, self.context_filter()
         start = self.check_start(context) if isinstance(context, FilteredContext) else self.start(context)
@@ -465,7 +465,7 @@ class ForecastModel:
         check_size(horizon, False, self.columns.n_columns)
         return self._backtest(self.columns.read_rows(y, X, self.time), horizon, origins)
 
-    def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
+    def _backtest(self, given: tuple[Run, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
         """Forecast from rolling origins of scaled rows."""
         (rows, labels), columns, context = given, self.columns, self.context_filter()
         longest = FILTERED + context.washout + 1
@@ -620,7 +620,7 @@ class ForecastModel:
         """
         columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
         if context is None:
-            rows = Rows(self.recent, self.recent_known[:-1], self.time)
+            rows = Run(self.recent, self.recent_known[:-1], self.time)
             return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filter_context(*self._read_batch(*given))
@@ -628,7 +628,7 @@ class ForecastModel:
         last = np.zeros((1, self.columns.n_known))  # the last input is not known yet
         return self._filter_context(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
 
-    def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
+    def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Run, Uncertainty]:
         """Read contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
         if y.shape[2] != self.columns.n_columns or 0 in y.shape:
@@ -640,9 +640,9 @@ class ForecastModel:
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
         y = np.stack([self.columns.unwrap_angles(one) for one in y])
         y, known = self.columns.scale_rows("context", y, "X of context", known)
-        return Rows(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
+        return Run(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
 
-    def _filter_context(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
+    def _filter_context(self, rows: Run, given: Uncertainty, seen: bool = False) -> FilteredContext:
         """Filter rows; ``seen``: they are the last rows seen, whose state is stored.
 
         While they are few, the regression of the initial state may take the last row and its input together with the others.

@@ -44,7 +44,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_count, as_real, number
-from pesn._support.types import AnyArray, Array, Rng
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
@@ -83,11 +83,6 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     for name, value in named.items():
         if value.ndim and not paths:
             raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
-    return _stack_columns(argument, named, names)
-
-
-def _stack_columns(argument: str, named: dict[str, AnyArray], names: tuple[str, ...]) -> AnyArray:
-    """Stack columns in the order of their names, 0 for those not named."""
     try:
         return np.stack(np.broadcast_arrays(*(named.get(name, np.zeros(())) for name in names)), axis=-1)
     except ValueError:
@@ -507,7 +502,7 @@ class Rollout(NormalMarginals[Array]):
     def _moments(self, what: str) -> tuple[Array, Array]:
         """Return means and standard deviations, or raise a ValueError without covariances."""
         if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format(what))
+            raise ValueError(f"{what} needs covariances, and means alone were rolled out; take covariance='low-rank'")
         return self.mean, self.std
 
     # ---------------------------------------------------------------- conversion
@@ -548,6 +543,3 @@ class Rollout(NormalMarginals[Array]):
         low, high = check_levels(above, below)
         mean, std = self._moments("a probability")
         return Band(mean[..., i], std[..., i], low, high)
-
-
-_NO_COVARIANCE = "{} needs covariances, and means alone were rolled out; take covariance='low-rank'"

@@ -50,7 +50,7 @@ from pesn._support.types import Array, Lengths, TableLike, Washout
 from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
 from pesn.forecasting.alignment import align, read_labels, run_slices
-from pesn.forecasting.context import Columns
+from pesn.forecasting.context import Columns, Run
 from pesn.forecasting.dataset import (
     ColumnStatistics,
     Segment,
@@ -75,24 +75,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
-
-
-class Run(NamedTuple):
-    """One run.
-
-    Parameters
-    ----------
-    y : array of shape (n, d)
-        Rows, NaN where missing.
-    known : array of shape (n, u)
-        Known inputs, NaN where missing.
-    time : TimeIndex, optional
-        Rule of its labels, at its last row.
-    """
-
-    y: Array
-    known: Array
-    time: TimeIndex | None = None
 
 
 class RunColumns(NamedTuple):

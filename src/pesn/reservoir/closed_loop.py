@@ -436,7 +436,8 @@ def make_cells(
     r = reservoir
     if not r.n_units:
         return squares
-    A, bias, leaks = r.prepend_columns(C), np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
+    A = sparse.hstack([sparse.csr_array(C), r.W], format="csr")
+    bias, leaks = np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
     cells = []
     for own in r.layer_rows:
         here = slice(rows.start + own.start, rows.start + own.stop)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -312,17 +312,6 @@ def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array
     return np.asarray(seen.mean, float), factor_covariance(np.asarray(seen.cov, float)).T
 
 
-class Stack(NamedTuple):
-    """Predictions of stacked rows: outputs (T, m), covariances (T, m, m), features (T, p), tr(A⁻¹ Cov b), units (T, N), ends."""
-
-    mean: Array
-    cov: Array
-    features: Array
-    leverage: Array
-    units: Array
-    ends: list[State]
-
-
 def can_predict_many(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
@@ -338,7 +327,7 @@ def can_predict_many(
 def predict_many(
     loop: OpenLoop, z: Array, var: Array | None, sequences: Sequence[slice], states: Sequence[State],
     start: Start | LocalStart | None,
-) -> Stack:  # fmt: skip
+) -> tuple[dict[str, Array], list[State]]:  # fmt: skip
     """Run :func:`predict_rows` on many sequences that are concatenated in z (T, d).
 
     Parameters
@@ -358,8 +347,11 @@ def predict_many(
 
     Returns
     -------
-    Stack
-        The same numbers within 1e-12 relative.
+    found : dict of str to array
+        Outputs "mean" (T, m), "cov" (T, m, m), "features" (T, p), "leverage" tr(A⁻¹ Cov b) and "units" (T, N), the same numbers
+        within 1e-12 relative.
+    ends : list of State
+        Final states.
     """
     offset, reservoir, f = sequences[0].start, widen_inputs(loop.features, loop.reservoir), loop.features
     rows, rows_var = f.row_moments(z, np.zeros_like(z) if var is None else var, None, None)
@@ -380,7 +372,8 @@ def predict_many(
             ends[i] = end
     cov, leverage = loop.output_covariance(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
-    return Stack(outputs[0], cov, features, leverage, units[0], [_drop_zero_variances(loop, end) for end in ends])
+    found = {"mean": outputs[0], "cov": cov, "features": features, "leverage": leverage, "units": units[0]}
+    return found, [_drop_zero_variances(loop, end) for end in ends]
 
 
 def _begin(
