@@ -28,30 +28,10 @@ from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
 from pesn.forecasting.context import FILTERED, Columns
-from pesn.forecasting.dataset import (
-    ColumnStatistics,
-    Scale,
-    as_columns,
-    as_kinematics,
-    by_names,
-    check_encoding,
-    fit_scale,
-    in_scale,
-)
+from pesn.forecasting.dataset import Scale, as_columns, as_kinematics, by_names, check_encoding
 from pesn.forecasting.design import Design, build_network, choose_design
 from pesn.forecasting.model import ForecastModel
-from pesn.forecasting.runs import (
-    Cut,
-    RunColumns,
-    Runs,
-    least_steps,
-    output_scale,
-    read_runs,
-    scale_targets,
-    segment_sizes,
-    survey,
-    survey_targets,
-)
+from pesn.forecasting.runs import RunColumns, Runs, prepare, read_runs
 from pesn.forecasting.training import Task, fit_network
 
 _NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
@@ -258,35 +238,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             names, given.known_names, scale, scale, ends, learned, kinematic, angles, ignorable, kinematics, unit, self.target
         )
 
-    def _scale_columns(self, columns: Columns, y: ColumnStatistics, known: ColumnStatistics, one_scale: bool) -> Columns:
-        """Return the columns in the scale of the network; ``one_scale``: the same for all of y."""
-        scale = fit_scale(y, known)
-        if not self.scale:
-            scale = columns.scale
-        elif one_scale:
-            scale = scale.of_field()
-        inside = y.rescale(scale.y_mean, scale.y_std)
-        return columns._replace(
-            scale=scale,
-            prior=fit_scale(inside, known.rescale(scale.x_mean, scale.x_std)),
-            range=(inside.low, inside.high),
-            kinematics=in_scale(columns.kinematics, scale, columns.learned, columns.kinematic),
-        )
-
     def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
         """Fit the model to runs."""
-        progress = steps if runs.streamed else Steps()  # passes over rows in memory are fast
-        with progress.step("reading the runs", unit="rows") as advance:
-            found = survey(runs, columns.angles, advance)
-        one_law = network is not None and network.local is not None and network.local.shared  # one scale for all columns
-        columns = self._scale_columns(columns, found.y, found.known, one_law)
-        washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
-        cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
-        segments = cut.cut_all(runs, found.sizes)
-        with progress.step("reading the targets", int(segment_sizes(segments).sum()), "rows") as advance:
-            targets, sample = survey_targets(segments, advance)
-        columns = columns._replace(output_std=output_scale(targets, columns.prior.y_std[columns.learned], one_law))
-        segments, sample = scale_targets(columns.output_std, segments, sample)
+        columns, segments, sample, (rows, known, time) = prepare(runs, columns, network, self.scale, steps)
         design, given = self.design, network is not None
         if network is None:
             if design is None:
@@ -294,7 +248,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         errors, var, calibration = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
-        rows, known, time = cut.scale_run(found.last)  # the last run, from which forecasts continue
         loop, state = task.last_state(errors, var, rows, known)
         recent = rows[-FILTERED:], known[-FILTERED:]
         model = ForecastModel(columns, network, errors, var, calibration, design, time, state, *recent)

@@ -19,7 +19,7 @@ from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, mea
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
 from pesn.forecasting.predict import Known, forecast_all, observe_segments
-from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
+from pesn.forecasting.runs import ROUNDING, Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, effective_parameters, feature_penalties, least_squares, solve
@@ -30,7 +30,6 @@ from pesn.reservoir.sequences import blocks
 from pesn.statespace.state import GaussianState
 
 _LEFT_OUT, _LONGEST = 5, 400  # number of left-out blocks, and their largest size
-_ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
 
 
 class Driven(NamedTuple):
@@ -211,7 +210,7 @@ def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
     """Fit the error model to sums over residuals."""
     inside = sums.var[dynamics.learned]
     outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
-    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
+    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > ROUNDING**2)  # rounding has no ratio
     # the lower of two: residuals of a column that is a function of others are rounding
     return fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
