@@ -226,15 +226,10 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
         raise ValueError(f"{name} must have shape {_describe_shape(n_rows, width)}, got {array.shape}{_no_input(width)}")
     if 0 in array.shape and n_rows != 0 and width != 0:
         raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
-    _check_magnitude(name, array)
-    return array
-
-
-def _check_magnitude(name: str, array: Array) -> None:
-    """Raise a ValueError if squares of entries would overflow."""
-    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
+    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):  # squares of entries would overflow
         (row, column), value = wrong[0], array[tuple(wrong[0])]
         raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
+    return array
 
 
 def _describe_shape(n_rows: int | None, width: int | None) -> str:
@@ -317,7 +312,11 @@ def check_encoding(
 
 def _resolve_columns(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
     """Return the numbers of at least one of d columns of y."""
-    numbers = _resolve_names(argument, _as_list(wanted), names)
+    numbers = _as_list(wanted)
+    if names is not None:
+        if unknown := [repr(name) for name in numbers if isinstance(name, str) and name not in names]:
+            raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(unknown)}")
+        numbers = [names.index(name) if isinstance(name, str) else name for name in numbers]
     whole = all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
     if not whole or not numbers or len(set(numbers)) < len(numbers):
         how = "by number, as y has no names" if names is None else "by number or name"
@@ -333,16 +332,6 @@ def _as_list(given: object) -> list[object]:
     if isinstance(given, str) or not isinstance(given, Collection) or getattr(given, "shape", None) == ():
         return [] if given is None else [given]
     return list(given)
-
-
-def _resolve_names(argument: str, given: list[object], names: list[str] | None) -> list[object]:
-    """Replace names by their numbers."""
-    if names is None:
-        return given
-    unknown = [repr(name) for name in given if isinstance(name, str) and name not in names]
-    if unknown:
-        raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(unknown)}")
-    return [names.index(name) if isinstance(name, str) else name for name in given]
 
 
 def unwrap_angles(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:

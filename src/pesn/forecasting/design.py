@@ -136,12 +136,6 @@ class Problem:
         longest = max(np.bincount(fold).max() for fold in self.folds)
         return int(min(LEADS, longest // 2))
 
-    @property
-    def is_searchable(self) -> bool:
-        """Whether there are enough rows to train on and to forecast into."""
-        enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
-        return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
-
     def pieces(self, most: int) -> list[Piece]:
         """Return about ``most`` rows in pieces spread over all of them; whole segments if there are no more."""
         if self.n_rows <= most:
@@ -781,7 +775,9 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
     """Select the design for these rows; None if there are too few."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
-    return search(problem, steps) if problem.segments and problem.is_searchable else None
+    if not problem.segments or problem.n_rows < LEAST_ROWS or problem.leads < LEAST_LEADS:
+        return None
+    return search(problem, steps) if any(problem.origins(fold, 1) for fold in range(FOLDS)) else None
 
 
 def build_network(design: Design | None, n_inputs: int) -> ProbabilisticESN:

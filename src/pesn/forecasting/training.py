@@ -179,7 +179,10 @@ class _Residuals:
             left = sums.count * (1.0 - used / readout.n_samples)
             wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
             readout = readout._replace(residual_cov=symmetric(wrong) / left)
-        errors = _learn(readout, dynamics, sums)
+        inside, outside = sums.var[learned], np.diagonal(readout.residual_cov) * scale**2
+        ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > ROUNDING**2)  # rounding has no ratio
+        # the lower of two: residuals of a column that is a function of others are rounding
+        errors = fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
         found = [
             (np.concatenate([b for b, _ in parts]), np.concatenate([e for _, e in parts])[:, learned] / scale)
             for parts in self.kept
@@ -204,15 +207,6 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
         own = weight_inflation([one[g] for one in rows], roots[g], posteriors[g], each[g])
         found[groups.outputs if groups.shared else groups.outputs[g]] = own
     return found
-
-
-def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
-    """Fit the error model to sums over residuals."""
-    inside = sums.var[dynamics.learned]
-    outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
-    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > ROUNDING**2)  # rounding has no ratio
-    # the lower of two: residuals of a column that is a function of others are rounding
-    return fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
 
 
 LEAST_HELD_BACK = 4  # least rows of a validation segment

@@ -215,8 +215,7 @@ class LeverageNoise:
         self._widened = loop.errors.innovation if "weights" in parts else None
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._innovation_root), axis=-1) * self._with_noise
-        self._inflation = np.zeros(d)
-        self._inflation[learned] = variance_inflation(loop.errors.persistence[learned])
+        self._inflation = variance_inflation(loop.errors.persistence[learned])
 
     @cached_property
     def _leverage(self) -> Leverage:
@@ -228,7 +227,9 @@ class LeverageNoise:
         J = self._J
         if self._widened is None:
             return Emission(J @ self._innovation_root, self._noise, self._noise)
-        grown = np.sqrt(1.0 + self._inflation * self.leverage(state))
+        leverage = self._leverage(state)
+        grown = np.ones((*leverage.shape[:-1], self._d))
+        grown[..., self._loop.dynamics.learned] = np.sqrt(1.0 + self._inflation * leverage)
         if self._with_noise:  # R ∘ g gᵀ
             root = grown[..., :, None] * self._innovation_root
         else:
@@ -238,13 +239,6 @@ class LeverageNoise:
         if isinstance(state, Ensemble):
             both = both.mean(axis=-2)
         return Emission(new, self._noise, both)
-
-    def leverage(self, state: GaussianState) -> Array:
-        """Return the leverage for each column of y (…, d), or for each ensemble member (…, M, d); 0 for columns not learned."""
-        found = self._leverage(state)
-        result = np.zeros((*found.shape[:-1], self._d))
-        result[..., self._loop.dynamics.learned] = found
-        return result
 
 
 def variance_inflation(persistence: Array) -> Array:

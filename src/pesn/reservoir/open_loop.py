@@ -373,7 +373,8 @@ def predict_many(
     cov, leverage = loop.output_covariance(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
     found = {"mean": outputs[0], "cov": cov, "features": features, "leverage": leverage, "units": units[0]}
-    return found, [_drop_zero_variances(loop, end) for end in ends]
+    certain = loop.process_noise is None  # states without any variance have none
+    return found, [State(end.mean, None, end.output, None) if certain and end.is_certain else end for end in ends]
 
 
 def _begin(
@@ -397,9 +398,3 @@ def _begin(
         seen = z[first : first + count] if count < max(start.lags, 1) else None
         (mean, var), (output, output_var) = units[:, last].copy(), outputs[:, last].copy()
         ends[i] = State(mean, var, output, output_var, rows=seen)
-
-
-def _drop_zero_variances(loop: OpenLoop, state: State) -> State:
-    """Remove the variances of a state if all are 0."""
-    certain = loop.process_noise is None and state.is_certain
-    return State(state.mean, None, state.output, None) if certain else state
