@@ -210,11 +210,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         cov: npt.ArrayLike | None = None,
         factor: npt.ArrayLike | None = None,
     ) -> None:
-        if cov is not None and (var is not None or factor is not None):
-            also = " and ".join(name for name, given in (("var", var), ("factor", factor)) if given is not None)
-            raise ValueError(
-                f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
-            )
+        check_cov_alone(cov, var=var, factor=factor)
         m = as_real("mean", mean)
         if cov is not None and m.ndim == 0:
             var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
@@ -343,7 +339,7 @@ class Gaussian(NormalMarginals[FloatArray]):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch: () for one Gaussian, (n,) for one per row."""
-        return self._mean.shape[:-1]
+        return tuple(self._mean.shape[:-1])
 
     # ---------------------------------------------------------------- what one asks of it
 
@@ -635,6 +631,14 @@ def as_vector(x: Gaussian) -> Gaussian:
 
 
 # ---------------------------------------------------------------- what was given, what is handed out
+
+
+def check_cov_alone(cov: object, **others: object) -> None:
+    """Raise a ValueError if a covariance is given together with other parts."""
+    if cov is not None and (also := " and ".join(name for name, given in others.items() if given is not None)):
+        raise ValueError(
+            f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
+        )
 
 
 def _is_torch(value: object) -> bool:

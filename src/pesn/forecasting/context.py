@@ -229,6 +229,7 @@ class Columns(NamedTuple):
         y, known = self.scale_rows("context", y, "X of context", known)
         y_cov = self._uncertainty("context", cov, y, self.scale.y_std, self.prior.y_std)
         known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
+        known_var = np.vstack([known_var, np.zeros((1, self.n_known))])  # the last input is not known yet
         y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
         rows = Run(layout.place(y), layout.place_inputs(known), layout.time)
         return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # missing values have no noise

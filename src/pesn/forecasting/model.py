@@ -624,9 +624,7 @@ class ForecastModel:
             return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filter_context(*self._read_batch(*given))
-        rows, uncertainty = columns.read_context(context, self.time)
-        last = np.zeros((1, self.columns.n_known))  # the last input is not known yet
-        return self._filter_context(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
+        return self._filter_context(*columns.read_context(context, self.time))
 
     def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Run, Uncertainty]:
         """Read contexts (B, n, d) with X (B, n − 1, m)."""
@@ -648,10 +646,8 @@ class ForecastModel:
         While they are few, the regression of the initial state may take the last row and its input together with the others.
         """
         loop, context = self.loop(), self.context_filter()
-        begun = (
-            StartingPoint(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
-        )
-        plain = None
+        stored = seen and not context.few(len(rows.y))
+        begun, plain = StartingPoint(self.state) if stored else context.begin(loop, rows.y, rows.known, given), None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
         return FilteredContext(rows, begun, plain, self._fingerprint)

@@ -179,16 +179,14 @@ class Band:
         low, high = self._ends()
         left = self.exit_probability()
         product = self.std[..., 1:] * self.std[..., :-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            correlation = np.where(product > 0.0, np.clip(lagged / product, -1.0, 1.0), 0.0)
+        correlation = np.clip(np.divide(lagged, product, out=np.zeros_like(product), where=product > 0.0), -1.0, 1.0)
         both = bivariate_cdf(high[..., :-1], high[..., 1:], correlation)
         if self.below > -np.inf:  # inclusion-exclusion over the four corners
             both -= bivariate_cdf(low[..., :-1], high[..., 1:], correlation)
             both -= bivariate_cdf(high[..., :-1], low[..., 1:], correlation)
             both += bivariate_cdf(low[..., :-1], low[..., 1:], correlation)
         now = 1.0 - left[..., :-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
+        next_given_now = np.clip(np.divide(both, now, out=np.zeros_like(now), where=now > 0.0), 0.0, 1.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
         return np.clip(ever, left.max(axis=-1), self.path_limit())  # small probabilities are not lost by cancellation
 

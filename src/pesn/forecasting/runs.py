@@ -705,10 +705,6 @@ class SegmentStream:
     def __iter__(self) -> Iterator[Segment]:
         return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
 
-    def with_outputs(self, std: Array) -> SegmentStream:
-        """Return the stream with targets in units of ``std`` (m,)."""
-        return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
-
 
 def _check_count(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
     """Iterate over segments; raise a ValueError if their number differs from that of the first pass."""
@@ -730,7 +726,8 @@ def scale_targets(std: Array, segments: Segments, sample: list[Segment]) -> tupl
     """Return all segments, and the sample of them, with targets in units of ``std`` (m,)."""
     few = [s._replace(targets=s.targets / std) for s in sample]
     if isinstance(segments, SegmentStream):
-        return segments.with_outputs(std), few
+        cut = replace(segments.cut, columns=segments.cut.columns._replace(output_std=std))
+        return replace(segments, cut=cut), few
     whole = len(few) == len(segments) and all(len(one.z) == len(s.z) for one, s in zip(few, segments, strict=True))
     return few if whole else [s._replace(targets=s.targets / std) for s in segments], few
 

@@ -218,7 +218,8 @@ class LeverageNoise:
         self._inflation = variance_inflation(loop.errors.persistence[learned])
 
     @cached_property
-    def _leverage(self) -> Leverage:
+    def leverage(self) -> Leverage:
+        """Leverage of the features of a state, for each learned column."""
         loop = self._loop
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
@@ -227,7 +228,7 @@ class LeverageNoise:
         J = self._J
         if self._widened is None:
             return Emission(J @ self._innovation_root, self._noise, self._noise)
-        leverage = self._leverage(state)
+        leverage = self.leverage(state)
         grown = np.ones((*leverage.shape[:-1], self._d))
         grown[..., self._loop.dynamics.learned] = np.sqrt(1.0 + self._inflation * leverage)
         if self._with_noise:  # R ∘ g gᵀ
@@ -797,9 +798,7 @@ class ClosedLoop:
         left[k + a : n] = 0.0  # u has its training distribution, independent of y and h
         row, full = np.zeros((d + a + len(u), left.shape[1])), y.copy()
         row[kept], full[kept] = left[:k], mean[:k]
-        return self.init(
-            mean[n:], left[n:].T, full, u, u_var=u_var, row_columns=row, encoded=mean[k : k + a], moved=True
-        )  # fmt: skip
+        return self.init(mean[n:], left[n:].T, full, u, u_var=u_var, row_columns=row, encoded=mean[k : k + a], moved=True)
 
     def as_certain(self, state: GaussianState) -> GaussianState:
         """Return the mean of a moved state as certain, with sines and squares of the means."""
