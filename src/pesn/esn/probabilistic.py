@@ -421,14 +421,10 @@ class ProbabilisticESN(ReservoirEstimator):
 
     def _open_loop(self) -> OpenLoop:
         """Return the model with its readout, as ``predict`` runs it, with process noise."""
-        readout = self.readout_
-        return open_loop(
-            self,
-            weights=np.asarray(readout.weights, float),
-            readout=readout,
-            process_noise=process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units),
-            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
-        )
+        readout, weights = self.readout_, np.asarray(self.readout_.weights, float)
+        noise = process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units)
+        settled = _SETTLED * float(np.diagonal(readout.residual_cov).min())
+        return open_loop(self, weights=weights, readout=readout, process_noise=noise, settled=settled)
 
     def _predict_start(self) -> State:
         """Return the state that sequences start from in ``predict``."""

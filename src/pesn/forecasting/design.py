@@ -466,13 +466,7 @@ class Network:
         loop = self._loop(candidate, np.asarray(weights[:, None], float))
         shape = len(weights), len(origins)
         mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
-        state = loop.init(
-            mean,
-            np.zeros((0, mean.shape[-1])),
-            np.broadcast_to(y, (*shape, d)),
-            np.broadcast_to(u, (*shape, u.shape[1])),
-            moved=True,
-        )
+        state = loop.init(mean, np.zeros((0, mean.shape[-1])), y, u, moved=True)
         inputs = np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
         path = rollout(loop.model, state, inputs, moved=True)
         return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))

@@ -333,11 +333,8 @@ class Factor(_Rows):
         A, right, rank = T[:p, :p] * scale, T[:p, p:], p
         smallest = p * np.finfo(float).eps
         inverse, failed = lapack.dtrtri(A)
-        if (
-            failed
-            or not np.isfinite(inverse).all()
-            or np.abs(inverse).sum(axis=0).max() * np.abs(A).sum(axis=0).max() > 1.0 / smallest
-        ):
+        failed = failed or not np.isfinite(inverse).all()
+        if failed or np.abs(inverse).sum(axis=0).max() * np.abs(A).sum(axis=0).max() > 1.0 / smallest:
             U, values, Vt = np.linalg.svd(A)
             floor = max(smallest * values[0], np.finfo(float).tiny)
             live, rank = values > floor, int(np.count_nonzero(values > floor))
