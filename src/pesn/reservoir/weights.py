@@ -25,7 +25,7 @@ from pesn._support.types import AnyArray as Array
 from pesn._support.types import LeakRate, Memory, Scaling
 from pesn.activations import Activation, get, names
 from pesn.readout.groups import Patches
-from pesn.reservoir.topology import Topology, connect, orthogonal, sparse_rows
+from pesn.reservoir.topology import Topology, connect, orthogonal
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -80,7 +80,8 @@ class Reservoir(NamedTuple):
     @property
     def W(self) -> csr_array:
         """W as a SciPy sparse array."""
-        return sparse_rows(self.indptr, self.indices, self.data)
+        rows = self.data, self.indices.astype(np.int32), self.indptr.astype(np.int32)
+        return import_module("scipy.sparse").csr_array(rows, shape=(self.n_units, self.n_units))
 
     @property
     def is_static(self) -> bool:
