@@ -12,7 +12,6 @@ Gaussian(mean=[1.5], std=[2.236], covariance='full')
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -37,6 +36,7 @@ from pesn.linalg import (
     transpose,
 )
 
+S = TypeVar("S", bound=np.generic)
 Numbers = TypeVar("Numbers", bound=AnyArray)  # the array type of a class
 
 
@@ -65,12 +65,13 @@ def normal_crps(y: FloatArray, mean: FloatArray, std: FloatArray) -> AnyArray:
         return np.where(std > 0.0, score, away)
 
 
-class NormalMarginals(ABC, Generic[Numbers]):
+class NormalMarginals(Generic[Numbers]):
     """Quantiles, intervals, samples and scores of normal marginals; see :class:`pesn._support.types.Distribution`."""
 
-    @abstractmethod
     def _moments(self, what: str) -> tuple[Numbers, Numbers]:
-        """Return mean and standard deviations; raise an error if ``what`` cannot be computed from them."""
+        """Return mean and standard deviations; a subclass raises an error if ``what`` cannot be computed from them."""
+        own: Any = self
+        return own.mean, own.std
 
     @property
     def median(self) -> Numbers:
@@ -209,11 +210,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         cov: npt.ArrayLike | None = None,
         factor: npt.ArrayLike | None = None,
     ) -> None:
-        if cov is not None and (var is not None or factor is not None):
-            also = " and ".join(name for name, given in (("var", var), ("factor", factor)) if given is not None)
-            raise ValueError(
-                f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
-            )
+        check_cov_alone(cov, var=var, factor=factor)
         m = as_real("mean", mean)
         if cov is not None and m.ndim == 0:
             var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
@@ -304,11 +301,11 @@ class Gaussian(NormalMarginals[FloatArray]):
     def var(self) -> FloatArray:
         """Variances, in the shape of the mean."""
         if self._cov is not None:
-            return _frozen(np.maximum(np.diagonal(self._cov, axis1=-2, axis2=-1), 0.0))
+            return freeze(np.maximum(np.diagonal(self._cov, axis1=-2, axis2=-1), 0.0))
         assert self._diagonal is not None
         if self._factor is None:
             return self._diagonal[()]
-        return _frozen(self._diagonal + np.sum(np.square(self._factor), axis=-1))
+        return freeze(self._diagonal + np.sum(np.square(self._factor), axis=-1))
 
     @property
     def std(self) -> FloatArray:
@@ -322,7 +319,7 @@ class Gaussian(NormalMarginals[FloatArray]):
             return self.var if self._cov is None else self._cov
         assert self._diagonal is not None
         dense = self._diagonal[..., None] * np.eye(self.dim, dtype=self._mean.dtype)
-        return _frozen(dense if self._factor is None else dense + outer(self._factor))
+        return freeze(dense if self._factor is None else dense + outer(self._factor))
 
     @property
     def factor(self) -> FloatArray | None:
@@ -342,7 +339,7 @@ class Gaussian(NormalMarginals[FloatArray]):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch: () for one Gaussian, (n,) for one per row."""
-        return self._mean.shape[:-1]
+        return tuple(self._mean.shape[:-1])
 
     # ---------------------------------------------------------------- what one asks of it
 
@@ -636,6 +633,14 @@ def as_vector(x: Gaussian) -> Gaussian:
 # ---------------------------------------------------------------- what was given, what is handed out
 
 
+def check_cov_alone(cov: object, **others: object) -> None:
+    """Raise a ValueError if a covariance is given together with other parts."""
+    if cov is not None and (also := " and ".join(name for name, given in others.items() if given is not None)):
+        raise ValueError(
+            f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
+        )
+
+
 def _is_torch(value: object) -> bool:
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
@@ -646,7 +651,8 @@ def _read_only(value: object) -> object:
     return value
 
 
-def _frozen(array: FloatArray) -> FloatArray:
+def freeze(array: npt.NDArray[S]) -> npt.NDArray[S]:
+    """Make an array read-only; a number stands for an array without axes."""
     array.flags.writeable = False
     return array[()]
 

@@ -5,9 +5,8 @@ import pytest
 
 import pesn
 from pesn.forecasting import design as search
-from pesn.forecasting.dataset import Segment
+from pesn.forecasting.dataset import Segment, with_noise
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Place, Problem, feature_maps
-from pesn.forecasting.training import with_noise
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 

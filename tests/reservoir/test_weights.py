@@ -2,18 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import pesn
 from pesn.reservoir.weights import draw
-
-
-def test_prepend_columns_matches_scipy_hstack():
-    reservoir = draw(30, 2, 2, density=0.2, feedback_scaling=0.1, rng=0)
-    C = np.hstack([reservoir.W_in, np.zeros((30, 2)), reservoir.W_fb])
-    ours, theirs = reservoir.prepend_columns(C), sparse.hstack([sparse.csr_array(C), reservoir.W], format="csr")
-    for name in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
 def test_scaling_can_be_given_per_column():

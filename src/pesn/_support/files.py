@@ -67,7 +67,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 def plain(value: object) -> Any:
     """Convert a value to JSON types: NaN is null, infinities are "inf" and "-inf"."""
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # arrays and NumPy's numbers
         return plain(value.tolist())
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}

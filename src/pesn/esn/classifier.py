@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -59,18 +59,10 @@ if TYPE_CHECKING:
 Labels: TypeAlias = AnyArray  # numbers or texts
 
 
-class LabeledRows(NamedTuple):
-    """Rows to learn from: their sequences, the classes, and the class of each sequence or each row."""
-
-    inputs: Rows
-    sequences: list[slice]
-    classes: Labels
-    codes: npt.NDArray[np.intp]
-    by_row: bool
-
-
-def validate_labels(classifier: ReservoirClassifier, X: UncertainRows, y: TableLike, lengths: Lengths) -> LabeledRows:
-    """Return rows and labels of ``fit``, checked.
+def validate_labels(
+    classifier: ReservoirClassifier, X: UncertainRows, y: TableLike, lengths: Lengths
+) -> tuple[Rows, list[slice], Labels, npt.NDArray[np.intp], bool]:
+    """Return rows, their sequences, the classes, the class of each sequence or row, and whether it is of each row; all checked.
 
     Without several sequences a label belongs to a row; with them, to a sequence if there are as many labels as sequences, to a
     row if there are as many as rows. Sequences of one row each have both.
@@ -94,7 +86,7 @@ def validate_labels(classifier: ReservoirClassifier, X: UncertainRows, y: TableL
     if by_row:
         check_same_order(get_mean(X), y)
     assert_all_finite(labels, input_name="y", estimator_name=name)
-    return LabeledRows(with_variance(mean, X), sequences, *_classes(labels), by_row)
+    return with_variance(mean, X), sequences, *_classes(labels), by_row
 
 
 def _as_labels(y: TableLike) -> Labels:
@@ -118,12 +110,12 @@ def _classes(labels: Labels) -> tuple[Labels, npt.NDArray[np.intp]]:
     return classes, codes.astype(np.intp)
 
 
-def select_rows(washout: int, given: LabeledRows) -> npt.NDArray[np.intp]:
+def select_rows(washout: int, sequences: list[slice], classes: Labels, codes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Return the indices of all rows after the washout of their sequences; raise a ValueError if a class has none."""
-    places = np.concatenate([np.arange(rows.start + washout, rows.stop) for rows in given.sequences])
-    missing = np.setdiff1d(np.arange(len(given.classes)), given.codes[places])
+    places = np.concatenate([np.arange(rows.start + washout, rows.stop) for rows in sequences])
+    missing = np.setdiff1d(np.arange(len(classes)), codes[places])
     if len(missing):
-        label = given.classes[missing[0]]
+        label = classes[missing[0]]
         raise ValueError(f"washout must leave rows of every class, got washout={washout} and no row of class {label!r} after it")
     return places
 
@@ -138,11 +130,7 @@ def standardize_inputs(reservoir: Reservoir, rows: Array) -> Reservoir:
 def row_features(classifier: ReservoirClassifier, rows: Rows, sequences: list[slice]) -> Array:
     """Return [row, earlier rows, products, units] of each row, (n, p); of uncertain rows the means."""
     result = np.empty((len(rows.mean), classifier.n_row_features))
-
-    def fill(block: slice, b: Array) -> None:
-        result[block] = b
-
-    _drive(classifier, rows, sequences, fill)
+    _drive(classifier, rows, sequences, result.__setitem__)
     return result
 
 
@@ -354,15 +342,15 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         """
         with rollback_on_error(self):
             check_classifier(self)
-            given = validate_labels(self, X, y, lengths)
+            rows, sequences, self.classes_, codes, by_row = validate_labels(self, X, y, lengths)
             self.washout_ = max(int(self.washout), self.features.lags)
-            check_longer_than_washout(given.sequences, self.washout_, self.features.lags)
-            drawn = draw_reservoir(self, given.inputs.mean.shape[1], 1, generator(self.random_state))
-            self.reservoir_ = standardize_inputs(drawn, given.inputs.mean) if self.scale else drawn
-            self.classes_, self.states_, self.labels_ = given.classes, self.states, "row" if given.by_row else "sequence"
-            b, codes = self._features(given.inputs, given.sequences), given.codes
-            if given.by_row:
-                learned = select_rows(self.washout_, given)
+            check_longer_than_washout(sequences, self.washout_, self.features.lags)
+            drawn = draw_reservoir(self, rows.mean.shape[1], 1, generator(self.random_state))
+            self.reservoir_ = standardize_inputs(drawn, rows.mean) if self.scale else drawn
+            self.states_, self.labels_ = self.states, "row" if by_row else "sequence"
+            b = self._features(rows, sequences)
+            if by_row:
+                learned = select_rows(self.washout_, sequences, self.classes_, codes)
                 b, codes = b[learned], codes[learned]
             self.readout_ = fit_logits(b, codes, len(self.classes_), None if self.ridge == "auto" else float(self.ridge))
         return self

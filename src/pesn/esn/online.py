@@ -120,10 +120,9 @@ class Learner:
         """Learn ``target`` for the row of the last step; return 0 or an error code."""
         return int(self.kernel.learn(self.table))
 
-    def deviations(self) -> Array:
-        """Compute the standard deviations of the last prediction."""
+    def deviations(self) -> None:
+        """Compute ``std``, the standard deviations of the last prediction."""
         self.kernel.deviations(self.table)
-        return self.std
 
     def follow(self, X: Array, Y: Array, features: bool = False) -> tuple[Array, Array]:
         """Predict each row of X (T, d) before its Y (T, m) is learned; return predictions (T, m) and, if wanted, the features."""
@@ -294,7 +293,10 @@ class Stepper:
             self._learner.move()
         if self._step(self._table, self._rotation):
             _refuse("x", self._x, self._learner.largest)
-        return (self._prediction, self._deviations()) if return_std else self._prediction
+        if not return_std:
+            return self._prediction
+        self._learner.deviations()
+        return self._prediction, self._std
 
     def learn(self, y: npt.ArrayLike) -> None:
         """Learn the true output of the last step, by recursive least squares with ``forgetting``.
@@ -340,10 +342,6 @@ class Stepper:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         # its table holds addresses, which are invalid in a copy
         raise TypeError("a stepper can be neither copied nor pickled; copy or save the network that finish() gives")
-
-    def _deviations(self) -> Array:
-        self._learner.deviations()
-        return self._std
 
     def _explain(self, wrong: int) -> None:
         """Raise the ValueError of an error code."""

@@ -110,9 +110,9 @@ def run_sequences(
     ends: list[State] = []
     if can_predict_many(loop, rows.var is None, sequences, states, start):
         for which, block in chunks(sequences, 4 * size):
-            stack = predict_many(loop, *rows.take(block), sequences[which], states[which], start)
-            keep(block, stack.mean, stack._asdict())
-            ends += stack.ends
+            found, after = predict_many(loop, *rows.take(block), sequences[which], states[which], start)
+            keep(block, found["mean"], found)
+            ends += after
         return ends
 
     def step(block: slice, state: State) -> State:
@@ -421,14 +421,10 @@ class ProbabilisticESN(ReservoirEstimator):
 
     def _open_loop(self) -> OpenLoop:
         """Return the model with its readout, as ``predict`` runs it, with process noise."""
-        readout = self.readout_
-        return open_loop(
-            self,
-            weights=np.asarray(readout.weights, float),
-            readout=readout,
-            process_noise=process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units),
-            settled=_SETTLED * float(np.diagonal(readout.residual_cov).min()),
-        )
+        readout, weights = self.readout_, np.asarray(self.readout_.weights, float)
+        noise = process_noise(self.start_, self.process_noise_, self.noise, self.reservoir_.n_units)
+        settled = _SETTLED * float(np.diagonal(readout.residual_cov).min())
+        return open_loop(self, weights=weights, readout=readout, process_noise=noise, settled=settled)
 
     def _predict_start(self) -> State:
         """Return the state that sequences start from in ``predict``."""

@@ -79,6 +79,10 @@ Starts: TypeAlias = list[tuple[slice, State]]  # sequences, each with the state 
 Drive = Callable[[Array, Array | None, State, Array], tuple[Array, State]]
 """(inputs (n, d), their variances or None, state, true outputs (n, m)) → (features (n, p), state after them)."""
 
+_DRAWN = (  # parameters of a network by which a reservoir is drawn
+    *("n_units", "spectral_radius", "leak_rate", "density", "input_scaling", "feedback_scaling", "bias_scaling"),
+    *("topology", "activation", "memory"),
+)
 _FOLDS = 5  # of the cross-validation of the ridge
 _TRIAL = 2000  # rows used to find washout="auto"
 _ROWS = 6  # rows kept per feature of the regression of the initial state
@@ -139,21 +143,7 @@ def draw_reservoir(
     sizes = n_inputs, n_outputs
     if local is not None:  # sizes of a patch
         sizes = int(local.windows(n_outputs, n_inputs).shape[1]), local.size
-    reservoir = draw_layers(
-        esn.layers,
-        *sizes,
-        memory=esn.memory,
-        n_units=esn.n_units,
-        spectral_radius=esn.spectral_radius,
-        leak_rate=esn.leak_rate,
-        density=esn.density,
-        input_scaling=esn.input_scaling,
-        feedback_scaling=esn.feedback_scaling,
-        bias_scaling=esn.bias_scaling,
-        topology=esn.topology,
-        activation=esn.activation,
-        rng=rng,
-    )
+    reservoir = draw_layers(esn.layers, *sizes, rng=rng, **{name: getattr(esn, name) for name in _DRAWN})
     return reservoir if local is None else repeat(reservoir, local, n_inputs, n_outputs)
 
 
@@ -204,13 +194,28 @@ def fit_readout(
     check_longer_than_washout(given.sequences, esn.washout_, features.lags)
     penalty = 0.0 if isinstance(ridge, str) else features.penalty(ridge, reservoir.n_inputs, reservoir.n_units)
     size = features.size(reservoir.n_inputs, reservoir.n_units), reservoir.n_outputs
+    folds, start, washout, sizes = _FOLDS if isinstance(ridge, str) else 1, esn.initial(), esn.washout_, given.sizes
 
-    def empty() -> Sums:
-        return least_squares(*size, penalty, groups)
+    def of_part(first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
+        sums, state = [least_squares(*size, penalty, groups) for _ in range(folds)], None
+        firsts = np.cumsum(sizes) - sizes
+        picked = None if kept is None else kept.resume(sizes[:first], washout)
+        for i, (rows, targets) in enumerate(some, first):
+            state = start
+            for block in blocks(slice(0, len(targets))):
+                b, state = drive(*rows.take(block), state, targets[block])
+                washed = max(washout - block.start, 0)
+                place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
+                for into, part in _split_by_fold(sums, place, int(sizes.sum())):
+                    learned = slice(max(part.start, washed), part.stop)
+                    into.add(b[learned], targets[block][learned])
+                if picked is not None:
+                    picked(b, washed)
+                advance(block.stop - block.start)
+        return _Part(sums, state, [] if picked is None else picked.pieces)
 
-    work = _Pass(drive, empty, _FOLDS if isinstance(ridge, str) else 1, esn.initial(), esn.washout_, given.sizes, kept)
     with steps.step("driving the reservoir", given.n_rows, "rows") as advance:
-        total = reduce(_Part.merge, given.map(work, advance))
+        total = reduce(_Part.merge, given.map(of_part, advance))
     assert total.state is not None  # there is at least one row
     if kept is not None:
         kept.pieces += total.pieces
@@ -222,37 +227,6 @@ def fit_readout(
             for fold in total.sums:
                 sums.merge(fold)  # type: ignore[arg-type]  # of one kind
         return solve(sums, penalty), total.state, ridge_value(ridge)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pass:
-    """One pass over a part of the sequences, each of which begins at ``start``."""
-
-    drive: Drive
-    empty: Callable[[], Sums]
-    folds: int
-    start: State
-    washout: int
-    sizes: npt.NDArray[np.intp]
-    kept: StartRows | None
-
-    def __call__(self, first: int, some: Iterable[SequenceRows], advance: Advance) -> _Part:
-        sums, state = [self.empty() for _ in range(self.folds)], None
-        firsts = np.cumsum(self.sizes) - self.sizes
-        picked = None if self.kept is None else self.kept.resume(self.sizes[:first], self.washout)
-        for i, (rows, targets) in enumerate(some, first):
-            state = self.start
-            for block in blocks(slice(0, len(targets))):
-                b, state = self.drive(*rows.take(block), state, targets[block])
-                washed = max(self.washout - block.start, 0)
-                place = slice(int(firsts[i]) + block.start, int(firsts[i]) + block.stop)
-                for into, part in _split_by_fold(sums, place, int(self.sizes.sum())):
-                    learned = slice(max(part.start, washed), part.stop)
-                    into.add(b[learned], targets[block][learned])
-                if picked is not None:
-                    picked(b, washed)
-                advance(block.stop - block.start)
-        return _Part(sums, state, [] if picked is None else picked.pieces)
 
 
 class _Part(NamedTuple):

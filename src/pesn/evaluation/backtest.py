@@ -105,10 +105,6 @@ class Normal(NormalMarginals[Array]):
         """Variances."""
         return np.square(self.std)
 
-    def _moments(self, what: str) -> tuple[Array, Array]:
-        """Return means and standard deviations."""
-        return self.mean, self.std
-
 
 def evaluate(
     forecast_from: Callable[[Origins], Distribution],

@@ -112,15 +112,6 @@ def _independent(ratio: Array) -> float:
     return max(float(len(known) * (1.0 - r**2) / (1.0 + r**2)), 1.0)
 
 
-def by_lead(calibration: Array, horizon: int) -> Array:
-    """Return factors (horizon,): those of the calibrated leads, and the last of them beyond.
-
-    >>> by_lead(np.arange(1.0, 21.0), 22).tolist()[-4:]
-    [19.0, 20.0, 20.0, 20.0]
-    """
-    return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]
-
-
 LARGEST_FULL = 200  # units up to which the full covariance is as fast as the low-rank one
 _MOST_ORIGINS = 24  # open-loop runs in the validation set
 

@@ -8,7 +8,6 @@ array([ 1., nan, -1.])
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -26,7 +25,7 @@ from pesn.linalg import condition_root, factor_covariance
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, Encoding
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import LocalStart, Start
-from pesn.reservoir.sequences import blocks
+from pesn.reservoir.sequences import BLOCK
 from pesn.statespace.model import Bounds, rollout
 from pesn.statespace.state import GaussianState, stack
 
@@ -38,8 +37,8 @@ _MOST_JOINT = 20_000  # on request: 3.2 GB, a few times
 _MOST_NUMBERS = 10_000_000  # entries of the covariances within rows
 
 
-class Rows(NamedTuple):
-    """Scaled rows, NaN where steps are missing.
+class Run(NamedTuple):
+    """Successive rows, or a batch of such, NaN where steps are missing.
 
     Parameters
     ----------
@@ -48,7 +47,7 @@ class Rows(NamedTuple):
     known : array of shape (..., T, u) or (..., T - 1, u)
         Known inputs.
     time : TimeIndex or None
-        Label of the last row.
+        Rule of their labels, at the last row.
     """
 
     y: Array
@@ -166,7 +165,7 @@ class Columns(NamedTuple):
         check_names(f"{name}.names", self.names, d)
         check_names(f"{name}.known_names", self.known_names, u)
 
-    def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Rows, pd.Index | None]:
+    def read_rows(self, y: TableLike, X: TableLike | None, time: TimeIndex | None) -> tuple[Run, pd.Index | None]:
         """Read rows with X (T, u) and their labels (T,), which must keep the rule of training; None if there are none."""
         rows = self.read_new_rows(y, X, None, known_rule=time)
         labels = read_index(y, "y")
@@ -175,7 +174,7 @@ class Columns(NamedTuple):
     def read_new_rows(
         self, y: TableLike, X: TableLike | None, after: TimeIndex | None, *, known_rule: TimeIndex | None = None,
         seen: Array | None = None,
-    ) -> Rows:  # fmt: skip
+    ) -> Run:  # fmt: skip
         """Read rows with X (T, u).
 
         Parameters
@@ -199,9 +198,9 @@ class Columns(NamedTuple):
         layout = align(y, X, [slice(0, len(rows))], after=after, known_rule=known_rule)
         known = np.zeros((len(rows), 0)) if X is None else as_matrix("X", X, layout.n_inputs, self.n_known)
         rows, known = self.scale_rows("y", rows, "X", known)
-        return Rows(layout.place(rows), layout.place_inputs(known), layout.time)
+        return Run(layout.place(rows), layout.place_inputs(known), layout.time)
 
-    def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Rows, Uncertainty]:
+    def read_context(self, context: GivenContext, time: TimeIndex | None) -> tuple[Run, Uncertainty]:
         """Read a context y or (y, X), with X (T − 1, u); each may be a Gaussian for each row, by position.
 
         Parameters
@@ -230,8 +229,9 @@ class Columns(NamedTuple):
         y, known = self.scale_rows("context", y, "X of context", known)
         y_cov = self._uncertainty("context", cov, y, self.scale.y_std, self.prior.y_std)
         known_var = layout.place_inputs(self._variances("X of context", known_cov, known))
+        known_var = np.vstack([known_var, np.zeros((1, self.n_known))])  # the last input is not known yet
         y_cov = layout.place(y_cov.reshape(len(y), d * d)).reshape(-1, d, d)
-        rows = Rows(layout.place(y), layout.place_inputs(known), layout.time)
+        rows = Run(layout.place(y), layout.place_inputs(known), layout.time)
         return rows, Uncertainty(np.nan_to_num(y_cov), np.nan_to_num(known_var))  # missing values have no noise
 
     def read_future_inputs(self, X: TableLike | Gaussian | None, horizon: int, time: TimeIndex | None) -> tuple[Array, Array]:
@@ -615,7 +615,7 @@ class ContextFilter(NamedTuple):
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Return the state after complete rows, more than the units remember, without filtering: certain, and much faster."""
         batch, lags = y.shape[:-2], loop.features.lags
-        units = [self._last_units(loop, *rows) for rows in zip(_flat(y), _flat(u), strict=True)]
+        units = [self._last_units(loop, y[one], u[one]) for one in np.ndindex(batch)]
         earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
         rows = loop.dynamics.network_rows(earlier).reshape(*batch, -1)
         mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
@@ -628,8 +628,8 @@ class ContextFilter(NamedTuple):
         n = loop.reservoir.n_units
         state = State(self.given.predict(z[:1])[0][self.given.n_states - n :], None, targets[0])
         fed = np.vstack([targets[1:], targets[-1:]])  # the target that led to each row
-        for block in blocks(slice(0, len(targets))):
-            _, _, state = run(loop.reservoir, z[1:][block], state, feedback=fed[block])
+        for first in range(1, len(z), BLOCK):
+            _, _, state = run(loop.reservoir, z[first : first + BLOCK], state, feedback=fed[first - 1 : first - 1 + BLOCK])
         return np.asarray(state.mean)
 
     def _find_settled_rows(self, complete: npt.NDArray[np.bool_]) -> tuple[int, int]:
@@ -655,11 +655,6 @@ def _measurement_root(loop: ClosedLoop, earlier: Array, size: int) -> Array:
     return root.reshape(*batch, lags * len(own), size)
 
 
-def _flat(rows: Array) -> Array:
-    """Merge the leading axes of rows."""
-    return rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])  # not −1: there may be no columns
-
-
 def _state_variance(loop: ClosedLoop, state: GaussianState) -> float:
     """Compute the state variance of the next y, in units of the one-step errors."""
     one_step = np.maximum(np.diagonal(loop.errors.cov), np.finfo(float).tiny)
@@ -672,20 +667,17 @@ class FilteredContext:
 
     Parameters
     ----------
-    rows : Rows
+    rows : Run
         The scaled context: y (…, n, d) and X (…, n − 1, u); leading axes are a batch.
-    uncertainty : Uncertainty
-        Uncertainty of these rows.
-    begun : Begun
+    begun : StartingPoint
         State before the input that acts on the last row is known.
-    plain : Begun or None
+    plain : StartingPoint or None
         The state as if the rows were certain, if they are not: given uncertainty is not calibrated.
     fingerprint : array
         Identifies the model that has filtered the context.
     """
 
-    rows: Rows
-    uncertainty: Uncertainty
+    rows: Run
     begun: StartingPoint
     plain: StartingPoint | None
     fingerprint: Array
@@ -694,16 +686,3 @@ class FilteredContext:
     def batch(self) -> tuple[int, ...]:
         """Shape of the batch: (), or (B,)."""
         return self.rows.y.shape[:-2]
-
-    def check(self, name: str, fingerprint: Array) -> None:
-        """Raise a ValueError unless this model has filtered the context.
-
-        Parameters
-        ----------
-        name : str
-            Name of the context in messages.
-        fingerprint : array
-            Fingerprint of the model.
-        """
-        if not np.array_equal(self.fingerprint, fingerprint):
-            raise ValueError(f"{name} must be what start() of this forecaster gave since its last fit or update, got another's")

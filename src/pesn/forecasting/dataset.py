@@ -226,15 +226,10 @@ def as_matrix(name: str, values: TableLike, n_rows: int | None = None, width: in
         raise ValueError(f"{name} must have shape {_describe_shape(n_rows, width)}, got {array.shape}{_no_input(width)}")
     if 0 in array.shape and n_rows != 0 and width != 0:
         raise ValueError(f"{name} must have at least one row and one column, got shape {array.shape}")
-    _check_magnitude(name, array)
-    return array
-
-
-def _check_magnitude(name: str, array: Array) -> None:
-    """Raise a ValueError if squares of entries would overflow."""
-    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):
+    if len(wrong := np.argwhere(np.abs(array) > _LARGEST)):  # squares of entries would overflow
         (row, column), value = wrong[0], array[tuple(wrong[0])]
         raise ValueError(f"{name} must be NaN or lie within ±{_LARGEST:g}, got {value:g} in row {row}, column {column}")
+    return array
 
 
 def _describe_shape(n_rows: int | None, width: int | None) -> str:
@@ -317,7 +312,11 @@ def check_encoding(
 
 def _resolve_columns(argument: str, wanted: object, d: int, names: list[str] | None) -> npt.NDArray[np.intp]:
     """Return the numbers of at least one of d columns of y."""
-    numbers = _resolve_names(argument, _as_list(wanted), names)
+    numbers = _as_list(wanted)
+    if names is not None:
+        if unknown := [repr(name) for name in numbers if isinstance(name, str) and name not in names]:
+            raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(unknown)}")
+        numbers = [names.index(name) if isinstance(name, str) else name for name in numbers]
     whole = all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
     if not whole or not numbers or len(set(numbers)) < len(numbers):
         how = "by number, as y has no names" if names is None else "by number or name"
@@ -333,16 +332,6 @@ def _as_list(given: object) -> list[object]:
     if isinstance(given, str) or not isinstance(given, Collection) or getattr(given, "shape", None) == ():
         return [] if given is None else [given]
     return list(given)
-
-
-def _resolve_names(argument: str, given: list[object], names: list[str] | None) -> list[object]:
-    """Replace names by their numbers."""
-    if names is None:
-        return given
-    unknown = [repr(name) for name in given if isinstance(name, str) and name not in names]
-    if unknown:
-        raise ValueError(f"{argument} must name columns of y, which are {', '.join(names)}, got {', '.join(unknown)}")
-    return [names.index(name) if isinstance(name, str) else name for name in given]
 
 
 def unwrap_angles(rows: Array, angles: npt.NDArray[np.intp], before: Array | None = None) -> Array:
@@ -411,11 +400,6 @@ def check_within_reach(name: str, rows: Array, mean: Array, std: Array) -> None:
         row, column = np.argwhere(far > _FARTHEST)[0]
         where = f"{far[row, column]:g} in row {row}, column {column}"
         raise ValueError(f"{name} must lie within {_FARTHEST:g} deviations of its mean in fit, got {where}")
-
-
-def identity_scale(d: int, u: int) -> Scale:
-    """Return the scale that changes nothing."""
-    return Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u))
 
 
 def in_scale(
@@ -525,27 +509,9 @@ def shortest_segment(sizes: Sequence[int] | npt.NDArray[np.intp], least: int) ->
     return max(math.ceil(min(few, 0.5 * long[-1])), least)
 
 
-class UncertainRows(NamedTuple):
-    """Features and targets under input noise.
-
-    Parameters
-    ----------
-    features : array of shape (n, p)
-        Means of the features.
-    features_away : array of shape (n, p)
-        Rows δ of the features with Σ δ δᵀ = Σ Cov [b, y].
-    targets_away : array of shape (n, m)
-        The same rows of the targets.
-    """
-
-    features: Array
-    features_away: Array
-    targets_away: Array
-
-
 def with_noise(
     compute_features: Callable[[Array], Array], z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator
-) -> UncertainRows:
+) -> tuple[Array, Array, Array]:
     """Return features and targets of rows whose columns of y are uncertain, while the targets lead to the rows observed.
 
     The readout then has E[b bᵀ] = b̄ b̄ᵀ + Cov b, and relies less on features that small errors change. Mean and covariance are
@@ -554,7 +520,7 @@ def with_noise(
 
     Parameters
     ----------
-    features_of : callable
+    compute_features : callable
         Features of rows.
     z : array of shape (n, d + u)
         Rows.
@@ -564,9 +530,18 @@ def with_noise(
         Standard deviation of the noise.
     rng : numpy.random.Generator
         Generator of the noise.
+
+    Returns
+    -------
+    features : array of shape (n, p)
+        Means of the features.
+    features_away : array of shape (n, p)
+        Rows δ of the features with Σ δ δᵀ = Σ Cov [b, y].
+    targets_away : array of shape (n, m)
+        The same rows of the targets.
     """
     above, below, back = both_sides(z, dynamics, noise, rng)
-    return of_sides(compute_features(above), compute_features(below), back)
+    return *mean_and_difference(compute_features(above), compute_features(below)), back
 
 
 def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -578,6 +553,6 @@ def both_sides(z: Array, dynamics: Dynamics, noise: float, rng: np.random.Genera
     return above, below, back if dynamics.change else np.zeros_like(back)
 
 
-def of_sides(above: Array, below: Array, back: Array) -> UncertainRows:
-    """Return the means and the covariance of features on both sides."""
-    return UncertainRows(0.5 * (above + below), 0.5 * (above - below), back)
+def mean_and_difference(above: Array, below: Array) -> tuple[Array, Array]:
+    """Return the mean of features on both sides, and half of their difference."""
+    return 0.5 * (above + below), 0.5 * (above - below)

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -136,12 +136,6 @@ class Problem:
         longest = max(np.bincount(fold).max() for fold in self.folds)
         return int(min(LEADS, longest // 2))
 
-    @property
-    def is_searchable(self) -> bool:
-        """Whether there are enough rows to train on and to forecast into."""
-        enough = self.n_rows >= LEAST_ROWS and self.leads >= LEAST_LEADS
-        return enough and any(self.origins(fold, 1) for fold in range(FOLDS))
-
     def pieces(self, most: int) -> list[Piece]:
         """Return about ``most`` rows in pieces spread over all of them; whole segments if there are no more."""
         if self.n_rows <= most:
@@ -248,32 +242,15 @@ class Candidate:
         return float(min(1.0, max(0.1, 10.0 / self.n_units)))
 
     def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
-        """Return the reservoir that the network draws; those of one size differ in scalings alone and are drawn once."""
-        kind = KINDS[self.kind]
-        if kind is None:
-            return without_units(n_inputs, n_outputs)
-        drawn = _draw_reservoir(self.n_units, n_inputs, n_outputs, self.density, seed)
-        scaling = self.network(n_inputs)["input_scaling"]
-        return drawn._replace(
-            data=kind.spectral_radius * drawn.data,
-            W_in=scaling * drawn.W_in,
-            bias=kind.bias_scaling * drawn.bias,
-            leak_rate=kind.leak_rate,
-        )
+        """Return the reservoir that the network draws."""
+        drawn = {name: value for name, value in self.network(n_inputs).items() if name not in ("features", "ridge")}
+        return draw(n_inputs=n_inputs, n_outputs=n_outputs, rng=seed, **drawn) if drawn else without_units(n_inputs, n_outputs)
 
     def __str__(self) -> str:
         units = "no units" if self.kind == "none" else f"{self.n_units} units, {self.kind}"
         products = ("", ", products", ", products of two rows")[self.products]
         noise = f", input noise {self.input_noise:g}" if self.input_noise else ""
         return f"{units}, {self.lags} lags{products}, ridge {self.ridge[0]:.0e}, {self.ridge[1]:.0e}{noise}"
-
-
-@lru_cache(maxsize=3)
-def _draw_reservoir(n_units: int, n_inputs: int, n_outputs: int, density: float, seed: int) -> Reservoir:
-    """Draw a reservoir with scalings of 1."""
-    return draw(
-        n_units, n_inputs, n_outputs, spectral_radius=1.0, input_scaling=1.0, bias_scaling=1.0, density=density, rng=seed
-    )  # fmt: skip
 
 
 def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
@@ -489,13 +466,7 @@ class Network:
         loop = self._loop(candidate, np.asarray(weights[:, None], float))
         shape = len(weights), len(origins)
         mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
-        state = loop.init(
-            mean,
-            np.zeros((0, mean.shape[-1])),
-            np.broadcast_to(y, (*shape, d)),
-            np.broadcast_to(u, (*shape, u.shape[1])),
-            moved=True,
-        )
+        state = loop.init(mean, np.zeros((0, mean.shape[-1])), y, u, moved=True)
         inputs = np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
         path = rollout(loop.model, state, inputs, moved=True)
         return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))
@@ -781,7 +752,9 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
     """Select the design for these rows; None if there are too few."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
-    return search(problem, steps) if problem.segments and problem.is_searchable else None
+    if not problem.segments or problem.n_rows < LEAST_ROWS or problem.leads < LEAST_LEADS:
+        return None
+    return search(problem, steps) if any(problem.origins(fold, 1) for fold in range(FOLDS)) else None
 
 
 def build_network(design: Design | None, n_inputs: int) -> ProbabilisticESN:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -30,50 +30,15 @@ import numpy.typing as npt
 from pesn._support.arguments import as_count, as_real
 from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_history, check_index, check_names, pluralize
-from pesn.gaussian import Gaussian, NormalMarginals
+from pesn.gaussian import Gaussian, NormalMarginals, freeze
 from pesn.linalg import factor_covariance, outer, symmetric, transpose
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-S = TypeVar("S", bound=np.generic)
 _SHOWN = 8  # columns of a table; more are left out
 _ROWS = 20  # rows of a table; more are left out in the middle
-
-
-def as_text(forecast: Forecast, index: pd.Index | None, parts: list[str]) -> str:
-    """Return a line with the number of steps, their first and last label, the columns and the parts of the variance."""
-    names = forecast.names
-    shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
-    last = "" if len(forecast) == 1 else f" … {_label(forecast, index, -1)}"
-    when = "" if index is None else f", {_label(forecast, index, 0)}{last}"
-    columns, of = pluralize(len(names), "column"), f"part{'' if len(parts) == 1 else 's'} {', '.join(parts)}"
-    return f"Forecast of {pluralize(len(forecast), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
-
-
-def as_html(forecast: Forecast, index: pd.Index | None) -> str:
-    """Return a table of means and 95 % prediction intervals, a row for each step."""
-    h, d = forecast.mean.shape
-    shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
-    lower, upper = forecast.interval(0.95)
-
-    def row(k: int) -> str:
-        cells = []
-        for i in shown:
-            mean, low, high = (_format_value(values[k, i], forecast.std[k, i]) for values in (forecast.mean, lower, upper))
-            cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
-        return f"<tr><th>{escape(_label(forecast, index, k))}</th>{''.join(cells)}{more}</tr>"
-
-    body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
-    if h > _ROWS:
-        body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
-    name = getattr(index, "name", None)
-    first = "step" if index is None else "" if name is None else escape(str(name))
-    head = "".join(f"<th>{escape(forecast.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
-    title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: mean and 95 % interval"
-    head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
-    return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
 
 
 def as_frame(
@@ -106,14 +71,6 @@ def percent(level: float) -> str:
     ('80', '97.5', '7')
     """
     return f"{100.0 * level:.10g}"  # 0.07 is 7.000000000000001 percent
-
-
-def _label(forecast: Forecast, index: pd.Index, k: int) -> str:
-    """Return the label of row k as text; only the date if all are at midnight."""
-    if getattr(index, "inferred_type", "") == "datetime64":
-        return str(index.astype(str)[k])
-    label = forecast.index[k]
-    return f"{label:.12g}" if isinstance(label, float) else str(label)
 
 
 def _format_value(value: float, std: float) -> str:
@@ -345,10 +302,42 @@ class Forecast(NormalMarginals[Array]):
         raise AttributeError(f"a Forecast does not change, {name} cannot be set; make a new one")
 
     def __repr__(self) -> str:
-        return as_text(self, self._index, [*self._parts])
+        names, parts = self.names, [*self._parts]
+        shown = names if len(names) <= _SHOWN else (*names[: _SHOWN - 2], "…", names[-1])
+        last = "" if len(self) == 1 else f" … {self._label(-1)}"
+        when = "" if self._index is None else f", {self._label(0)}{last}"
+        columns, of = pluralize(len(names), "column"), f"part{'' if len(parts) == 1 else 's'} {', '.join(parts)}"
+        return f"Forecast of {pluralize(len(self), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
 
     def _repr_html_(self) -> str:
-        return as_html(self, self._index)
+        """Return a table of means and 95 % prediction intervals, a row for each step."""
+        h, d = self.mean.shape
+        shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
+        lower, upper = self.interval(0.95)
+
+        def row(k: int) -> str:
+            cells = []
+            for i in shown:
+                mean, low, high = (_format_value(values[k, i], self.std[k, i]) for values in (self.mean, lower, upper))
+                cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
+            return f"<tr><th>{escape(self._label(k))}</th>{''.join(cells)}{more}</tr>"
+
+        body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
+        if h > _ROWS:
+            body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
+        name = getattr(self._index, "name", None)
+        first = "step" if self._index is None else "" if name is None else escape(str(name))
+        head = "".join(f"<th>{escape(self.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
+        title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: mean and 95 % interval"
+        head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
+        return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
+
+    def _label(self, k: int) -> str:
+        """Return the label of row k as text; only the date if all are at midnight."""
+        if getattr(self._index, "inferred_type", "") == "datetime64":
+            return str(self._index.astype(str)[k])
+        label = self.index[k]
+        return f"{label:.12g}" if isinstance(label, float) else str(label)
 
     # ---------------------------------------------------------------- properties
 
@@ -360,17 +349,17 @@ class Forecast(NormalMarginals[Array]):
     @cached_property
     def var(self) -> Array:
         """Variances, (horizon, d)."""
-        return _fixed(self._var * self._scale * self._scale)
+        return freeze(self._var * self._scale * self._scale)
 
     @cached_property
     def std(self) -> Array:
         """Standard deviations, (horizon, d)."""
-        return _fixed(np.sqrt(self._var) * self._scale)
+        return freeze(np.sqrt(self._var) * self._scale)
 
     @cached_property
     def cov(self) -> Array:
         """Covariance of each row, (horizon, d, d)."""
-        return _fixed(self._rows_cov * self._scale[:, None] * self._scale)
+        return freeze(self._rows_cov * self._scale[:, None] * self._scale)
 
     @cached_property
     def joint(self) -> Array:
@@ -378,7 +367,7 @@ class Forecast(NormalMarginals[Array]):
         if self._joint is None:
             raise AttributeError("this forecast keeps no covariances between its rows; ask for them by joint=True")
         scale = np.tile(self._scale, len(self))
-        return self._joint if (scale == 1.0).all() else _fixed(self._joint * scale[:, None] * scale)
+        return self._joint if (scale == 1.0).all() else freeze(self._joint * scale[:, None] * scale)
 
     @property
     def _rows_cov(self) -> Array:
@@ -392,7 +381,7 @@ class Forecast(NormalMarginals[Array]):
     @property
     def variance_parts(self) -> dict[str, Array]:
         """Parts of the variance: name -> variances (horizon, d)."""
-        return {name: _fixed(part * self._scale * self._scale) for name, part in self._parts.items()}
+        return {name: freeze(part * self._scale * self._scale) for name, part in self._parts.items()}
 
     @property
     def horizon(self) -> int:
@@ -407,7 +396,7 @@ class Forecast(NormalMarginals[Array]):
     @property
     def index(self) -> pd.Index | npt.NDArray[np.intp]:
         """Labels of the rows, or 1 ... horizon."""
-        return _fixed(np.arange(1, len(self) + 1)) if self._index is None else self._index
+        return freeze(np.arange(1, len(self) + 1)) if self._index is None else self._index
 
     @property
     def history(self) -> Array | None:
@@ -429,10 +418,6 @@ class Forecast(NormalMarginals[Array]):
         return Gaussian(self.mean[k], cov=outer(self._scale[:, None] * root))
 
     # ---------------------------------------------------------------- methods
-
-    def _moments(self, what: str) -> tuple[Array, Array]:
-        """Return means and standard deviations."""
-        return self.mean, self.std
 
     def sample(self, n: int, rng: Rng = None) -> Array:
         """Sample futures jointly over time.
@@ -514,10 +499,4 @@ class Forecast(NormalMarginals[Array]):
         """Root of the joint covariance of y / scale."""
         assert self._joint is not None
         std = np.sqrt(self._var)
-        return _fixed(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))
-
-
-def _fixed(array: npt.NDArray[S]) -> npt.NDArray[S]:
-    """Make an array read-only."""
-    array.flags.writeable = False
-    return array
+        return freeze(root_of_cov(self._joint, std.ravel(), room(self.mean / self._scale, std).ravel()))

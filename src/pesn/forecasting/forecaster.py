@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar, final, overload
+from typing import Any, ClassVar, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,30 +28,10 @@ from pesn._support.types import Array, Lengths, PathLike, TableLike, Target
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.validation import check_probabilistic
 from pesn.forecasting.context import FILTERED, Columns
-from pesn.forecasting.dataset import (
-    ColumnStatistics,
-    as_columns,
-    as_kinematics,
-    by_names,
-    check_encoding,
-    fit_scale,
-    identity_scale,
-    in_scale,
-)
+from pesn.forecasting.dataset import Scale, as_columns, as_kinematics, by_names, check_encoding
 from pesn.forecasting.design import Design, build_network, choose_design
 from pesn.forecasting.model import ForecastModel
-from pesn.forecasting.runs import (
-    Cut,
-    RunColumns,
-    Runs,
-    least_steps,
-    output_scale,
-    read_runs,
-    scale_targets,
-    segment_sizes,
-    survey,
-    survey_targets,
-)
+from pesn.forecasting.runs import RunColumns, Runs, prepare, read_runs
 from pesn.forecasting.training import Task, fit_network
 
 _NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
@@ -58,6 +39,7 @@ _NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
 
 T = TypeVar("T")
 P = ParamSpec("P")
+ColumnChoice: TypeAlias = int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]]
 
 
 class _Learned(Generic[T]):
@@ -94,6 +76,7 @@ def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Co
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class Forecaster(BaseEstimator):  # type: ignore[misc]
     """Forecaster of y from its own past and from known inputs X, as a Gaussian jointly over time.
 
@@ -155,8 +138,18 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     """
 
     optional_attributes: ClassVar[dict[str, type]] = {}
-    esn: ProbabilisticESN | Literal["auto"] | None
-    model_: ForecastModel
+    esn: ProbabilisticESN | Literal["auto"] | None = field(default="auto", kw_only=False)
+    target: Target = "change"
+    learn: ColumnChoice | None = None
+    kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None
+    scale: bool = True
+    calibrate: bool = True
+    design: Design | None = None
+    angles: ColumnChoice = ()
+    ignorable: ColumnChoice = ()
+    measurement_noise: npt.ArrayLike | Literal["auto"] | None = None
+    verbose: bool = False
+    model_: ForecastModel = field(init=False)
 
     esn_ = _Learned(lambda model: model.esn)
     design_ = _Learned(lambda model: model.design)
@@ -174,33 +167,6 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     output_std_ = _Learned(lambda model: model.columns.output_std)
     scale_ = _Learned(lambda model: model.columns.scale)
     prior_scale_ = _Learned(lambda model: model.columns.prior)
-
-    def __init__(
-        self,
-        esn: ProbabilisticESN | Literal["auto"] | None = "auto",
-        *,
-        target: Target = "change",
-        learn: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] | None = None,
-        kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
-        scale: bool = True,
-        calibrate: bool = True,
-        design: Design | None = None,
-        angles: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
-        ignorable: int | str | Sequence[int | str] | npt.NDArray[np.integer[Any]] = (),
-        measurement_noise: npt.ArrayLike | Literal["auto"] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.esn = esn
-        self.target = target
-        self.learn = learn
-        self.kinematics = kinematics
-        self.scale = scale
-        self.calibrate = calibrate
-        self.design = design
-        self.angles = angles
-        self.ignorable = ignorable
-        self.measurement_noise = measurement_noise
-        self.verbose = verbose
 
     # ---------------------------------------------------------------- fit
 
@@ -238,22 +204,16 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
         """
         flag("verbose", self.verbose)
         with show_progress(self.verbose) as steps:
-            self.model_ = self._fit(y, X, lengths, steps)
+            network = _check_network(self.esn, self.design)
+            flag("scale", self.scale)
+            flag("calibrate", self.calibrate)
+            if self.target not in ("change", "level"):
+                raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
+            runs, given = read_runs(y, X, lengths)
+            if network is not None and runs.streamed:
+                network.check_streamable()
+            self.model_ = self._learn(network, runs, self._roles(given, network), steps)
         return self
-
-    def _fit(self, y: TableLike | Iterable[object], X: TableLike | None, lengths: Lengths, steps: Steps) -> ForecastModel:
-        """Check the arguments and fit the model."""
-        network = _check_network(self.esn, self.design)
-        flag("scale", self.scale)
-        flag("calibrate", self.calibrate)
-        if self.target not in ("change", "level"):
-            raise ValueError(f"target must be 'change' or 'level', got {self.target!r}")
-        if network is not None:
-            check_probabilistic(network)
-        runs, given = read_runs(y, X, lengths)
-        if network is not None and runs.streamed:
-            network.check_streamable()
-        return self._learn(network, runs, self._roles(given, network), steps)
 
     def _roles(self, given: RunColumns, network: ProbabilisticESN | None) -> Columns:
         """Return the columns with their roles, in the units of y: scales are not known yet."""
@@ -272,63 +232,37 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
                         f"{name} must be left out where the network is local, of a field, got {getattr(self, name)!r}"
                     )
             network.local.check_field(d + u, d)
-        scale, unit = identity_scale(d, u), np.ones(len(learned))
+        scale, unit = Scale(np.zeros(d), np.ones(d), np.zeros(u), np.ones(u)), np.ones(len(learned))
         ends = scale.y_mean, scale.y_mean
         return Columns(
             names, given.known_names, scale, scale, ends, learned, kinematic, angles, ignorable, kinematics, unit, self.target
         )
 
-    def _scale_columns(self, columns: Columns, y: ColumnStatistics, known: ColumnStatistics, one_scale: bool) -> Columns:
-        """Return the columns in the scale of the network; ``one_scale``: the same for all of y."""
-        scale = fit_scale(y, known)
-        if not self.scale:
-            scale = columns.scale
-        elif one_scale:
-            scale = scale.of_field()
-        inside = y.rescale(scale.y_mean, scale.y_std)
-        return columns._replace(
-            scale=scale,
-            prior=fit_scale(inside, known.rescale(scale.x_mean, scale.x_std)),
-            range=(inside.low, inside.high),
-            kinematics=in_scale(columns.kinematics, scale, columns.learned, columns.kinematic),
-        )
-
     def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
         """Fit the model to runs."""
-        progress = steps if runs.streamed else Steps()  # passes over rows in memory are fast
-        with progress.step("reading the runs", unit="rows") as advance:
-            found = survey(runs, columns.angles, advance)
-        one_law = network is not None and network.local is not None and network.local.shared  # one scale for all columns
-        columns = self._scale_columns(columns, found.y, found.known, one_law)
-        washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
-        cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
-        segments = cut.cut_all(runs, found.sizes)
-        with progress.step("reading the targets", int(segment_sizes(segments).sum()), "rows") as advance:
-            targets, sample = survey_targets(segments, advance)
-        columns = columns._replace(output_std=output_scale(targets, columns.prior.y_std[columns.learned], one_law))
-        segments, sample = scale_targets(columns.output_std, segments, sample)
+        columns, segments, sample, (rows, known, time) = prepare(runs, columns, network, self.scale, steps)
         design, given = self.design, network is not None
         if network is None:
             if design is None:
                 design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps)
             network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
-        learned = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
-        rows, known, time = cut.scale_run(found.last)  # the last run, from which forecasts continue
-        loop, state = task.last_state(learned, rows, known)
-        model = ForecastModel(columns, network, *learned, design, time, state, rows[-FILTERED:], known[-FILTERED:])
+        errors, var, calibration = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
+        loop, state = task.last_state(errors, var, rows, known)
+        recent = rows[-FILTERED:], known[-FILTERED:]
+        model = ForecastModel(columns, network, errors, var, calibration, design, time, state, *recent)
         vars(model)["closed_loop"] = loop  # where cached_property keeps it: built once
         return model
 
-    def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | Literal["auto"] | None:
-        """Return scaled variances (d,) of the measurement noise, "auto" to estimate them, None for none."""
+    def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | None:
+        """Return scaled variances (d,) of the measurement noise; None to estimate them."""
         given, d = self.measurement_noise, columns.n_columns
-        if given is None:
-            return None if design is None else "auto"
-        if isinstance(given, str):
-            if given != "auto":
-                raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
-            return "auto"
+        if isinstance(given, str) and given != "auto":
+            raise ValueError(f"measurement_noise must be deviations, 'auto' or None, got {given!r}")
+        if given is None and design is None:
+            return np.zeros(d)
+        if given is None or isinstance(given, str):
+            return None
         std = as_real("measurement_noise", by_names("measurement_noise", given, columns.names))
         if std.shape not in ((), (d,)):
             each = f"a deviation, or one for each of the {d} columns of y"
@@ -428,4 +362,5 @@ def _check_network(esn: ProbabilisticESN | str | None, design: Design | None) ->
         raise TypeError(f"esn must be a pesn.ProbabilisticESN or 'auto', got {esn!r}")
     if design is not None:
         raise ValueError("esn and design exclude each other: a design says what the network is")
+    check_probabilistic(esn)
     return clone(esn)

@@ -38,7 +38,7 @@ from pesn.forecasting.context import (
     ContextFilter,
     FilteredContext,
     GivenContext,
-    Rows,
+    Run,
     StartingPoint,
     Uncertainty,
     check_size,
@@ -110,65 +110,37 @@ class Trained(NamedTuple):
         return self._replace(errors=process_errors(self.errors, var), measurement_cov=np.diag(var) if var.any() else None)
 
 
-class OnlineLearner:
-    """A loop whose readout is updated by recursive least squares.
+def learn_row(
+    loop: ClosedLoop, rls: RLSState, forgetting: float, state: GaussianState, last: tuple[Array, Array], row: Array
+) -> tuple[ClosedLoop, RLSState]:
+    """Return a loop and its recursive least squares after one more row; unchanged if anything is missing.
 
     Parameters
     ----------
     loop : ClosedLoop
         The closed loop.
-    context : ContextFilter
-        Filter of contexts.
-    rls : RLSState or None
-        State of earlier updates; None starts from the batch solution.
-    delta : float or None
-        Initial precision; None: that of the batch solution.
+    rls : RLSState
+        Recursive least squares of its readout.
     forgetting : float
         Forgetting factor.
+    state : GaussianState
+        State that knows the last row, whose units have moved.
+    last : tuple of array
+        The last row and its input.
+    row : array of shape (d,)
+        New row.
     """
-
-    def __init__(
-        self, loop: ClosedLoop, context: ContextFilter, rls: RLSState | None, delta: float | None, forgetting: float
-    ) -> None:
-        readout, self.rls = (loop.readout, rls) if rls else start_from_batch(loop.readout, delta)
-        self.loop = loop if readout is loop.readout else loop.with_readout(readout, loop.errors)
-        self.context, self.forgetting = context, forgetting
-
-    def learn(self, state: GaussianState, last: tuple[Array, Array], rows: Array, inputs: Array) -> GaussianState:
-        """Update the readout row by row; return the state after the last row.
-
-        Parameters
-        ----------
-        state : GaussianState
-            State that knows the last row.
-        last : tuple of array
-            The last row and its input.
-        rows : array of shape (n, d)
-            New rows.
-        inputs : array of shape (n, u)
-            Their inputs.
-        """
-        for row, u in zip(rows, inputs, strict=True):
-            state = self.context.move(self.loop, state, last[1])
-            loop = self._update_loop(state, last, row)
-            # the row corrects the loop that predicted it; the updated loop predicts the next one
-            state = self.loop.model.update(self.loop.model.emit(state, observed=True)[0], row)
-            self.loop, last = loop, (row, u)
-        return state
-
-    def _update_loop(self, state: GaussianState, last: tuple[Array, Array], row: Array) -> ClosedLoop:
-        """Return the loop after one more row; unchanged if anything is missing."""
-        loop, at = self.loop, self.loop.layout
-        if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
-            return loop
-        both = np.array([state.mean[at["y"]], row])  # from the filtered row, which differs from the last one if it has noise
-        target = loop.dynamics.targets(both)
-        b = loop.moves.means(state.mean)
-        predicted, readout, self.rls = update(loop.readout, self.rls, b[None], target, self.forgetting)
-        wrong = loop.dynamics.errors(target - predicted, both)[0]
-        wrong *= np.sqrt(process_share(loop.errors, loop.measurement_cov))
-        weight = max(1.0 - self.forgetting, 1.0 / (1.0 + readout.n_samples))
-        return loop.with_readout(readout, update_errors(loop.errors, wrong, state.mean[at["error"]], weight))
+    at = loop.layout
+    if np.isnan(row).any() or np.isnan(last[0]).any() or np.isnan(last[1]).any():
+        return loop, rls
+    both = np.array([state.mean[at["y"]], row])  # from the filtered row, which differs from the last one if it has noise
+    target = loop.dynamics.targets(both)
+    b = loop.moves.means(state.mean)
+    predicted, readout, rls = update(loop.readout, rls, b[None], target, forgetting)
+    wrong = loop.dynamics.errors(target - predicted, both)[0]
+    wrong *= np.sqrt(process_share(loop.errors, loop.measurement_cov))
+    weight = max(1.0 - forgetting, 1.0 / (1.0 + readout.n_samples))
+    return loop.with_readout(readout, update_errors(loop.errors, wrong, state.mean[at["error"]], weight)), rls
 
 
 def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) -> tuple[Array, Array]:
@@ -323,16 +295,17 @@ class ForecastModel:
             Parts of the variance that are kept.
         """
         draws = self.esn.covariance == "ensemble" or self.esn.moments == "monte-carlo"  # by ``random_state``, at every forecast
-        if set(parts) == set(PARTS) and not draws:
-            return self.closed_loop
-        trained = Trained.from_network(self.esn, self.errors, self.measurement_var)
-        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
+        return self.closed_loop if set(parts) == set(PARTS) and not draws else self._close_loop(tuple(parts))
 
     @cached_property
     def closed_loop(self) -> ClosedLoop:
         """Closed loop of forecasts with all parts of the variance."""
+        return self._close_loop(PARTS)
+
+    def _close_loop(self, parts: tuple[str, ...]) -> ClosedLoop:
+        """Close the loop of the network."""
         trained = Trained.from_network(self.esn, self.errors, self.measurement_var)
-        return close_loop(self.esn, self.columns, trained, designed=self.design is not None)
+        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=parts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))  # without the loop, which is built again
@@ -446,7 +419,7 @@ class ForecastModel:
 
     def _futures(
         self, horizon: int, context: Context, X: TableLike | Gaussian | None, parts: tuple[str, ...]
-    ) -> tuple[Futures, Rows]:
+    ) -> tuple[Futures, Run]:
         """Return the state of the loop after the context with the inputs ahead, and the rows of the context."""
         loop, columns, context_filter = self.loop(), self.columns, self.context_filter()
         start = self.check_start(context) if isinstance(context, FilteredContext) else self.start(context)
@@ -492,7 +465,7 @@ class ForecastModel:
         check_size(horizon, False, self.columns.n_columns)
         return self._backtest(self.columns.read_rows(y, X, self.time), horizon, origins)
 
-    def _backtest(self, given: tuple[Rows, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
+    def _backtest(self, given: tuple[Run, pd.Index | None], horizon: int, origins: int | Sequence[int]) -> Backtest:
         """Forecast from rolling origins of scaled rows."""
         (rows, labels), columns, context = given, self.columns, self.context_filter()
         longest = FILTERED + context.washout + 1
@@ -548,20 +521,27 @@ class ForecastModel:
         -------
         ForecastModel
         """
-        columns, esn = self.columns, self.esn
+        columns, esn, context, loop = self.columns, self.esn, self.context_filter(), self.loop()
         rows, known, time = columns.read_new_rows(y, X, self.time, seen=self.recent)
-        learner = OnlineLearner(self.loop(), self.context_filter(), esn.rls_, esn.rls_delta, esn.forgetting)
-        state = learner.learn(self.state, (self.recent[-1], self.recent_known[-1]), rows, known)
-        readout, errors = learner.loop.readout, learner.loop.errors
-        if not np.isfinite(readout.weights).all():
+        readout, rls = (loop.readout, esn.rls_) if esn.rls_ else start_from_batch(loop.readout, esn.rls_delta)
+        if readout is not loop.readout:
+            loop = loop.with_readout(readout, loop.errors)
+        state, last = self.state, (self.recent[-1], self.recent_known[-1])
+        for row, u in zip(rows, known, strict=True):
+            state = context.move(loop, state, last[1])
+            learned, rls = learn_row(loop, rls, esn.forgetting, state, last, row)
+            # the row corrects the loop that predicted it; the updated loop predicts the next one
+            state = loop.model.update(loop.model.emit(state, observed=True)[0], row)
+            loop, last = learned, (row, u)
+        if not np.isfinite(loop.readout.weights).all():
             raise FloatingPointError("update left finite numbers; y or X may be of another scale than in fit")
         network = copy.copy(esn)
-        network.readout_, network.rls_ = readout, learner.rls
+        network.readout_, network.rls_ = loop.readout, rls
         low, high = columns.range
         wider = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
         recent, recent_known = (np.vstack(both)[-FILTERED:] for both in ((self.recent, rows), (self.recent_known, known)))
         return replace(
-            self, columns=columns._replace(range=wider), esn=network, errors=errors, time=time, state=state,
+            self, columns=columns._replace(range=wider), esn=network, errors=loop.errors, time=time, state=state,
             recent=recent, recent_known=recent_known,
         )  # fmt: skip
 
@@ -640,15 +620,13 @@ class ForecastModel:
         """
         columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
         if context is None:
-            rows = Rows(self.recent, self.recent_known[:-1], self.time)
+            rows = Run(self.recent, self.recent_known[:-1], self.time)
             return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
         if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
             return self._filter_context(*self._read_batch(*given))
-        rows, uncertainty = columns.read_context(context, self.time)
-        last = np.zeros((1, self.columns.n_known))  # the last input is not known yet
-        return self._filter_context(rows, Uncertainty(uncertainty.y_cov, np.vstack([uncertainty.u_var, last])))
+        return self._filter_context(*columns.read_context(context, self.time))
 
-    def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Rows, Uncertainty]:
+    def _read_batch(self, y: npt.ArrayLike, X: npt.ArrayLike | None = None) -> tuple[Run, Uncertainty]:
         """Read contexts (B, n, d) with X (B, n − 1, m)."""
         y, m = np.asarray(as_real("context", y), np.float64), self.columns.n_known
         if y.shape[2] != self.columns.n_columns or 0 in y.shape:
@@ -660,21 +638,19 @@ class ForecastModel:
             raise ValueError(f"X of context must have shape {(len(y), y.shape[1] - 1, m)}, got {known.shape}")
         y = np.stack([self.columns.unwrap_angles(one) for one in y])
         y, known = self.columns.scale_rows("context", y, "X of context", known)
-        return Rows(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
+        return Run(y, known, None), Uncertainty.none(y, np.zeros((*y.shape[:-1], m)))
 
-    def _filter_context(self, rows: Rows, given: Uncertainty, seen: bool = False) -> FilteredContext:
+    def _filter_context(self, rows: Run, given: Uncertainty, seen: bool = False) -> FilteredContext:
         """Filter rows; ``seen``: they are the last rows seen, whose state is stored.
 
         While they are few, the regression of the initial state may take the last row and its input together with the others.
         """
         loop, context = self.loop(), self.context_filter()
-        begun = (
-            StartingPoint(self.state) if seen and not context.few(len(rows.y)) else context.begin(loop, rows.y, rows.known, given)
-        )
-        plain = None
+        stored = seen and not context.few(len(rows.y))
+        begun, plain = StartingPoint(self.state) if stored else context.begin(loop, rows.y, rows.known, given), None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
-        return FilteredContext(rows, given, begun, plain, self._fingerprint)
+        return FilteredContext(rows, begun, plain, self._fingerprint)
 
     @property
     def _fingerprint(self) -> Array:
@@ -693,7 +669,8 @@ class ForecastModel:
             return self.start()
         if not isinstance(start, FilteredContext):
             raise TypeError(f"start must be what start(context) gave, or None, got {type(start).__name__}")
-        start.check("start", self._fingerprint)
+        if not np.array_equal(start.fingerprint, self._fingerprint):
+            raise ValueError("start must be what start() of this forecaster gave since its last fit or update, got another's")
         return start
 
     @one_blas_thread()
@@ -733,7 +710,7 @@ class ForecastModel:
             given, u = (np.broadcast_to(part, (*begun.batch, *part.shape[1:])) for part in (given, u))
         loop = rollout_loop(own := self.loop(), covariance, int(rank))
         rolled, plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.begun, own, loop), u), None
-        if begun.plain is not None and rolled.cov is not None:
+        if begun.plain is not None and covariance != "none":
             plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.plain, own, loop), u)
         return self._in_units(rolled, plain, given)
 
@@ -751,16 +728,17 @@ class ForecastModel:
 
     def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
         """Return calibrated roll-outs in the units of y; ``plain`` is without given uncertainty, which is not calibrated."""
-        mean, names = self.columns.scale.undo(rolled.mean), None if self.columns.names is None else tuple(self.columns.names)
-        if rolled.cov is None:
+        mean, cov, lagged = rolled
+        mean, names = self.columns.scale.undo(mean), None if self.columns.names is None else tuple(self.columns.names)
+        if cov is None:
             return Rollout(mean, controls, names=names)
-        std, share = np.sqrt(np.maximum(np.diagonal(rolled.cov, axis1=-2, axis2=-1), 0.0)), None
-        if plain is not None and plain.cov is not None:
-            share = variance_share(plain.cov, std)
+        std, share = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0)), None
+        if plain is not None and plain[1] is not None:
+            share = variance_share(plain[1], std)
         factor = calibration_factors(std, self.calibration, self.columns.prior.y_std, share) * self.columns.scale.y_std
-        cov = rolled.cov * factor[..., :, None] * factor[..., None, :]
-        lagged = None if rolled.lagged is None else rolled.lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
-        return Rollout(mean, controls, cov, lagged, names)
+        if lagged is not None:
+            lagged = lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
+        return Rollout(mean, controls, cov * factor[..., :, None] * factor[..., None, :], lagged, names)
 
     @one_blas_thread()
     def step(self, states: TableLike, controls: TableLike) -> Array:

@@ -13,14 +13,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Normal
-from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import Columns, ContextFilter, Places, StartingPoint
 from pesn.forecasting.dataset import Segment
 from pesn.forecasting.forecast import Forecast
@@ -332,6 +331,15 @@ _MOST_SIMULATED = 400_000_000  # numbers of all sample paths: a few times 3.2 GB
 WIDEST = 3.0  # largest standard deviation after calibration, in standard deviations of the training data
 
 
+def by_lead(calibration: Array, horizon: int) -> Array:
+    """Return factors (horizon,): those of the calibrated leads, and the last of them beyond.
+
+    >>> by_lead(np.array([1.0, 2.0, 1.5]), 5).tolist()
+    [1.0, 2.0, 1.5, 1.5, 1.5]
+    """
+    return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]
+
+
 def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
     """Compute calibration factors of standard deviations.
 
@@ -523,24 +531,7 @@ def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.I
 
 COVARIANCES = {"none": "none", "diagonal": "diagonal", "low-rank": "first-order", "full": "full"}
 _SIDE_BY_SIDE = 2**18  # number of entries of covariances that fit into the cache
-
-
-class Rolled(NamedTuple):
-    """Scaled roll-outs.
-
-    Parameters
-    ----------
-    mean : array of shape (B, T, d)
-        Means.
-    cov : array of shape (B, T, d, d) or None
-        Covariances.
-    lagged : array of shape (B, T - 1, d, d) or None
-        Cov(y_{k+1}, y_k).
-    """
-
-    mean: Array
-    cov: Array | None
-    lagged: Array | None
+Rolled: TypeAlias = tuple[Array, Array | None, Array | None]  # scaled means (B, T, d), covariances and Cov(y_{k+1}, y_k)
 
 
 def rollout_loop(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
@@ -567,13 +558,15 @@ def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingP
     """
     if loop.form == "none":
         state, moved = _initial_means(loop, context, begun, inputs)
-        return Rolled(rollout(loop.model, state, inputs, moved=moved).mean, None, None)
-    size = max(_SIDE_BY_SIDE // _covariance_size(loop), 1)
-    some = [slice(i, i + size) for i in range(0, len(inputs), size)]
-    parts = [_simulate_batch(loop, context, _slice_batch(begun, rows), inputs[rows]) for rows in some]
-    mean, cov, lagged = (None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True))
-    assert mean is not None
-    return Rolled(mean, cov, lagged)
+        return rollout(loop.model, state, inputs, moved=moved).mean, None, None
+    size, parts, correlated = max(_SIDE_BY_SIDE // _covariance_size(loop), 1), [], loop.form != "diagonal"
+    for i in range(0, len(inputs), size):  # batches that fit into the cache
+        rows = slice(i, i + size)
+        state = context.with_input(loop, _slice_batch(begun, rows), inputs[rows, 0])
+        along = follow_mean(loop, state, inputs[rows])[1] if correlated else None
+        parts.append(rollout(loop.forecast_model, state, inputs[rows], moved=True, along=along, lagged=correlated))
+    lagged = np.concatenate([path.lagged for path in parts]) if correlated else None
+    return np.concatenate([path.mean for path in parts]), np.concatenate([path.cov for path in parts]), lagged
 
 
 def _covariance_size(loop: ClosedLoop) -> int:
@@ -588,14 +581,6 @@ def _initial_means(loop: ClosedLoop, context: ContextFilter, begun: StartingPoin
         return context.with_input(loop, begun, inputs[:, 0]), True
     mean = np.broadcast_to(begun.state.mean, (len(inputs), loop.layout.size))
     return Certain(mean, loop.carried, np.zeros((*mean.shape, 0))), False
-
-
-def _simulate_batch(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> Rolled:
-    """Roll out a batch that fits into the cache."""
-    state = context.with_input(loop, begun, inputs[:, 0])
-    along = follow_mean(loop, state, inputs)[1] if loop.form != "diagonal" else None
-    path = rollout(loop.forecast_model, state, inputs, moved=True, along=along, lagged=loop.form != "diagonal")
-    return Rolled(path.mean, path.cov, path.lagged)
 
 
 def convert_start(begun: StartingPoint, loop: ClosedLoop, other: ClosedLoop) -> StartingPoint:

@@ -44,7 +44,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.arguments import as_count, as_real, number
-from pesn._support.types import AnyArray, Array, Rng
+from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
 from pesn.gaussian import NormalMarginals
@@ -83,11 +83,6 @@ def by_name(argument: str, values: Any, names: tuple[str, ...], paths: bool = Fa
     for name, value in named.items():
         if value.ndim and not paths:
             raise ValueError(f"{argument} must be a number for each name, got shape {value.shape} for {name!r}")
-    return _stack_columns(argument, named, names)
-
-
-def _stack_columns(argument: str, named: dict[str, AnyArray], names: tuple[str, ...]) -> AnyArray:
-    """Stack columns in the order of their names, 0 for those not named."""
     try:
         return np.stack(np.broadcast_arrays(*(named.get(name, np.zeros(())) for name in names)), axis=-1)
     except ValueError:
@@ -184,16 +179,14 @@ class Band:
         low, high = self._ends()
         left = self.exit_probability()
         product = self.std[..., 1:] * self.std[..., :-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            correlation = np.where(product > 0.0, np.clip(lagged / product, -1.0, 1.0), 0.0)
+        correlation = np.clip(np.divide(lagged, product, out=np.zeros_like(product), where=product > 0.0), -1.0, 1.0)
         both = bivariate_cdf(high[..., :-1], high[..., 1:], correlation)
         if self.below > -np.inf:  # inclusion-exclusion over the four corners
             both -= bivariate_cdf(low[..., :-1], high[..., 1:], correlation)
             both -= bivariate_cdf(high[..., :-1], low[..., 1:], correlation)
             both += bivariate_cdf(low[..., :-1], low[..., 1:], correlation)
         now = 1.0 - left[..., :-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            next_given_now = np.where(now > 0.0, np.clip(both / now, 0.0, 1.0), 0.0)
+        next_given_now = np.clip(np.divide(both, now, out=np.zeros_like(now), where=now > 0.0), 0.0, 1.0)
         ever = 1.0 - (1.0 - left[..., 0]) * np.prod(next_given_now, axis=-1)
         return np.clip(ever, left.max(axis=-1), self.path_limit())  # small probabilities are not lost by cancellation
 
@@ -507,7 +500,7 @@ class Rollout(NormalMarginals[Array]):
     def _moments(self, what: str) -> tuple[Array, Array]:
         """Return means and standard deviations, or raise a ValueError without covariances."""
         if self.std is None:
-            raise ValueError(_NO_COVARIANCE.format(what))
+            raise ValueError(f"{what} needs covariances, and means alone were rolled out; take covariance='low-rank'")
         return self.mean, self.std
 
     # ---------------------------------------------------------------- conversion
@@ -548,6 +541,3 @@ class Rollout(NormalMarginals[Array]):
         low, high = check_levels(above, below)
         mean, std = self._moments("a probability")
         return Band(mean[..., i], std[..., i], low, high)
-
-
-_NO_COVARIANCE = "{} needs covariances, and means alone were rolled out; take covariance='low-rank'"

@@ -3,8 +3,8 @@
 >>> import numpy as np
 >>> runs = ArrayRuns(np.arange(10.0)[:, None], np.zeros((10, 0)), [slice(0, 6), slice(6, 10)])
 >>> found = survey(runs)
->>> found.n_rows, [sizes.tolist() for sizes in found.sizes], found.y.mean.tolist()
-(10, [[5, 3]], [4.5])
+>>> [sizes.tolist() for sizes in found.sizes], found.y.mean.tolist()
+([[5, 3]], [4.5])
 
 >>> import tempfile, numpy as np, pandas as pd, pesn
 >>> frame = pd.DataFrame({"run": np.repeat(["a", "b"], 400), "x": np.sin(0.2 * np.arange(800.0)), "push": 0.0})
@@ -45,12 +45,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
-from pesn._support.progress import Advance, ignore_progress
+from pesn._support.progress import Advance, Steps, ignore_progress
 from pesn._support.types import Array, Lengths, TableLike, Washout
+from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.esn.training import StreamedRows
 from pesn.esn.validation import SequenceRows
 from pesn.forecasting.alignment import align, read_labels, run_slices
-from pesn.forecasting.context import Columns
+from pesn.forecasting.context import Columns, Run
 from pesn.forecasting.dataset import (
     ColumnStatistics,
     Segment,
@@ -58,6 +59,8 @@ from pesn.forecasting.dataset import (
     compute_complete_statistics,
     compute_statistics,
     find_segments,
+    fit_scale,
+    in_scale,
     read_column_names,
     segment_edges,
     shortest_segment,
@@ -75,24 +78,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Sizes = npt.NDArray[np.intp]
-
-
-class Run(NamedTuple):
-    """One run.
-
-    Parameters
-    ----------
-    y : array of shape (n, d)
-        Rows, NaN where missing.
-    known : array of shape (n, u)
-        Known inputs, NaN where missing.
-    time : TimeIndex, optional
-        Rule of its labels, at its last row.
-    """
-
-    y: Array
-    known: Array
-    time: TimeIndex | None = None
 
 
 class RunColumns(NamedTuple):
@@ -167,8 +152,6 @@ class Survey(NamedTuple):
         Statistics of the known inputs.
     sizes : list of array of int
         Number of steps of each segment, by part.
-    n_rows : int
-        Number of rows.
     last : Run
         The last run.
     """
@@ -176,13 +159,11 @@ class Survey(NamedTuple):
     y: ColumnStatistics
     known: ColumnStatistics
     sizes: list[Sizes]
-    n_rows: int
     last: Run
 
     def merge(self, other: Survey) -> Survey:
         """Return the statistics of the runs of both, those of ``other`` after these."""
-        sizes, n_rows = self.sizes + other.sizes, self.n_rows + other.n_rows
-        return Survey(self.y.merge(other.y), self.known.merge(other.known), sizes, n_rows, other.last)
+        return Survey(self.y.merge(other.y), self.known.merge(other.known), self.sizes + other.sizes, other.last)
 
 
 def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = ignore_progress) -> Survey:
@@ -208,7 +189,7 @@ def survey(runs: Runs, angles: Sizes | None = None, advance: Advance = ignore_pr
         found, sizes = None, list[int]()
         for run in some:
             y = unwrap_angles(run.y, columns) if len(columns) else run.y
-            one = Survey(compute_statistics(y), compute_statistics(run.known), [], len(y), run)
+            one = Survey(compute_statistics(y), compute_statistics(run.known), [], run)
             found = one if found is None else found.merge(one)
             sizes += np.diff(segment_edges(run.y, run.known)).ravel().tolist()
             advance(len(y))
@@ -647,7 +628,7 @@ def read_runs(y: TableLike | Iterable[object], X: TableLike | None, lengths: Len
     return ArrayRuns(rows, known, layout.runs, layout.time), columns
 
 
-_ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
+ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
 MOST_SAMPLED = 50_000  # largest number of steps by which designs, noise and calibration are selected
 _PIECE = 5_000  # steps of a piece of a long segment
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
@@ -724,10 +705,6 @@ class SegmentStream:
     def __iter__(self) -> Iterator[Segment]:
         return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
 
-    def with_outputs(self, std: Array) -> SegmentStream:
-        """Return the stream with targets in units of ``std`` (m,)."""
-        return replace(self, cut=replace(self.cut, columns=self.cut.columns._replace(output_std=std)))
-
 
 def _check_count(segments: Iterator[Segment], count: int) -> Iterator[Segment]:
     """Iterate over segments; raise a ValueError if their number differs from that of the first pass."""
@@ -749,7 +726,8 @@ def scale_targets(std: Array, segments: Segments, sample: list[Segment]) -> tupl
     """Return all segments, and the sample of them, with targets in units of ``std`` (m,)."""
     few = [s._replace(targets=s.targets / std) for s in sample]
     if isinstance(segments, SegmentStream):
-        return segments.with_outputs(std), few
+        cut = replace(segments.cut, columns=segments.cut.columns._replace(output_std=std))
+        return replace(segments, cut=cut), few
     whole = len(few) == len(segments) and all(len(one.z) == len(s.z) for one, s in zip(few, segments, strict=True))
     return few if whole else [s._replace(targets=s.targets / std) for s in segments], few
 
@@ -853,18 +831,64 @@ def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
     return shortest
 
 
-def output_scale(targets: ColumnStatistics, width: Array, one_scale: bool = False) -> Array:
-    """Return the standard deviations (m,) of targets, by which they are divided.
+def prepare(
+    runs: Runs, columns: Columns, network: ProbabilisticESN | None, scale: bool, steps: Steps
+) -> tuple[Columns, Segments, list[Segment], Run]:
+    """Scale all runs and cut them into segments, in two passes.
 
     Parameters
     ----------
-    targets : ColumnStatistics
-        Statistics of the targets.
-    width : array of shape (m,)
-        Standard deviations of the columns of y.
-    one_scale : bool, default=False
-        Whether to use one standard deviation for all.
+    runs : Runs
+        Training data.
+    columns : Columns
+        Its columns, in the units of y.
+    network : ProbabilisticESN or None
+        The network, if it is given.
+    scale : bool
+        Whether to standardize the columns.
+    steps : Steps
+        Progress.
+
+    Returns
+    -------
+    columns : Columns
+        The columns in the scale of the network.
+    segments : list of Segment or SegmentStream
+        All segments.
+    sample : list of Segment
+        Part of them, for selection and calibration.
+    last : Run
+        The last run, scaled, from which forecasts continue.
     """
+    progress = steps if runs.streamed else Steps()  # passes over rows in memory are fast
+    with progress.step("reading the runs", unit="rows") as advance:
+        found = survey(runs, columns.angles, advance)
+    one_law = network is not None and network.local is not None and network.local.shared  # one scale for all columns
+    columns = _scale_columns(columns, found, scale, one_law)
+    washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
+    cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))
+    segments = cut.cut_all(runs, found.sizes)
+    with progress.step("reading the targets", int(segment_sizes(segments).sum()), "rows") as advance:
+        targets, sample = survey_targets(segments, advance)
     # changes of a straight line differ by rounding alone, which is no unit
-    std = np.where(targets.std > _ROUNDING * width, targets.std, 1.0)
-    return np.full_like(std, np.sqrt(np.mean(np.square(std)))) if one_scale else std
+    std = np.where(targets.std > ROUNDING * columns.prior.y_std[columns.learned], targets.std, 1.0)
+    if one_law:
+        std = np.full_like(std, np.sqrt(np.mean(np.square(std))))
+    segments, sample = scale_targets(std, segments, sample)
+    return columns._replace(output_std=std), segments, sample, cut.scale_run(found.last)
+
+
+def _scale_columns(columns: Columns, found: Survey, standardize: bool, one_scale: bool) -> Columns:
+    """Return the columns in the scale of the network; ``one_scale``: the same for all of y."""
+    scale = fit_scale(found.y, found.known)
+    if not standardize:
+        scale = columns.scale
+    elif one_scale:
+        scale = scale.of_field()
+    inside = found.y.rescale(scale.y_mean, scale.y_std)
+    return columns._replace(
+        scale=scale,
+        prior=fit_scale(inside, found.known.rescale(scale.x_mean, scale.x_std)),
+        range=(inside.low, inside.high),
+        kinematics=in_scale(columns.kinematics, scale, columns.learned, columns.kinematic),
+    )

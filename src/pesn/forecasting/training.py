@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pesn._support.progress import Advance, Steps, ignore_progress
-from pesn._support.types import Array, FloatArray, RidgeValue
+from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
 from pesn.evaluation.error_model import SHARES, ErrorSums, fit_error_model, measurement_var, process_errors, weight_inflation
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
-from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, of_sides, train_validation_split, with_noise
+from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, mean_and_difference, train_validation_split
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
 from pesn.forecasting.predict import Known, forecast_all, observe_segments
-from pesn.forecasting.runs import Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
+from pesn.forecasting.runs import ROUNDING, Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, effective_parameters, feature_penalties, least_squares, solve
@@ -30,7 +30,6 @@ from pesn.reservoir.sequences import blocks
 from pesn.statespace.state import GaussianState
 
 _LEFT_OUT, _LONGEST = 5, 400  # number of left-out blocks, and their largest size
-_ROUNDING = 1e-12  # of the standard deviation of y: targets that vary by less are constant
 
 
 class Driven(NamedTuple):
@@ -40,8 +39,6 @@ class Driven(NamedTuple):
     ----------
     segments : list of Segment
         The segments.
-    features : list of array
-        Features of each segment.
     sums : Sums
         Least-squares sums for any ridge.
     start : Start or LocalStart
@@ -49,52 +46,36 @@ class Driven(NamedTuple):
     """
 
     segments: list[Segment]
-    features: list[Array]
     sums: Sums
     start: Start | LocalStart
 
 
 def drive(task: Task, segments: list[Segment]) -> Driven:
     """Drive the reservoir of the fitted network by segments, with input noise in the least squares if the design has it."""
-    esn, dynamics, noise = task.esn, task.dynamics, task.input_noise
-    reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
-    size = esn.features.size(d, reservoir.n_units), len(dynamics.learned)
-    sums = Factor(*size) if noise else least_squares(*size, task.penalty(esn.ridge_), esn.readout_.groups)
+    esn, dynamics, d = task.esn, task.dynamics, task.esn.reservoir_.n_inputs
+    size = esn.features.size(d, esn.reservoir_.n_units), len(dynamics.learned)
+    sums = least_squares(*size, task.penalty(esn.ridge_), esn.readout_.groups)
     kept: list[tuple[Array, Array, int]] = []
-    rows = []
     for segment in segments:
-
-        def compute_features(z: Array, targets: Array = segment.targets) -> Array:
-            z = dynamics.network_rows(z)
-            return esn.features(z, run(reservoir, z, feedback=targets)[0])
-
-        b = compute_features(segment.z)
+        z = dynamics.network_rows(segment.z)
+        b = esn.features(z, run(esn.reservoir_, z, feedback=segment.targets)[0])
         washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
-        used = slice(washed, None)
-        if washed < len(b) and isinstance(sums, Factor) and noise:
-            mean, *away = with_noise(compute_features, segment.z, dynamics, noise, rng)
-            sums.add(mean[used], segment.targets[used]).add_covariance(*(part[used] for part in away))
-        elif washed < len(b):
-            sums.add(b[used], segment.targets[used])
-        kept.append((dynamics.network_rows(segment.z), esn.features.memory_features(b, d), washed))
-        rows.append(b)
-    return Driven(segments, rows, sums, learn_start(kept, esn.local, esn.features, size[1]))
+        if washed < len(b) and not task.input_noise:
+            sums.add(b[washed:], segment.targets[washed:])
+        kept.append((z, esn.features.memory_features(b, d), washed))
+    if task.input_noise:
+        sums = sum_noisy_rows(task, segments)
+    return Driven(segments, sums, learn_start(kept, esn.local, esn.features, size[1]))
 
 
 def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:
     """Fit readout, error model and initial state to the rows that drove the reservoir."""
-    esn, dynamics, penalty = task.esn, task.dynamics, task.penalty(ridge)
-    readout = solve(driven.sums, penalty)
-    residuals = _Residuals(dynamics.n_columns, _choose_left_out_blocks(segment_sizes(driven.segments), esn, readout.groups))
-    for i, (segment, b) in enumerate(zip(driven.segments, driven.features, strict=True)):
-        washed = _washout_length(esn.washout_, esn.features.lags, len(b))
-        residuals.take(i, b[washed:], _errors(readout.weights, dynamics, segment, b, slice(0, len(b)))[washed:], 0)
-    readout, errors = residuals.learn(readout, penalty, dynamics, bool(task.input_noise))
+    readout, errors = one_step_errors(task, solve(driven.sums, task.penalty(ridge)), driven.segments, ridge)
     return Trained(readout, errors, driven.start, ridge=ridge)
 
 
 def one_step_errors(
-    task: Task, readout: Readout, segments: Segments, advance: Advance = ignore_progress
+    task: Task, readout: Readout, segments: Segments, ridge: RidgeValue, advance: Advance = ignore_progress
 ) -> tuple[Readout, ErrorModel]:
     """Estimate the error model from one-step residuals of y, kinematics included, and the degrees of freedom of the fit.
 
@@ -108,13 +89,14 @@ def one_step_errors(
         residuals = _Residuals(dynamics.n_columns, places)
         for i, segment in enumerate(some, first):
             state, before, last = None, None, None
-            washed = _washout_length(washout, features.lags, len(segment.z))
+            washed = max(min(washout, len(segment.z) - 1), features.lags)
             for block in blocks(slice(0, len(segment.z))):
                 z = dynamics.network_rows(segment.z[block])
                 states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
                 b = features(z, states, before)
                 skip = max(washed - block.start, 0)
-                e = _errors(weights, dynamics, segment, b, block)[skip:]
+                wrong = segment.targets[block] - b @ weights.T
+                e = dynamics.errors(wrong, segment.y[block.start : block.stop + 1])[skip:]
                 residuals.take(i, b[skip:], e, max(block.start - washed, 0), last)
                 before, last = features.newest_rows(z, before), e[-1] if len(e) else last
                 advance(block.stop - block.start)
@@ -123,11 +105,11 @@ def one_step_errors(
     residuals = _Residuals(dynamics.n_columns, places)
     for part in map_segments(segments, of_part, advance):
         residuals.merge(part)
-    return residuals.learn(readout, task.penalty(esn.ridge_), dynamics, bool(task.input_noise))
+    return residuals.learn(readout, task.penalty(ridge), dynamics, bool(task.input_noise))
 
 
-def noise_aware(task: Task, segments: Segments, advance: Advance = ignore_progress) -> Readout:
-    """Fit the readout with input noise to all rows, block by block."""
+def sum_noisy_rows(task: Task, segments: Segments, advance: Advance = ignore_progress) -> Factor:
+    """Return the least-squares sums of all rows with input noise, block by block."""
     esn, dynamics = task.esn, task.dynamics
     reservoir, d, rng = esn.reservoir_, esn.reservoir_.n_inputs, np.random.default_rng(0)
     sums = Factor(esn.features.size(d, reservoir.n_units), len(dynamics.learned))
@@ -142,34 +124,19 @@ def noise_aware(task: Task, segments: Segments, advance: Advance = ignore_progre
                 states, _, state = run(reservoir, z, state, feedback=segment.targets[block])
                 features.append(esn.features(z, states, before))
                 carried[side] = state, esn.features.newest_rows(z, before)
-            mean, *away = of_sides(features[0], features[1], back)
+            mean, away = mean_and_difference(*features)
             used = slice(max(washed - block.start, 0), None)
             if len(mean[used]):
-                sums.add(mean[used], segment.targets[block][used]).add_covariance(*(part[used] for part in away))
+                sums.add(mean[used], segment.targets[block][used]).add_covariance(away[used], back[used])
         advance(len(segment.z))
-    return solve(sums, task.penalty(esn.ridge_))
+    return sums
 
 
-class _Place(NamedTuple):
-    """Rows of a segment, after its washout, that are left out.
-
-    Parameters
-    ----------
-    segment : int
-        Number of the segment.
-    rows : slice
-        Rows.
-    """
-
-    segment: int
-    rows: slice
-
-
-def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[_Place]:
+def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups | None) -> list[tuple[int, slice]]:
     """Choose blocks of rows that are left out to estimate the errors of weights: five of all rows, each of at most 400.
 
-    ``sizes`` (k,) are those of all segments. If ``groups`` share their weights, a row counts once for each group. At least one
-    block of each segment, at most ten in all.
+    Each is the number of a segment and rows after its washout. ``sizes`` (k,) are those of all segments. If ``groups`` share
+    their weights, a row counts once for each group. At least one block of each segment, at most ten in all.
     """
     longest = _LONGEST if groups is None or not groups.shared else max(_LONGEST // groups.n_groups, 1)
     rows = np.maximum(sizes - np.maximum(np.minimum(esn.washout_, sizes - 1), esn.features.lags), 0)
@@ -179,14 +146,14 @@ def _choose_left_out_blocks(sizes: Sizes, esn: ProbabilisticESN, groups: Groups 
         i = int(np.searchsorted(ends, k, side="right"))
         part = np.array_split(np.arange(rows[i]), counts[i])[k - (ends[i] - counts[i])]
         spare = max(len(part) - longest, 0) // 2
-        found.append(_Place(i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare)))
+        found.append((i, slice(int(part[0]) + spare, int(part[-1]) + 1 - spare)))
     return found
 
 
 class _Residuals:
     """Sums over the residuals of all rows, and features and residuals of the left-out blocks."""
 
-    def __init__(self, n_columns: int, places: list[_Place]) -> None:
+    def __init__(self, n_columns: int, places: list[tuple[int, slice]]) -> None:
         self.sums, self.places = ErrorSums(n_columns), places
         self.kept: list[list[tuple[Array, Array]]] = [[] for _ in places]
 
@@ -212,7 +179,10 @@ class _Residuals:
             left = sums.count * (1.0 - used / readout.n_samples)
             wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
             readout = readout._replace(residual_cov=symmetric(wrong) / left)
-        errors = _learn(readout, dynamics, sums)
+        inside, outside = sums.var[learned], np.diagonal(readout.residual_cov) * scale**2
+        ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > ROUNDING**2)  # rounding has no ratio
+        # the lower of two: residuals of a column that is a function of others are rounding
+        errors = fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
         found = [
             (np.concatenate([b for b, _ in parts]), np.concatenate([e for _, e in parts])[:, learned] / scale)
             for parts in self.kept
@@ -237,26 +207,6 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
         own = weight_inflation([one[g] for one in rows], roots[g], posteriors[g], each[g])
         found[groups.outputs if groups.shared else groups.outputs[g]] = own
     return found
-
-
-def _errors(weights: FloatArray, dynamics: Dynamics, segment: Segment, b: Array, block: slice) -> Array:
-    """Compute one-step errors (n, d) in a block of a segment from its features (n, p)."""
-    wrong = segment.targets[block] - b @ weights.T
-    return dynamics.errors(wrong, segment.y[block.start : block.stop + 1])
-
-
-def _learn(readout: Readout, dynamics: Dynamics, sums: ErrorSums) -> ErrorModel:
-    """Fit the error model to sums over residuals."""
-    inside = sums.var[dynamics.learned]
-    outside = np.diagonal(readout.residual_cov) * dynamics.scale**2
-    ratio = np.divide(outside, inside, out=np.ones_like(inside), where=inside > _ROUNDING**2)  # rounding has no ratio
-    # the lower of two: residuals of a column that is a function of others are rounding
-    return fit_error_model(sums, float(max(np.quantile(ratio, 0.5, method="lower"), 1.0)))
-
-
-def _washout_length(washout: int, lags: int, size: int) -> int:
-    """Return the number of rows of a segment before its units have settled."""
-    return max(min(washout, size - 1), lags)
 
 
 LEAST_HELD_BACK = 4  # least rows of a validation segment
@@ -330,8 +280,8 @@ class Task:
         Part of it in memory, for selection and calibration; all of it unless it is large.
     design : Design or None
         The design of the network, if it has one. Validation data are then spread over all data.
-    measurement : array of shape (d,), "auto" or None
-        Variances of the measurement noise of y; "auto" to estimate them.
+    known_var : array of shape (d,) or None
+        Variances of the measurement noise of y; None to estimate them.
     """
 
     esn: ProbabilisticESN
@@ -339,7 +289,7 @@ class Task:
     segments: Segments
     sample: list[Segment]
     design: Design | None = None
-    measurement: Array | Literal["auto"] | None = None
+    known_var: Array | None = None
 
     @property
     def dynamics(self) -> Dynamics:
@@ -363,23 +313,13 @@ class Task:
         """Return the filter of contexts."""
         return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
-    @property
-    def estimates_noise(self) -> bool:
-        """Whether the measurement noise is estimated."""
-        return isinstance(self.measurement, str)
-
-    @property
-    def known_var(self) -> Array | None:
-        """Variances (d,) of the measurement noise, if they are known."""
-        return None if isinstance(self.measurement, str) else self.measurement
-
     def measurement_var(self, errors: ErrorModel, share: float) -> Array:
         """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
-    def last_state(self, learned: FitResult, rows: Array, known: Array) -> tuple[ClosedLoop, GaussianState]:
+    def last_state(self, errors: ErrorModel, var: Array, rows: Array, known: Array) -> tuple[ClosedLoop, GaussianState]:
         """Return the closed loop of the fitted network and its state after scaled rows y (n, d) with X (n, u)."""
-        trained = Trained.from_network(self.esn, learned.errors, learned.measurement_var)
+        trained = Trained.from_network(self.esn, errors, var)
         loop = self.build_loop(trained, self.esn.process_noise_)
         return loop, self.build_context_filter(trained.start).filter_rows(loop, rows, known[:-1])
 
@@ -435,7 +375,7 @@ class Validation:
             with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
                 scale = search(lambda scale: self._score(Setting(best.ridge, scale), _LEADS_TO_CHOOSE, advance), SCALES)
             best = best._replace(process_noise=scale)
-        if task.estimates_noise:
+        if task.known_var is None:
             with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
                 share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
             best = best._replace(share=share)
@@ -519,25 +459,7 @@ def _longer(values: Array, leads: int) -> Array:
     return np.pad(values, ((0, 0), (0, leads - values.shape[1]), (0, 0)), constant_values=np.nan)
 
 
-class FitResult(NamedTuple):
-    """Results of a fit beside the network.
-
-    Parameters
-    ----------
-    errors : ErrorModel
-        One-step errors of the process.
-    measurement_var : array of shape (d,)
-        Variances of the measurement noise.
-    calibration : array of shape (50,)
-        Factors of the standard deviations.
-    """
-
-    errors: ErrorModel
-    measurement_var: Array
-    calibration: Array
-
-
-def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> FitResult:
+def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool) -> tuple[ErrorModel, Array, Array]:
     """Fit the network and select its settings by validation.
 
     Parameters
@@ -550,11 +472,20 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         Whether to select the ridge; the network is then the one that this ridge gives.
     calibrate : bool
         Whether to calibrate standard deviations.
+
+    Returns
+    -------
+    errors : ErrorModel
+        One-step errors of the process.
+    measurement_var : array of shape (d,)
+        Variances of the measurement noise.
+    calibration : array of shape (50,)
+        Factors of the standard deviations.
     """
     esn = task.esn
     task.fit_esn(task.segments, steps)
     validation = None
-    if any((choose_ridge, calibrate, esn.process_noise == "auto", task.estimates_noise)):
+    if any((choose_ridge, calibrate, esn.process_noise == "auto", task.known_var is None)):
         validation = Validation(task)
         if choose_ridge and validation.origins and (ridge := validation.choose_ridge(steps)) != esn.ridge_:
             esn.set_params(ridge=ridge)
@@ -570,7 +501,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
     var = task.measurement_var(errors, setting.share)
     if setting.filtered:
         _fit_to_filtered_rows(task, errors, var, steps)
-    return FitResult(process_errors(errors, var), var, calibration)
+    return process_errors(errors, var), var, calibration
 
 
 def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
@@ -599,6 +530,6 @@ def _learn_errors(task: Task, segments: Segments, steps: Steps) -> ErrorModel:
     with steps.step("learning the errors", 2 * n_rows if task.input_noise else n_rows, "rows") as advance:
         readout = esn.readout_
         if task.input_noise:
-            readout = noise_aware(task, segments, advance)
-        esn.readout_, errors = one_step_errors(task, readout, segments, advance)
+            readout = solve(sum_noisy_rows(task, segments, advance), task.penalty(esn.ridge_))
+        esn.readout_, errors = one_step_errors(task, readout, segments, esn.ridge_, advance)
     return errors

@@ -155,9 +155,8 @@ def _folds(labels: npt.NDArray[np.intp], n_classes: int) -> npt.NDArray[np.intp]
     folds = np.empty(len(labels), np.intp)
     for k in range(n_classes):
         (places,) = np.nonzero(labels == k)
-        folds[places] = (
-            np.arange(len(places)) * _FOLDS // len(places) + k
-        ) % _FOLDS  # + k: classes of one sample go to different folds
+        # + k: classes of one sample go to different folds
+        folds[places] = (np.arange(len(places)) * _FOLDS // len(places) + k) % _FOLDS
     return folds
 
 

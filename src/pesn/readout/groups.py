@@ -270,9 +270,8 @@ class Groups(NamedTuple):
         if np.ndim(penalty) == 0:
             return penalty
         found = np.where(self.columns >= 0, np.asarray(penalty)[self.columns], -np.inf).max(axis=0)
-        return np.where(
-            np.isfinite(found), found, np.max(penalty)
-        )  # features that no group sees have no weight under any penalty
+        # features that no group sees have no weight under any penalty
+        return np.where(np.isfinite(found), found, np.max(penalty))
 
     def parts(self, root: FloatArray) -> list[Part]:
         """Return each group with a root of its A⁻¹, from (q, q) or (G, q, q)."""

@@ -14,7 +14,7 @@ array([[ 0.5,  1. , -2. ]])
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -333,11 +333,8 @@ class Factor(_Rows):
         A, right, rank = T[:p, :p] * scale, T[:p, p:], p
         smallest = p * np.finfo(float).eps
         inverse, failed = lapack.dtrtri(A)
-        if (
-            failed
-            or not np.isfinite(inverse).all()
-            or np.abs(inverse).sum(axis=0).max() * np.abs(A).sum(axis=0).max() > 1.0 / smallest
-        ):
+        failed = failed or not np.isfinite(inverse).all()
+        if failed or np.abs(inverse).sum(axis=0).max() * np.abs(A).sum(axis=0).max() > 1.0 / smallest:
             U, values, Vt = np.linalg.svd(A)
             floor = max(smallest * values[0], np.finfo(float).tiny)
             live, rank = values > floor, int(np.count_nonzero(values > floor))
@@ -397,32 +394,17 @@ def _with_penalty(R: FloatArray, penalty: FloatArray) -> FloatArray:
 def exclude_folds(folds: Sequence[Factor], held: Sequence[int]) -> dict[int, Factor]:
     """Return, for each of the folds that are ``held`` out, the factor of all others.
 
-    Folds are halved recursively, with all others in one factor, so that shared sums are merged once.
-
     >>> rows = np.arange(8.0).reshape(4, 2) ** 2
     >>> others = exclude_folds([Factor(1, 1).add(row[:1, None], row[1:, None]) for row in rows], [0, 3])
     >>> [(fold, factor.n_samples, round(factor.triangle()[0, 0] ** 2)) for fold, factor in others.items()]  # 4² + 16² + 36², …
     [(0, 3, 1568), (3, 3, 272)]
     """
-    common = Factor(folds[0].n_features, folds[0].n_targets)
-    for i, fold in enumerate(folds):
-        if i not in held and fold.n_samples:
-            common.merge(fold)
-    return dict(_halve_folds(folds, list(held), common))
-
-
-def _halve_folds(folds: Sequence[Factor], held: list[int], common: Factor) -> Iterator[tuple[int, Factor]]:
-    """Yield each held-out fold with the factor of all others, by recursion over halves."""
-    if len(held) <= 1:
-        yield from ((i, common) for i in held)
-        return
-    halves = held[: len(held) // 2], held[len(held) // 2 :]
-    for here, there in (halves, halves[::-1]):
-        others = common.copy()
-        for i in there:
-            if folds[i].n_samples:
-                others.merge(folds[i])
-        yield from _halve_folds(folds, here, others)
+    found = {i: Factor(folds[0].n_features, folds[0].n_targets) for i in held}
+    for i, others in found.items():
+        for j, fold in enumerate(folds):
+            if j != i and fold.n_samples:
+                others.merge(fold)
+    return found
 
 
 def ridge_path(factor: Factor, penalties: FloatArray) -> FloatArray:

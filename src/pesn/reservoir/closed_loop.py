@@ -215,11 +215,11 @@ class LeverageNoise:
         self._widened = loop.errors.innovation if "weights" in parts else None
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._innovation_root), axis=-1) * self._with_noise
-        self._inflation = np.zeros(d)
-        self._inflation[learned] = variance_inflation(loop.errors.persistence[learned])
+        self._inflation = variance_inflation(loop.errors.persistence[learned])
 
     @cached_property
-    def _leverage(self) -> Leverage:
+    def leverage(self) -> Leverage:
+        """Leverage of the features of a state, for each learned column."""
         loop = self._loop
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
@@ -228,7 +228,9 @@ class LeverageNoise:
         J = self._J
         if self._widened is None:
             return Emission(J @ self._innovation_root, self._noise, self._noise)
-        grown = np.sqrt(1.0 + self._inflation * self.leverage(state))
+        leverage = self.leverage(state)
+        grown = np.ones((*leverage.shape[:-1], self._d))
+        grown[..., self._loop.dynamics.learned] = np.sqrt(1.0 + self._inflation * leverage)
         if self._with_noise:  # R ∘ g gᵀ
             root = grown[..., :, None] * self._innovation_root
         else:
@@ -238,13 +240,6 @@ class LeverageNoise:
         if isinstance(state, Ensemble):
             both = both.mean(axis=-2)
         return Emission(new, self._noise, both)
-
-    def leverage(self, state: GaussianState) -> Array:
-        """Return the leverage for each column of y (…, d), or for each ensemble member (…, M, d); 0 for columns not learned."""
-        found = self._leverage(state)
-        result = np.zeros((*found.shape[:-1], self._d))
-        result[..., self._loop.dynamics.learned] = found
-        return result
 
 
 def variance_inflation(persistence: Array) -> Array:
@@ -436,7 +431,8 @@ def make_cells(
     r = reservoir
     if not r.n_units:
         return squares
-    A, bias, leaks = r.prepend_columns(C), np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
+    A = sparse.hstack([sparse.csr_array(C), r.W], format="csr")
+    bias, leaks = np.asarray(r.bias, float), np.broadcast_to(r.leak_rate, r.n_units)
     cells = []
     for own in r.layer_rows:
         here = slice(rows.start + own.start, rows.start + own.stop)
@@ -802,9 +798,7 @@ class ClosedLoop:
         left[k + a : n] = 0.0  # u has its training distribution, independent of y and h
         row, full = np.zeros((d + a + len(u), left.shape[1])), y.copy()
         row[kept], full[kept] = left[:k], mean[:k]
-        return self.init(
-            mean[n:], left[n:].T, full, u, u_var=u_var, row_columns=row, encoded=mean[k : k + a], moved=True
-        )  # fmt: skip
+        return self.init(mean[n:], left[n:].T, full, u, u_var=u_var, row_columns=row, encoded=mean[k : k + a], moved=True)
 
     def as_certain(self, state: GaussianState) -> GaussianState:
         """Return the mean of a moved state as certain, with sines and squares of the means."""

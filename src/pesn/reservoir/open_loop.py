@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -312,17 +312,6 @@ def _infer_units(start: Start | LocalStart, z: Array, var: Array) -> tuple[Array
     return np.asarray(seen.mean, float), factor_covariance(np.asarray(seen.cov, float)).T
 
 
-class Stack(NamedTuple):
-    """Predictions of stacked rows: outputs (T, m), covariances (T, m, m), features (T, p), tr(A⁻¹ Cov b), units (T, N), ends."""
-
-    mean: Array
-    cov: Array
-    features: Array
-    leverage: Array
-    units: Array
-    ends: list[State]
-
-
 def can_predict_many(
     loop: OpenLoop, certain: bool, sequences: Sequence[slice], states: Sequence[State], start: Start | LocalStart | None
 ) -> bool:  # fmt: skip
@@ -338,7 +327,7 @@ def can_predict_many(
 def predict_many(
     loop: OpenLoop, z: Array, var: Array | None, sequences: Sequence[slice], states: Sequence[State],
     start: Start | LocalStart | None,
-) -> Stack:  # fmt: skip
+) -> tuple[dict[str, Array], list[State]]:  # fmt: skip
     """Run :func:`predict_rows` on many sequences that are concatenated in z (T, d).
 
     Parameters
@@ -358,8 +347,11 @@ def predict_many(
 
     Returns
     -------
-    Stack
-        The same numbers within 1e-12 relative.
+    found : dict of str to array
+        Outputs "mean" (T, m), "cov" (T, m, m), "features" (T, p), "leverage" tr(A⁻¹ Cov b) and "units" (T, N), the same numbers
+        within 1e-12 relative.
+    ends : list of State
+        Final states.
     """
     offset, reservoir, f = sequences[0].start, widen_inputs(loop.features, loop.reservoir), loop.features
     rows, rows_var = f.row_moments(z, np.zeros_like(z) if var is None else var, None, None)
@@ -380,7 +372,9 @@ def predict_many(
             ends[i] = end
     cov, leverage = loop.output_covariance(rows_var, units[1])
     features = np.hstack([np.ones((len(z), 1)), rows, units[0]])
-    return Stack(outputs[0], cov, features, leverage, units[0], [_drop_zero_variances(loop, end) for end in ends])
+    found = {"mean": outputs[0], "cov": cov, "features": features, "leverage": leverage, "units": units[0]}
+    certain = loop.process_noise is None  # states without any variance have none
+    return found, [State(end.mean, None, end.output, None) if certain and end.is_certain else end for end in ends]
 
 
 def _begin(
@@ -404,9 +398,3 @@ def _begin(
         seen = z[first : first + count] if count < max(start.lags, 1) else None
         (mean, var), (output, output_var) = units[:, last].copy(), outputs[:, last].copy()
         ends[i] = State(mean, var, output, output_var, rows=seen)
-
-
-def _drop_zero_variances(loop: OpenLoop, state: State) -> State:
-    """Remove the variances of a state if all are 0."""
-    certain = loop.process_noise is None and state.is_certain
-    return State(state.mean, None, state.output, None) if certain else state

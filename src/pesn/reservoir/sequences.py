@@ -207,14 +207,10 @@ def check_longer_than_washout(sequences: list[slice], washout: int, lags: int = 
     for place, rows in enumerate(sequences):
         if rows.stop - rows.start <= washout:
             which = "X" if len(sequences) == 1 else f"sequence {place}"
-            if washout == lags > 0:
-                raise ValueError(
-                    f"features.lags must be smaller than the number of rows, got lags={lags} and {rows.stop - rows.start} rows "
-                    f"in {which}; lower lags or give more rows"
-                )
+            name, short = ("features.lags", "lags") if washout == lags > 0 else ("washout", "washout")
             raise ValueError(
-                f"washout must be smaller than the number of rows, got washout={washout} and {rows.stop - rows.start} rows "
-                f"in {which}; lower washout or give more rows"
+                f"{name} must be smaller than the number of rows, got {short}={washout} and {rows.stop - rows.start} rows "
+                f"in {which}; lower {short} or give more rows"
             )
 
 

@@ -25,7 +25,7 @@ from pesn._support.types import AnyArray as Array
 from pesn._support.types import LeakRate, Memory, Scaling
 from pesn.activations import Activation, get, names
 from pesn.readout.groups import Patches
-from pesn.reservoir.topology import Topology, connect, orthogonal, sparse_rows
+from pesn.reservoir.topology import Topology, connect, orthogonal
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -80,27 +80,15 @@ class Reservoir(NamedTuple):
     @property
     def W(self) -> csr_array:
         """W as a SciPy sparse array."""
-        return sparse_rows(self.indptr, self.indices, self.data)
+        rows = self.data, self.indices.astype(np.int32), self.indptr.astype(np.int32)
+        return import_module("scipy.sparse").csr_array(rows, shape=(self.n_units, self.n_units))
 
     @property
     def is_static(self) -> bool:
         """Whether there are units, all of them functions of the current row only."""
-        ends = self.indptr.astype(np.intp)
-        row = np.repeat(np.arange(self.n_units), ends[1:] - ends[:-1])
-        largest = np.bincount(row, weights=np.abs(self.data), minlength=1).max()
-        return bool(self.n_units and np.all(self.leak_rate == 1.0) and largest <= _NOTHING and not np.any(self.W_fb))
-
-    def prepend_columns(self, C: Array) -> csr_array:
-        """Return [C, W] for C (N, c) as a SciPy sparse array, faster than ``hstack``."""
-        own, places = np.nonzero(C)
-        indptr = self.indptr.astype(np.intp)
-        rows = np.concatenate([own, np.repeat(np.arange(self.n_units), indptr[1:] - indptr[:-1])])
-        order = np.argsort(rows, kind="stable")
-        columns = np.concatenate([places, self.indices.astype(np.intp) + C.shape[1]])[order]
-        data = np.concatenate([C[own, places], self.data])[order]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.n_units))]).astype(np.int32)
-        shape = self.n_units, C.shape[1] + self.n_units
-        return import_module("scipy.sparse").csr_array((data, columns.astype(np.int32), indptr), shape=shape)
+        if not self.n_units or np.any(self.leak_rate != 1.0) or np.any(self.W_fb):
+            return False
+        return bool(abs(self.W).sum(axis=1).max() <= _NOTHING)
 
     def check(self) -> None:
         """Raise a ValueError unless the arrays fit together: the kernels do not check bounds."""
@@ -463,19 +451,12 @@ def _draw_group(group: Layer, depth: int, n_layers: int, before: int, rng: np.ra
 def _join_weights(drawn: list[list[Reservoir]]) -> csr_array:
     """Return W of all units: the weights of each group on the diagonal, those from the layer before left of it."""
     sparse = import_module("scipy.sparse")
-    blocks, start, before = [], 0, 0  # first row, first column, weights
+    blocks: list[list[csr_array | None]] = [[None] * len(drawn) for _ in drawn]
     for depth, groups in enumerate(drawn):
-        layer = start
-        for group in groups:
-            if depth:
-                blocks.append((start, before, sparse.coo_array(group.W_in)))
-            blocks.append((start, start, group.W.tocoo()))
-            start += group.n_units
-        before = layer
-    rows, columns, data = (
-        np.concatenate(parts) for parts in zip(*((r + M.row, c + M.col, M.data) for r, c, M in blocks), strict=True)
-    )
-    W = sparse.csr_array((data, (rows, columns)), shape=(start, start))
+        blocks[depth][depth] = sparse.block_diag([group.W for group in groups])
+        if depth:
+            blocks[depth][depth - 1] = sparse.csr_array(np.vstack([group.W_in for group in groups]))
+    W = sparse.csr_array(sparse.block_array(blocks))
     W.sort_indices()
     return W
 

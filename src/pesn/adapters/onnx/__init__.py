@@ -135,7 +135,8 @@ class _Input:
         """Return the shape of a row, ``given`` where the file leaves it open; ``name`` of the Gaussian is for messages."""
         sizes = self.sizes
         if given is not None and len(given) > 1:
-            if sizes is not None and not _fits(given, sizes):
+            known = given if sizes is None else sizes
+            if len(given) != len(known) or any(n not in (None, m) for n, m in zip(known, given, strict=True)):
                 raise ValueError(f"shape of input {self.name!r} must be {_format_sizes(sizes)}, as in the ONNX file, got {given}")
             sizes = given
         elif sizes is None or sizes == (None,):
@@ -264,10 +265,6 @@ def _as_input(given: onnxruntime.NodeArg) -> _Input:
     if len(sizes) == 1 and sizes[0] is not None:
         return _Input(given.name, dtype, sizes, 1, bare=True)
     return _Input(given.name, dtype, sizes[1:], sizes[0], bare=False)
-
-
-def _fits(given: tuple[int, ...], sizes: tuple[int | None, ...]) -> bool:
-    return len(given) == len(sizes) and all(n in (None, m) for n, m in zip(sizes, given, strict=True))
 
 
 def _format_sizes(sizes: tuple[int | None, ...] | None) -> str:

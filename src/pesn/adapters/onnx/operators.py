@@ -106,9 +106,9 @@ class _Graph:
         """Return a node as a function of the inputs that depend on the network's."""
         attributes = _attributes(node)
         if node.op_type == "Cast" and attributes["to"] in _FLOATS:
-            return _return_all  # without rounding
+            return lambda *arrays: list(arrays)  # without rounding
         if node.op_type == "Gelu" and attributes.get("approximate", b"none") == b"none":
-            return _gelu  # missing in the reference evaluator
+            return lambda x: [get("gelu")(x)]  # missing in the reference evaluator
         return partial(self._run, node, varied)
 
     def _apply(
@@ -144,14 +144,6 @@ class _Graph:
             if any(np.ndim(out) == 0 or len(out) != self.batch for out in parts[-1]):
                 raise ValueError("it mixes the rows of a batch")
         return [np.concatenate(part)[:count] for part in zip(*parts, strict=True)]
-
-
-def _return_all(*arrays: Array) -> list[AnyArray]:
-    return list(arrays)
-
-
-def _gelu(x: Array) -> list[AnyArray]:
-    return [get("gelu")(x)]
 
 
 def _describe(node: onnx.NodeProto) -> str:

@@ -92,11 +92,8 @@ class TensorBounds:
 Expectations: TypeAlias = Callable[[Array, Array | None], Array]
 
 _NARROW = ((0.1, 8), (0.2, 12))  # standard deviations up to which so many Gauss-Hermite nodes are accurate to 1e-10
-_REACH, _SPACING, _FINER = (
-    6.8,
-    0.7,
-    0.28,
-)  # of the trapezoidal rule for larger ones: its spacing, and the spacing times the standard deviation
+# of the trapezoidal rule for larger ones: its reach, its spacing, and the spacing times the standard deviation
+_REACH, _SPACING, _FINER = 6.8, 0.7, 0.28
 _MOST = 2048  # nodes, enough for standard deviations up to 40
 _LEAST = 1e-4  # relative to the scale of f: lower bound of the standard deviation for E[f″] and E[f‴]
 Indices: TypeAlias = npt.NDArray[np.uint32]

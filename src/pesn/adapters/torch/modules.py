@@ -64,7 +64,9 @@ def propagate(
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
     network = unwrap(network)
-    _check_device(network, x.device)
+    elsewhere = next((p.device for p in network.parameters() if p.device != x.device), None)
+    if elsewhere is not None:
+        raise ValueError(f"network lies on {elsewhere} and x on {x.device}; move one of them with .to(...)")
     layers = _read(network, x.dim)
     if not layers:
         return x
@@ -75,12 +77,6 @@ def propagate(
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
         state = _finite(_activate(layer, z, full), layer.active or layer.affine)
     return state if dtype == work else _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
-
-
-def _check_device(network: nn.Module, device: torch.device) -> None:
-    elsewhere = next((p.device for p in network.parameters() if p.device != device), None)
-    if elsewhere is not None:
-        raise ValueError(f"network lies on {elsewhere} and x on {device}; move one of them with .to(...)")
 
 
 def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
@@ -313,7 +309,7 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     network, shapes = _unwrap_sequences(network, shapes)
     function = _as_function(network, shapes)
     rows = _probe(x)
-    if _is_narrow(x, network):
+    if np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)):  # near the rounding of its numbers
         function = _in_double(network, shapes, rows, function)
     refusal: Exception | None = None
     if shapes == ((x.dim,),):
@@ -343,7 +339,8 @@ def _run_probe(
             raise refusal from error
         plain = len(shapes) == 1 and len(shapes[0]) == 1
         hint = "; give shape= where it takes more than rows of numbers" if plain else ""
-        raise ValueError(f"network cannot be run on {_describe_shapes(shapes)}: {_first_line(error)}{hint}") from error
+        batch = " and ".join(f"a batch of shape (n, {', '.join(map(str, shape))})" for shape in shapes)
+        raise ValueError(f"network cannot be run on {batch}: {_first_line(error)}{hint}") from error
     if not _agree(out, alone, network):
         raise ValueError(
             "network must treat each row by itself, and the same row the same each time; got numbers that change with the other "
@@ -433,11 +430,6 @@ def _as_rows(tensor: Tensor, count: int) -> FloatArray:
     return tensor.reshape(count, -1).double().cpu().numpy()
 
 
-def _is_narrow(x: Gaussian, network: nn.Module) -> bool:
-    """Return whether the standard deviation of an input is near the rounding of the network's floating point numbers."""
-    return bool(np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)))
-
-
 def _rounding(network: nn.Module) -> float:
     """Return the relative rounding error of the network's floating point numbers."""
     return max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
@@ -481,10 +473,6 @@ def _eager(network: nn.Module) -> AbstractContextManager[None]:
         getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod") for module in network.modules()
     )
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
-
-
-def _describe_shapes(shapes: Shapes) -> str:
-    return " and ".join(f"a batch of shape (n, {', '.join(map(str, shape))})" for shape in shapes)
 
 
 def _first_line(error: Exception) -> str:

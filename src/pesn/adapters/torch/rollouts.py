@@ -28,10 +28,9 @@ from torch import Tensor
 from pesn._support.arguments import whole_number
 from pesn.adapters.torch.loop import TensorLoop, tensor
 from pesn.adapters.torch.tensor_gaussian import check_tensor, find_nonfinite
-from pesn.evaluation.calibration import by_lead
 from pesn.forecasting.context import ContextFilter, FilteredContext, StartingPoint, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
-from pesn.forecasting.predict import WIDEST, convert_start, rollout_loop
+from pesn.forecasting.predict import WIDEST, by_lead, convert_start, rollout_loop
 from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace.low_rank import FirstOrder
 from pesn.statespace.state import GaussianState
@@ -78,13 +77,10 @@ class TensorInitialState:
         """
         if begun.state is not None:
             return self._rows(begun.state).expand(-1, len(u), -1), False
-        assert begun.y is not None
-        assert begun.u is not None
-        assert begun.uncertainty is not None
-        if np.isnan(begun.y).any() or np.isnan(begun.u).any() or begun.uncertainty.exists:
+        *given, uncertainty = begun.waiting
+        if any(np.isnan(part).any() for part in given) or uncertainty.exists:
             raise ValueError("start must be of rows without gaps and known exactly, where they are so few, got others")
-        given = (part if part.ndim == 3 else part[None] for part in (begun.y, begun.u))
-        rows, before = (tensor(part).expand(len(u), -1, -1) for part in given)
+        rows, before = (tensor(part if part.ndim == 3 else part[None]).expand(len(u), -1, -1) for part in given)
         if y is not None:
             rows = torch.cat([rows[:, :-1], y[:, None]], dim=1)
         inputs = torch.cat([before, u[:, None]], dim=1)
@@ -100,12 +96,10 @@ class TensorInitialState:
 
     def _rows_before_move(self, begun: StartingPoint, y: Tensor) -> Tensor:
         """Return rows before the units move, with the last observation y (B, d), where ``initial_state`` is given."""
-        assert begun.y is not None
-        assert begun.u is not None
-        u = np.concatenate([begun.u, np.zeros((*begun.y.shape[:-2], 1, begun.u.shape[-1]))], axis=-2)
-        x = self._rows(self.context.initial_units(self.loop.loop, begun.y, u, Uncertainty.none(begun.y, u))).expand(
-            -1, len(y), -1
-        )
+        rows, before, _ = begun.waiting
+        u = np.concatenate([before, np.zeros((*rows.shape[:-2], 1, before.shape[-1]))], axis=-2)
+        state = self.context.initial_units(self.loop.loop, rows, u, Uncertainty.none(rows, u))
+        x = self._rows(state).expand(-1, len(y), -1)
         mean = torch.cat([y, x[0, :, y.shape[1] :]], dim=1)
         return torch.cat([mean[None], x[1:]])
 

@@ -13,7 +13,7 @@ from torch import Tensor, distributions
 
 from pesn._support.arguments import as_covariance, as_real
 from pesn._support.types import AnyArray
-from pesn.gaussian import Gaussian
+from pesn.gaussian import Gaussian, check_cov_alone
 
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
@@ -119,18 +119,6 @@ def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tenso
     return _expand(mean, shape), _expand(var, shape)
 
 
-def _check_arguments(mean: object, parts: dict[str, object]) -> None:
-    """Raise a ValueError where two of the arguments say the same."""
-    given = [name for name, value in parts.items() if value is not None]
-    if isinstance(mean, distributions.Distribution) and given:
-        raise ValueError(f"{' and '.join(given)} must not be given beside a distribution, which has its own")
-    if "cov" in given and len(given) > 1:
-        others = " and ".join(name for name in given if name != "cov")
-        raise ValueError(
-            f"cov must be given alone, got {others} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
-        )
-
-
 def _check_factor(factor: Tensor, mean: Tensor) -> None:
     if mean.ndim == 0 or factor.ndim < 2 or factor.shape[-2] != mean.shape[-1]:
         expected = (
@@ -179,9 +167,12 @@ class TensorGaussian(Gaussian):
         cov: TensorLike | None = None,
         factor: TensorLike | None = None,
     ) -> None:
-        _check_arguments(mean, {"var": var, "cov": cov, "factor": factor})
         if isinstance(mean, distributions.Distribution):
+            parts = {"var": var, "cov": cov, "factor": factor}
+            if given := " and ".join(name for name, value in parts.items() if value is not None):
+                raise ValueError(f"{given} must not be given beside a distribution, which has its own")
             mean, var, cov, factor = distribution_parts(mean)
+        check_cov_alone(cov, var=var, factor=factor)
         m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
         if c is not None and m.ndim == 0:
             if c.ndim:
@@ -259,11 +250,6 @@ class TensorGaussian(Gaussian):
             return self._diagonal if self._cov is None else self._cov
         dense = torch.diag_embed(self._diagonal)
         return dense if self._factor is None else dense + self._factor @ self._factor.mT
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """() for one Gaussian, (n,) for one a row."""
-        return tuple(self._mean.shape[:-1])
 
     # ---------------------------------------------------------------- other Gaussians, from this one
 

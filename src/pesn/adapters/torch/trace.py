@@ -88,7 +88,9 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
         if only_exact and not operation.is_pointwise:
             reader.check(made)  # no need to read on
         values.update(zip(map(id, step.outputs), made, strict=True))
-    return reader.layers([values.get(id(tensor)) or _constant(tensor) for tensor in outputs])
+    for tensor in outputs:
+        values.setdefault(id(tensor), Value(AffineRows(tensor.detach().cpu().double().numpy()[None], ())))
+    return reader.layers([values[id(tensor)] for tensor in outputs])
 
 
 def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> tuple[_Recorder, list[Tensor]]:
@@ -100,10 +102,6 @@ def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> t
         recorder = _Recorder(inputs, stack.enter_context(ModuleTracker()), only_exact)
         stack.enter_context(recorder)
         return recorder, list_tensors(functionalize(network, remove="mutations")(*inputs))
-
-
-def _constant(tensor: Tensor) -> Value:
-    return Value(AffineRows(tensor.detach().cpu().double().numpy()[None], ()))
 
 
 class _Step(NamedTuple):
