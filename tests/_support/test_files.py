@@ -235,17 +235,15 @@ def test_concurrent_runs_move_their_files_one_after_the_other(tmp_path, monkeypa
 
 @posix
 def test_folder_is_locked_by_one_run(tmp_path):
-    with claim_folder(tmp_path / "out"):
-        assert os.listdir(tmp_path / "out") == [LOCK]
-        with (
-            pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"),
-            claim_folder(tmp_path / "out"),
-        ):
+    out = tmp_path / "out"
+    with claim_folder(out):
+        assert os.listdir(out) == [LOCK]
+        with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"), claim_folder(out):
             pass
         with claim_folder(tmp_path / "other"):
             pass
-    assert os.listdir(tmp_path / "out") == []
-    with claim_folder(tmp_path / "out"):
+    assert os.listdir(out) == []
+    with claim_folder(out):
         pass
 
 

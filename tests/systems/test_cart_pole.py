@@ -182,9 +182,7 @@ def test_a_function_sees_time_and_states_and_cannot_change_them():
 
     runs = simulate(control, runs=3, steps=20, dt=0.1, rng=0)
     np.testing.assert_allclose([t for t, _ in seen], 0.1 * np.arange(20), rtol=1e-15)
-    np.testing.assert_array_equal(
-        np.concatenate([s for _, s in seen]).reshape(20, 3, 4).swapaxes(0, 1).reshape(-1, 4), runs.states
-    )
+    np.testing.assert_array_equal(np.stack([s for _, s in seen], axis=1).reshape(-1, 4), runs.states)
     np.testing.assert_array_equal(runs.inputs[:, 0], -runs.states[:, 0])
 
 
