@@ -34,21 +34,15 @@ def reference():
     with (Path(__file__).parent / "data" / "moments.csv").open() as file:
         rows = list(csv.DictReader(file))
 
-    def column(name, key):
-        return np.array([float(row[key] or "nan") for row in rows if row["activation"] == name])
-
-    return {
-        name: SimpleNamespace(
-            mean=column(name, "mean"),
-            var=column(name, "variance"),
-            out_mean=column(name, "out_mean"),
-            out_var=np.maximum(column(name, "out_variance"), 0.0),
-            skewness=column(name, "out_skewness"),
-            kurtosis=column(name, "out_kurtosis"),
-            gain=column(name, "mean_derivative"),
-        )
-        for name in ("tanh", "sigmoid", "silu", "softplus", "gelu", "erf")
-    }
+    keys = {"var": "variance", "out_var": "out_variance", "skewness": "out_skewness", "kurtosis": "out_kurtosis"}
+    keys |= {"mean": "mean", "out_mean": "out_mean", "gain": "mean_derivative"}
+    tables = {}
+    for name in ("tanh", "sigmoid", "silu", "softplus", "gelu", "erf"):
+        own = [row for row in rows if row["activation"] == name]
+        table = SimpleNamespace(**{ours: np.array([float(row[key] or "nan") for row in own]) for ours, key in keys.items()})
+        table.out_var = np.maximum(table.out_var, 0.0)
+        tables[name] = table
+    return tables
 
 
 @pytest.fixture

@@ -55,22 +55,14 @@ def test_small_differences_are_relatively_accurate(activation, m):
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
 def test_nothing_overflows(activation):
     z = np.array([-1e300, -1e10, -800.0, 800.0, 1e10, 1e300])
-    assert np.all(np.isfinite(activation(z)))
-    assert np.all(np.isfinite(activation.derivative(z)))
-    assert np.all(np.isfinite(activation.difference(z, -z)))
+    assert np.all(np.isfinite([activation(z), activation.derivative(z), activation.difference(z, -z)]))
 
 
-def test_names_are_normalized_and_misspelled_names_raise():
+def test_names_are_normalized():
     assert get("Leaky ReLU") is get("leaky_relu") is get("leaky-relu")
     assert get("hardtanh") is get("hard_tanh")
     assert get("logistic") is get("sigmoid")
     assert isinstance(get("gelu"), Activation)
-    with pytest.raises(ValueError, match=r"activation 'sofplus' is not known; did you mean 'softplus'.*known: .*tanh"):
-        get("sofplus")
-    with pytest.raises(ValueError, match=r"activation 'xyz123' is not known; known: "):
-        get("xyz123")
-    with pytest.raises(TypeError, match="activation must be a name or an Activation, got int"):
-        get(3)
 
 
 @pytest.mark.parametrize("activation", ALL, ids=LABELS)
@@ -86,6 +78,9 @@ def test_copies_and_pickles_are_equal(activation):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (lambda: get("sofplus"), ValueError, "activation 'sofplus' is not known; did you mean 'softplus'.*known: .*tanh"),
+        (lambda: get("xyz123"), ValueError, "activation 'xyz123' is not known; known: "),
+        (lambda: get(3), TypeError, "activation must be a name or an Activation, got int"),
         (lambda: custom(np.tanh, left=-1, right=0.9), ValueError, r"right tail \(0\.9, 0\.0\) does not fit tanh: at z = 1024 "),
         (lambda: custom(np.arctan, left=-1.5, right=1.5), ValueError, "left tail .* Declare the line .* or left=None"),
         (lambda: custom(np.tanh, left="flat", right=1), TypeError, r"left must be a number, an \(intercept, slope\) pair or"),

@@ -35,11 +35,8 @@ def results():
         patch.setattr(peers, "RLS_WORK", 0)
         patch.setattr(moments, "compare_import", lambda rounds: moments.Comparison("a", "b", Ratio(1.0, 1.0, 1.0), None))
         patch.setattr(uncertainty, "measure_coverages", lambda *_: {"Lorenz": [coverage(1e-2, 1e-5), coverage(1.2e-2, 1e-5)]})
-        patch.setattr(
-            uncertainty,
-            "measure_cold_starts",
-            lambda *_: {("Lorenz", 0.5): [{"warm-up": {"plain": 20.0, "lags": 9.0, "ours": 5.0}}]},
-        )
+        cold = {("Lorenz", 0.5): [{"warm-up": {"plain": 20.0, "lags": 9.0, "ours": 5.0}}]}
+        patch.setattr(uncertainty, "measure_cold_starts", lambda *_: cold)
         patch.setattr(networks, "measure_speeds", partial(networks.measure_speeds, d=5))
         plan = peers.QUICK._replace(rounds=1, share=1e-4, samples=1000, drive={20: 1}, units=100, steps=1200, forecast=50)
         found = peers.measure(plan)
@@ -53,11 +50,7 @@ def test_every_peer_has_a_ratio_or_a_reason(results):
         for name in RESERVOIRPY:
             for value in comparison.rows[what, name].ratios.values():
                 measured = name == "ReservoirPy" and peer_libraries.installed_version("reservoirpy")
-                assert isinstance(value, Ratio) if measured else value in ("not installed", peers.NO_RLS), (
-                    what,
-                    name,
-                    value,
-                )
+                assert isinstance(value, Ratio) if measured else value in ("not installed", peers.NO_RLS), (what, name, value)
 
 
 def test_pages_report_missing_peers_and_shortfalls(results):

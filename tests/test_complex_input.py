@@ -103,15 +103,10 @@ def test_complex_numbers_raise_an_error_that_names_the_argument(call, form, mode
 @pytest.mark.parametrize(("name", "argument"), METRICS)
 def test_complex_numbers_in_metrics_raise(name, argument):
     function = getattr(metrics, name)
-    given = {
-        one.name: 0.5 + np.square(REAL)
-        for one in inspect.signature(function).parameters.values()
-        if one.default is one.empty and one.kind is not one.VAR_KEYWORD
-    }
-    if "cov" in inspect.signature(function).parameters and "std" not in given:
-        given["std"] = 0.5 + np.square(REAL)
-    if argument == "cov":
-        given.pop("std", None)
+    parameters = inspect.signature(function).parameters
+    names = {one.name for one in parameters.values() if one.default is one.empty and one.kind is not one.VAR_KEYWORD}
+    names = names - {"std"} if argument == "cov" else names | ({"std"} if "cov" in parameters else set())
+    given = dict.fromkeys(names, 0.5 + np.square(REAL))
     for make in FORMS.values():
         with pytest.raises((TypeError, ValueError), match=rf"^{argument} must be real numbers, got .*(complex|object)"):
             function(**{**given, argument: make(ANGLES)})

@@ -38,9 +38,8 @@ def test_a_pole_that_falls_or_a_cart_that_leaves_the_rail_is_not_held():
     assert swing_up.held(states + np.array([0.0, 4 * np.pi, 0.0, 0.0]))
     states[-3, 1] = 0.4
     assert not swing_up.held(states)
-    beyond, forces = swing_up.run(
-        lambda state, force: state + np.array([0.5, 0.0, 0.0, 0.0]), np.zeros(4), 3.0, lambda state: 99.0
-    )
+    move = np.array([0.5, 0.0, 0.0, 0.0])
+    beyond, forces = swing_up.run(lambda state, force: state + move, np.zeros(4), 3.0, lambda state: 99.0)
     assert len(beyond) == len(forces) == 6  # 2.5 m is beyond the rail
     assert forces.max() == swing_up.FORCE
 

@@ -181,14 +181,7 @@ def test_many_observations_keep_rank_and_positive_variances():
     assert x.var.max() < 1e-5
 
 
-def test_condition_on_certain_or_duplicate_variables():
-    x = Gaussian([1.0, 2.0, 3.0], cov=[[0.0, 0.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 2.0]])
-    y = x.condition([0], [1.0])
-    np.testing.assert_allclose(y.cov, x.cov[1:, 1:], atol=1e-15)
-    np.testing.assert_allclose(y.mean, [2.0, 3.0])
-    twins = Gaussian([0.0, 0.0, 0.0], cov=[[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]]).condition([0, 1], [2.0, 2.0])
-    np.testing.assert_allclose(twins.mean, [1.0], atol=1e-7)
-    np.testing.assert_allclose(twins.cov, [[0.75]], atol=1e-7)
+def test_condition_of_a_low_rank_on_dependent_variables():
     line = Gaussian(np.zeros(4), factor=[[1.0], [2.0], [3.0], [4.0]]).condition([0, 1, 2], [1.0, 2.0, 3.0])
     np.testing.assert_allclose(line.mean, [4.0], rtol=1e-12)
     np.testing.assert_allclose(line.cov, [[0.0]], atol=1e-28)

@@ -48,8 +48,9 @@ def test_crps_keeps_its_precision():
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-100, 1.0, 1e100, 1e300])
-def test_crps_scales(scale):
+def test_crps_and_log_score_scale(scale):
     np.testing.assert_allclose(crps_gaussian(Z * scale, 0.0, scale), crps_gaussian(Z, 0.0, 1.0) * scale, rtol=1e-14)
+    np.testing.assert_allclose(log_score(Z * scale, 0.0, scale), log_score(Z, 0.0, 1.0) + math.log(scale), rtol=1e-12)
 
 
 def test_crps_of_distant_and_certain_forecasts():
@@ -101,11 +102,6 @@ def test_crps_of_samples_keeps_its_precision(fair):
 def test_log_score_is_the_density():
     y, mean, std = np.array([0.3, -4.0, 7.0]), np.array([0.0, 1.0, 7.0]), np.array([1.0, 0.2, 30.0])
     np.testing.assert_allclose(log_score(y, mean, std), -stats.norm.logpdf(y, mean, std), rtol=1e-12)
-
-
-@pytest.mark.parametrize("scale", [1e-300, 1e300])
-def test_log_score_scales(scale):
-    np.testing.assert_allclose(log_score(Z * scale, 0.0, scale), log_score(Z, 0.0, 1.0) + math.log(scale), rtol=1e-12)
 
 
 def test_log_score_of_certain_forecasts():

@@ -55,8 +55,7 @@ def test_each_column_has_a_panel_with_its_numbers(d):
             np.testing.assert_allclose(edges(band, [0, *ahead]), expected)
         assert wide.get_facecolor().sum() > narrow.get_facecolor().sum()  # lighter
         assert wide.get_facecolor()[0, 3] == narrow.get_facecolor()[0, 3] == 1.0
-        assert not ax.spines["top"].get_visible()
-        assert not ax.spines["right"].get_visible()
+        assert not any(ax.spines[side].get_visible() for side in ("top", "right"))
         assert ax.get_legend() is None
     figure = axes[0].figure
     (legend,) = figure.legends
@@ -94,8 +93,7 @@ def test_plot_forecast_on_given_axes():
     own = Figure().subplots(2, 1)
     assert f.plot(own) == list(own)
     assert [len(ax.collections) for ax in own] == [2, 2]
-    assert own[0].get_legend() is not None
-    assert own[1].get_legend() is None
+    assert [ax.get_legend() is None for ax in own] == [False, True]
     assert own[0].figure.legends == []
     ax = Figure().subplots()
     assert f.plot(ax, columns=[1]) == [ax]

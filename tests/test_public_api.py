@@ -45,50 +45,36 @@ NETWORK = (
 )
 
 
-@pytest.mark.parametrize(
-    ("function", "signature"),
-    [
-        ("moments", "activation, mean, var, *, order=2, method='surface', mesh=None, n_components=8, n_samples=10000, rng=None"),
-        ("gain", "activation, mean, var"),
-        ("error_bound", "activation, mean, var, mesh, *, constant='sharp'"),
-        ("choose_mesh", "activation, tolerance, mean_range, var_range"),
-        ("Mesh", "a, b, n_points"),
-        ("Gaussian", "mean, var=None, cov=None, factor=None"),
-        ("Dense", "W, b=None, activation='identity'"),
-        (
-            "propagate",
-            "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, rng=0, "
-            "check=True, return_samples=False, return_layers=False",
-        ),
-        ("EchoStateNetwork", f"{NETWORK}, verbose=False"),
-        (
-            "ProbabilisticESN",
-            f"{NETWORK}, covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', "
-            "process_noise='auto', verbose=False",
-        ),
-        (
-            "ReservoirClassifier",
-            f"{RESERVOIR}, states='both', scale=True, ridge='auto', washout=0, covariance='auto', rank=40, moments='surface'",
-        ),
-        (
-            "Forecaster",
-            "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, "
-            "design=None, angles=(), ignorable=(), measurement_noise=None, verbose=False",
-        ),
-        (
-            "Layer",
-            "n_units=None, *, spectral_radius=None, leak_rate=None, density=None, input_scaling=None, bias_scaling=None, "
-            "topology=None",
-        ),
-        ("Features", "lags=0, products=0, states=True"),
-        ("Patches", "size, overlap, periodic=True, shared=True"),
-        ("load", "path"),
-    ],
-)
-def test_signatures_are_the_contract(function, signature):
+SIGNATURES = {
+    "moments": "activation, mean, var, *, order=2, method='surface', mesh=None, n_components=8, n_samples=10000, rng=None",
+    "gain": "activation, mean, var",
+    "error_bound": "activation, mean, var, mesh, *, constant='sharp'",
+    "choose_mesh": "activation, tolerance, mean_range, var_range",
+    "Mesh": "a, b, n_points",
+    "Gaussian": "mean, var=None, cov=None, factor=None",
+    "Dense": "W, b=None, activation='identity'",
+    "propagate": "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, "
+    "rng=0, check=True, return_samples=False, return_layers=False",
+    "EchoStateNetwork": f"{NETWORK}, verbose=False",
+    "ProbabilisticESN": f"{NETWORK}, covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', "
+    "process_noise='auto', verbose=False",
+    "ReservoirClassifier": f"{RESERVOIR}, states='both', scale=True, ridge='auto', washout=0, covariance='auto', rank=40, "
+    "moments='surface'",
+    "Forecaster": "esn='auto', *, target='change', learn=None, kinematics=None, scale=True, calibrate=True, design=None, "
+    "angles=(), ignorable=(), measurement_noise=None, verbose=False",
+    "Layer": "n_units=None, *, spectral_radius=None, leak_rate=None, density=None, input_scaling=None, bias_scaling=None, "
+    "topology=None",
+    "Features": "lags=0, products=0, states=True",
+    "Patches": "size, overlap, periodic=True, shared=True",
+    "load": "path",
+}
+
+
+@pytest.mark.parametrize("function", SIGNATURES)
+def test_signatures_are_the_contract(function):
     parameters = inspect.signature(getattr(pesn, function)).parameters.values()
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    assert str(inspect.Signature(plain)) == f"({signature})"
+    assert str(inspect.Signature(plain)) == f"({SIGNATURES[function]})"
 
 
 def run(*args, cwd=None):

@@ -1,5 +1,7 @@
 """Every result is a distribution with one protocol, whose moments, quantiles, draws and scores agree."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -56,11 +58,9 @@ def test_moments_quantiles_and_intervals_agree(result):
     assert result.quantile([0.1, 0.2, 0.3]).shape == (3, *shape)
     with pytest.raises(ValueError, match="q must be"):
         result.quantile(1.5)
-    for wrong in (0.0, "half", None):
+    for method, wrong in product((result.quantile, result.interval), (0.0, "half", None)):
         with pytest.raises((ValueError, TypeError)):
-            result.quantile(wrong)
-        with pytest.raises((ValueError, TypeError)):
-            result.interval(wrong)
+            method(wrong)
 
 
 def test_draws_have_the_mean_and_the_standard_deviation(result):

@@ -47,24 +47,28 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error, old):
     assert old is None or path.read_text() == old
 
 
-def test_missing_folders_are_an_error(tmp_path):
+REFUSED = {
+    "missing/a.csv": (FileNotFoundError, r"[/\\]a\.csv'"),
+    "file/a.csv": ((FileNotFoundError, NotADirectoryError), r"[/\\]a\.csv'"),
+    "folder.csv": (IsADirectoryError, r"it is a folder: '.*folder\.csv'"),
+    "pipe.csv": (OSError, "it is not a regular file: '.*pipe.csv'"),
+    "null.csv": (OSError, "it is not a regular file: '.*null.csv'"),
+}
+
+
+@posix
+@pytest.mark.parametrize("name", REFUSED)
+def test_only_regular_files_in_folders_are_replaced(tmp_path, name):
     (tmp_path / "file").write_text("a file")
-    for path in (tmp_path / "missing" / "a.csv", tmp_path / "file" / "a.csv"):
-        with pytest.raises((FileNotFoundError, NotADirectoryError), match=r"[/\\]a\.csv'"), replacing(path):
-            pytest.fail("the block must not begin")
-        with pytest.raises((FileNotFoundError, NotADirectoryError)):
-            check_writable(path)
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_folder_is_not_replaced(tmp_path):
-    (tmp_path / "a.csv").mkdir()
-    with pytest.raises(IsADirectoryError, match=r"it is a folder: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "null.csv").symlink_to(os.devnull)
+    error, message = REFUSED[name]
+    with pytest.raises(error, match=message), replacing(tmp_path / name):
         pytest.fail("the block must not begin")
-    with pytest.raises(IsADirectoryError):
-        check_writable(tmp_path / "a.csv")
-    assert os.listdir(tmp_path) == ["a.csv"]
-    assert (tmp_path / "a.csv").is_dir()
+    with pytest.raises(error, match=message if "it is" in message else None):
+        check_writable(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder.csv", "null.csv", "pipe.csv"]
 
 
 def test_longest_file_names_work(tmp_path):
@@ -87,18 +91,6 @@ def test_check_writable_changes_nothing(tmp_path, monkeypatch):
         check_writable(path)
     assert os.listdir(tmp_path) == ["a.csv"]
     assert (tmp_path / "a.csv").read_text() == "old"
-
-
-@posix
-def test_devices_and_pipes_are_not_replaced(tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "null.csv").symlink_to(os.devnull)
-    for name in ("pipe.csv", "null.csv"):
-        with pytest.raises(OSError, match=f"it is not a regular file: '.*{name}'"), replacing(tmp_path / name):
-            pytest.fail("the block must not begin")
-        with pytest.raises(OSError, match="it is not a regular file"):
-            check_writable(tmp_path / name)
-    assert sorted(os.listdir(tmp_path)) == ["null.csv", "pipe.csv"]
 
 
 def test_read_only_files_are_not_replaced(tmp_path, monkeypatch):
@@ -243,17 +235,15 @@ def test_concurrent_runs_move_their_files_one_after_the_other(tmp_path, monkeypa
 
 @posix
 def test_folder_is_locked_by_one_run(tmp_path):
-    with claim_folder(tmp_path / "out"):
-        assert os.listdir(tmp_path / "out") == [LOCK]
-        with (
-            pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"),
-            claim_folder(tmp_path / "out"),
-        ):
+    out = tmp_path / "out"
+    with claim_folder(out):
+        assert os.listdir(out) == [LOCK]
+        with pytest.raises(BlockingIOError, match=r"another run is writing to it: wait .*: '.*out'"), claim_folder(out):
             pass
         with claim_folder(tmp_path / "other"):
             pass
-    assert os.listdir(tmp_path / "out") == []
-    with claim_folder(tmp_path / "out"):
+    assert os.listdir(out) == []
+    with claim_folder(out):
         pass
 
 

@@ -29,48 +29,34 @@ def test_nothing_is_logged_by_default(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+NETWORK = ProbabilisticESN(10, washout="auto", feedback_scaling=0.1, random_state=0)
+DRIVE = "driving the reservoir: 300 rows; least squares"
+START = f"{DRIVE}; learning the start"
+ERRORS = "learning the errors: 300 rows; choosing process noise: 14 forecasts; calibrating: 14 forecasts"
+
+
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "expected"),
     [
-        (EchoStateNetwork(10, random_state=0), ["driving the reservoir: 300 rows", "least squares"]),
-        (
-            ProbabilisticESN(10, washout="auto", feedback_scaling=0.1, random_state=0),
-            [
-                "finding the washout",
-                "driving the reservoir: 300 rows",
-                "least squares",
-                "learning the start",
-                "choosing process noise",
-            ],
-        ),
+        (EchoStateNetwork(10, random_state=0), DRIVE),
+        (NETWORK, f"finding the washout; {START}; choosing process noise"),
+        (Forecaster(ProbabilisticESN(10, washout=20, random_state=0)), f"{START}; {ERRORS}"),
     ],
 )
-def test_network_logs_its_steps(model, said, capfd):
-    silent = clone(model).fit(SERIES[:-1], SERIES[1:])
+def test_estimators_log_their_steps(model, expected, capfd):
+    arguments = (SERIES,) if isinstance(model, Forecaster) else (SERIES[:-1], SERIES[1:])
+    silent = clone(model).fit(*arguments)
     assert capfd.readouterr() == ("", "")
-    loud = clone(model).set_params(verbose=True).fit(SERIES[:-1], SERIES[1:])
+    loud = clone(model).set_params(verbose=True).fit(*arguments)
     out, err = capfd.readouterr()
     assert not out
-    assert [re.sub(r"[,:] \d+\.\d s$", "", line) for line in err.splitlines()] == said
-    np.testing.assert_array_equal(loud.readout_.weights, silent.readout_.weights)
-
-
-def test_forecaster_logs_its_steps(capfd):
-    network = ProbabilisticESN(10, washout=20, random_state=0)
-    loud = Forecaster(network, verbose=True).fit(SERIES)
-    err = capfd.readouterr().err
-    assert re.findall(r"^[a-z ]+", err, re.MULTILINE) == [
-        "driving the reservoir",
-        "least squares",
-        "learning the start",
-        "learning the errors",
-        "choosing process noise",
-        "calibrating",
-    ]
-    silent = Forecaster(network).fit(SERIES)
-    np.testing.assert_array_equal(loud.forecast(5).joint, silent.forecast(5).joint)
-    assert not network.verbose
-    assert not loud.esn_.verbose
+    assert "; ".join(re.sub(r"[,:] \d+\.\d s$", "", line) for line in err.splitlines()) == expected
+    if isinstance(model, Forecaster):
+        np.testing.assert_array_equal(loud.forecast(5).joint, silent.forecast(5).joint)
+        assert not loud.esn.verbose
+        assert not loud.esn_.verbose
+    else:
+        np.testing.assert_array_equal(loud.readout_.weights, silent.readout_.weights)
 
 
 @pytest.mark.parametrize("estimator", [EchoStateNetwork, ProbabilisticESN, Forecaster])

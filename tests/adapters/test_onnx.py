@@ -60,10 +60,8 @@ def itself(program, x):
 
     def function(rows):
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())])
-        feeds = {
-            name: rows[:, ends[i] : ends[i + 1]].reshape(-1, *shape).astype(np.float32)
-            for i, (name, shape) in enumerate(shapes.items())
-        }
+        parts = np.split(rows.astype(np.float32), ends[1:-1], axis=1)
+        feeds = {name: part.reshape(-1, *shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
         return np.concatenate([out.reshape(len(rows), -1) for out in session.run(None, feeds)], axis=1)
 
     return function
@@ -257,17 +255,6 @@ def test_residual_convolutional_network_agrees_with_points():
     np.testing.assert_allclose(exact.mean, itself(program, x)(x.mean[None])[0], rtol=1e-4, atol=1e-5)
 
 
-def test_batch_equals_single_inputs_and_keeps_float32():
-    program, _ = dense(3, 5, 2)
-    x = pesn.Gaussian(RNG.normal(size=(4, 3)).astype(np.float32), var=np.float32(0.1))
-    whole = pesn.propagate(program, x)
-    assert whole.mean.shape == (4, 2)
-    assert whole.mean.dtype == np.float32
-    for row in range(4):
-        one = pesn.propagate(program, pesn.Gaussian(x.mean[row], var=np.float32(0.1)))
-        np.testing.assert_allclose(whole.cov[row], one.cov, rtol=1e-4)
-
-
 def test_several_inputs_equal_one_joint_input():
     program = OPERATORS["two inputs"]
     parts = (pesn.Gaussian(RNG.normal(size=4), var=0.1), pesn.Gaussian(RNG.normal(size=3), var=0.2))
@@ -378,31 +365,33 @@ def test_other_operators_use_points(kind, caplog):
         pesn.propagate(program, x, closure="gaussian")
 
 
-def test_operators_that_mix_rows_have_no_closed_form():
-    program = model([("Reshape", "x s", "y")], {"s": np.array([-1, 1])}, (2,))
-    turned = model([("Transpose", "x", "y", {"perm": [1, 0, 2]})], {}, (3, 2))
-    with pytest.raises(ValueError, match="'Transpose', has no closed form: it mixes the rows of a batch"):
-        pesn.propagate(turned, pesn.Gaussian(np.zeros(6), var=1.0), closure="gaussian")
-    with pytest.raises(ValueError, match="'Reshape', has no closed form: it mixes the rows of a batch"):
-        pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="gaussian")
-    with pytest.raises(ValueError, match="mixes the rows of a batch") as raised:
-        pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="sobol")
-    assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
+ROWS = "it mixes the rows of a batch"
+CENTERED = model([("ReduceMean", "x a", "m", {"keepdims": 1}), ("Sub", "x m", "y")], {"a": np.array([0])}, (2,))
+SQUARE = model([("Transpose", "x", "y", {"perm": [1, 0]})], {}, (2,), batch=2)  # of consistent shapes: only values reveal it
+MIXED = {
+    "Transpose": (model([("Transpose", "x", "y", {"perm": [1, 0, 2]})], {}, (3, 2)), ValueError, ROWS),
+    "Reshape": (model([("Reshape", "x s", "y")], {"s": np.array([-1, 1])}, (2,)), ValueError, ROWS),
+    "ReduceMean": (CENTERED, ValueError, ROWS),
+    "Transpose, square": (SQUARE, TypeError, "the operator is not affine"),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_operators_that_mix_rows_have_no_closed_form(kind):
+    program, error, message = MIXED[kind]
+    with pytest.raises(error, match=f"'{kind.split(',')[0]}', has no closed form: {message}"):
+        pesn.propagate(program, pesn.Gaussian(np.zeros(_size(program.graph.input[0])), var=1.0), closure="gaussian")
 
 
 def test_points_of_networks_that_mix_rows_raise():
-    program = model([("ReduceMean", "x a", "m", {"keepdims": 1}), ("Sub", "x m", "y")], {"a": np.array([0])}, (2,))
-    session = onnxruntime.InferenceSession(program.SerializeToString())
-    for network, told in ((program, "'ReduceMean', has no closed form: it mixes the rows"), (session, "mixes rows of a batch")):
-        with pytest.raises(ValueError, match=told):
-            pesn.propagate(network, pesn.Gaussian([0.0, 0.0], var=1.0))
-
-
-def test_transpose_of_the_batch_raises():
-    """The shapes of a transposed 2 × 2 batch are consistent, so only the values reveal it."""
-    program = model([("Transpose", "x", "y", {"perm": [1, 0]})], {}, (2,), batch=2)
-    with pytest.raises(TypeError, match="'Transpose', has no closed form: the operator is not affine"):
-        pesn.propagate(program, pesn.Gaussian([0.0, 0.0], var=1.0), closure="gaussian")
+    x, (reshape, mean) = pesn.Gaussian([0.0, 0.0], var=1.0), (MIXED[kind][0] for kind in ("Reshape", "ReduceMean"))
+    with pytest.raises(ValueError, match="mixes the rows of a batch") as raised:
+        pesn.propagate(reshape, x, closure="sobol")
+    assert "output 'y' of the ONNX file must have a row for each row of the input" in str(raised.value.__cause__)
+    session = onnxruntime.InferenceSession(mean.SerializeToString())
+    for network, message in ((mean, "'ReduceMean', has no closed form: it mixes the rows"), (session, "mixes rows of a batch")):
+        with pytest.raises(ValueError, match=message):
+            pesn.propagate(network, x)
 
 
 def test_inference_session_is_propagated_by_points():
@@ -444,12 +433,8 @@ def test_external_data_is_read(tmp_path):
 def test_invalid_files_raise(tmp_path):
     x = pesn.Gaussian([0.1, 0.2, 0.3], var=0.2)
     whole = dense(3, 40, 2)[0].SerializeToString()
-    for name, content in (
-        ("text", b"this is no model"),
-        ("cut", whole[: len(whole) // 2]),
-        ("empty", b""),
-        ("pickle", b"\x80\x04N."),
-    ):
+    contents = {"text": b"this is no model", "cut": whole[: len(whole) // 2], "empty": b"", "pickle": b"\x80\x04N."}
+    for name, content in contents.items():
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"network must be an ONNX .*{name}\.onnx"):

@@ -193,15 +193,6 @@ def test_linearize_is_the_derivative_of_step_and_agrees_with_autograd(network):
         np.testing.assert_allclose(by[1], B[1], atol=1e-9)
 
 
-def test_invalid_arguments_of_linearize_raise(model):
-    with pytest.raises(ValueError, match="state must have shape"):
-        model.linearize(np.zeros(3), np.zeros(1))
-    with pytest.raises(ValueError, match="control must have shape"):
-        model.linearize(np.zeros(4), np.zeros(2))
-    with pytest.raises(ValueError, match="state must be finite"):
-        model.linearize(np.full(4, np.nan), np.zeros(1))
-
-
 # ---------------------------------------------------------------- expectations
 
 
@@ -229,6 +220,24 @@ U = torch.zeros(5, 1, dtype=F64)
 
 
 @pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda model: model.linearize(np.zeros(3), np.zeros(1)), ValueError, "state must have shape"),
+        (lambda model: model.linearize(np.zeros(4), np.zeros(2)), ValueError, "control must have shape"),
+        (lambda model: model.linearize(np.full(4, np.nan), np.zeros(1)), ValueError, "state must be finite"),
+        (lambda _: rollout(object(), U), TypeError, r"forecaster must be a pesn\.Forecaster"),
+        (lambda model: rollout(model, U, fitted(10).start()), ValueError, "since its last fit or update"),
+        (lambda model: rollout(model, U, model.start([[0.0, np.nan, 0.0, 0.0]])), ValueError, "without gaps"),
+        (lambda model: rollout(model, U, rank=0), ValueError, "rank"),
+        (lambda _: rollout(fitted(network={"moments": "mixture"}), U), ValueError, "moments='surface' or 'exact'"),
+    ],
+)
+def test_invalid_calls_raise(model, call, error, message):
+    with pytest.raises(error, match=message):
+        call(model)
+
+
+@pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ([np.zeros((5, 1))], TypeError, "controls must be a tensor, got ndarray"),
@@ -244,19 +253,3 @@ U = torch.zeros(5, 1, dtype=F64)
 def test_invalid_arguments_raise(model, arguments, error, message):
     with pytest.raises(error, match=message):
         rollout(model, *arguments)
-
-
-def test_invalid_forecasters_and_starts_raise(model):
-    with pytest.raises(TypeError, match=r"forecaster must be a pesn\.Forecaster"):
-        rollout(object(), U)
-    with pytest.raises(ValueError, match="since its last fit or update"):
-        rollout(model, U, fitted(10).start())
-    with pytest.raises(ValueError, match="without gaps"):
-        rollout(model, U, model.start([[0.0, np.nan, 0.0, 0.0]]))
-    with pytest.raises(ValueError, match="rank"):
-        rollout(model, U, rank=0)
-
-
-def test_unsupported_moment_methods_raise():
-    with pytest.raises(ValueError, match="moments='surface' or 'exact'"):
-        rollout(fitted(network={"moments": "mixture"}), torch.zeros(5, 1))

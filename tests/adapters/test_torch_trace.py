@@ -88,20 +88,13 @@ CLOSED = {
     "convolutional": (Convolutional, (1, 6, 6)),
     "rnn": (lambda: Last(nn.RNN(4, 24, 2, batch_first=True), 24), (8, 4)),
 }
+NO = "no closed form is known for"
 BY_POINTS = {
     "gru": (lambda: nn.GRU(4, 6, batch_first=True), (5, 4), "no closed form is known for mul"),
     "lstm": (lambda: nn.LSTM(4, 6, batch_first=True, bidirectional=True), (5, 4), "no closed form is known for"),
-    "layer-norm": (
-        lambda: nn.Sequential(nn.Linear(20, 8), nn.LayerNorm(8)),
-        (20,),
-        "Sequential.1: no closed form is known for native_layer_norm",
-    ),
+    "layer-norm": (lambda: nn.Sequential(nn.Linear(20, 8), nn.LayerNorm(8)), (20,), f"Sequential.1: {NO} native_layer_norm"),
     "attention": (lambda: nn.TransformerEncoderLayer(16, 2, 24, batch_first=True), (4, 16), "TransformerEncoderLayer: no closed"),
-    "max-pool": (
-        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2)),
-        (1, 8, 8),
-        "Sequential.1: no closed form is known for max_pool2d",
-    ),
+    "max-pool": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2)), (1, 8, 8), f"Sequential.1: {NO} max_pool2d"),
 }
 
 
@@ -138,10 +131,8 @@ def test_models_without_a_closed_form_use_points(name):
     out = (out[0] if isinstance(out, tuple) else out).reshape(20_000, -1)
     np.testing.assert_allclose(y.std, out.double().std(dim=0), rtol=0.06)
     for closure in ("gaussian", "third-order"):
-        with pytest.raises(TypeError, match=words) as error:
+        with pytest.raises(TypeError, match=f"^.*{words}.*use closure='sobol'\\Z"):  # one line
             propagate(network, x, shape=shape, closure=closure)
-        assert str(error.value).endswith("use closure='sobol'")
-        assert len(str(error.value).splitlines()) == 1
 
 
 # ---------------------------------------------------------------- activations
@@ -258,24 +249,20 @@ def test_tensors_are_never_detached_silently():
         propagate(chain, one, n_samples=64)
 
 
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
-def test_recurrent_layer_agrees_with_points(layer, batch_first):
-    network = made(lambda: layer(3, 5, batch_first=batch_first))
-    x = Gaussian(np.random.default_rng(0).normal(size=12), var=0.04)
+@pytest.mark.parametrize(
+    ("layer", "options", "steps", "n_outputs"),
+    [
+        *((layer, {"batch_first": first}, 4, 20) for layer in (nn.RNN, nn.GRU, nn.LSTM) for first in (True, False)),
+        *((nn.RNNCell, {}, 1, 5), (nn.GRUCell, {}, 1, 5), (nn.LSTMCell, {}, 1, 10)),
+    ],
+)
+def test_recurrent_layers_and_cells_agree_with_points(layer, options, steps, n_outputs):
+    network = made(lambda: layer(3, 5, **options))
+    x = Gaussian(np.random.default_rng(0).normal(size=3 * steps), var=0.04)
     y = propagate(network, x, closure="gaussian" if layer is nn.RNN else "auto")
-    assert y.mean.shape == (20,)
-    other = propagate(network, x, shape=(4, 3), closure="sobol", n_samples=4096)
-    np.testing.assert_allclose(y.std, other.std, rtol=0.03)
-
-
-@pytest.mark.parametrize(("cell", "states"), [(nn.RNNCell, 1), (nn.GRUCell, 1), (nn.LSTMCell, 2)])
-def test_recurrent_cell_agrees_with_points(cell, states):
-    network = made(lambda: cell(3, 5))
-    y = propagate(network, Gaussian([0.5, -1.0, 0.2], var=0.04))
-    assert y.mean.shape == (5 * states,)
-    assert y.closure == ("gaussian" if cell is nn.RNNCell else "sobol")
-    other = propagate(network, Gaussian([0.5, -1.0, 0.2], var=0.04), closure="sobol", n_samples=4096)
+    assert y.mean.shape == (n_outputs,)
+    assert y.closure == ("gaussian" if layer in (nn.RNN, nn.RNNCell) else "sobol")
+    other = propagate(network, x, shape=(steps, 3) if options else None, closure="sobol", n_samples=4096)
     np.testing.assert_allclose(y.std, other.std, rtol=0.03)
 
 
@@ -384,9 +371,8 @@ def test_operations_without_a_closed_form_use_points_in_auto_only(name):
     module = made(lambda: Function(function))
     y = propagate(module, X4)
     assert y.closure == "sobol"
-    with pytest.raises(TypeError, match=words) as error:
+    with pytest.raises(TypeError, match=f"{words}.*closure='sobol'"):
         propagate(module, X4, closure="gaussian")
-    assert "closure='sobol'" in str(error.value)
 
 
 class Kept(nn.Module):
@@ -399,14 +385,6 @@ class Kept(nn.Module):
     def forward(self, x):
         self.calls += 1
         return x * self.calls
-
-
-def embedding():
-    return nn.Embedding(4, 2)
-
-
-def meta():
-    return nn.Linear(4, 2, device="meta")
 
 
 def infinite():
@@ -425,8 +403,8 @@ def infinite():
         (lambda: nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False)), {}, "must have running statistics; without them"),
         (lambda: Function(lambda self, x: self.a(x) * 1e39), {"closure": "gaussian"}, "finite numbers for x, got -?inf"),
         (lambda: Last(nn.GRU(2, 4), 4), {"shape": (2, 2)}, r"Is the first axis the batch \(batch_first=True"),
-        (embedding, {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
-        (meta, {}, "weight of network has no numbers: it lies on the meta device"),
+        (lambda: nn.Embedding(4, 2), {}, r"network cannot be run on a batch of shape \(n, 4\): .*give shape="),
+        (lambda: nn.Linear(4, 2, device="meta"), {}, "weight of network has no numbers: it lies on the meta device"),
         (lambda: nn.Sequential(Residual(4, 6, 1), nn.LazyLinear(64)), {}, "1.weight of network has not been initialized; run"),
         (infinite, {}, "enter.weight of network must be finite, got inf"),
         (lambda: Residual(4).train(), {}, r"network is in training mode; call network.eval\(\) first"),
@@ -454,9 +432,8 @@ def test_network_may_modify_its_input_in_place(dtype):
     module = made(lambda: Function(lambda self, x: torch.tanh(self.a(x.add_(1.0).tanh_())))).to(dtype)
     other = made(lambda: Function(lambda self, x: torch.tanh(self.a(torch.tanh(x + 1.0))))).to(dtype)
     for closure in ("auto", "gaussian"):
-        np.testing.assert_allclose(
-            propagate(module, X4, closure=closure).cov, propagate(other, X4, closure=closure).cov, rtol=1e-6
-        )
+        found, expected = (propagate(one, X4, closure=closure).cov for one in (module, other))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def two_layers():
@@ -474,9 +451,8 @@ def test_inputs_below_float32_resolution_use_float64(make, std, caplog):
         next(network.parameters()).div_(30.0)
     before = {name: (tensor.dtype, tensor.clone()) for name, tensor in network.state_dict().items()}
     y = propagate(network, Gaussian(mean, var=std**2), shape=shape)
-    slopes = torch.autograd.functional.jacobian(
-        lambda x: copy.deepcopy(network).double()(x.reshape(1, *shape))[0], torch.as_tensor(mean)
-    )
+    double = copy.deepcopy(network).double()
+    slopes = torch.autograd.functional.jacobian(lambda x: double(x.reshape(1, *shape))[0], torch.as_tensor(mean))
     np.testing.assert_allclose(y.std, std * slopes.norm(dim=1).numpy(), rtol=0.01)
     assert y.closure == "sobol"
     assert all(before[name][0] == t.dtype and torch.equal(before[name][1], t) for name, t in network.state_dict().items())
@@ -505,14 +481,3 @@ def test_layers_too_large_for_a_covariance_use_points():
     with pytest.raises(ValueError, match=r"would bring \d+ numbers into one covariance"):
         propagate(network, x, shape=(1, 24, 24), closure="gaussian")
     assert propagate(network, x, shape=(1, 24, 24), n_samples=8).closure == "sobol"
-
-
-def test_affine_map_of_an_image_gives_the_exact_covariance():
-    network = made(lambda: nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.AvgPool2d(4), nn.Flatten()))
-    x = Gaussian(np.zeros(144), var=np.linspace(0.1, 1.0, 144))
-    y = propagate(network, x, shape=(1, 12, 12))
-    with torch.no_grad():
-        rows = network(torch.eye(144).reshape(144, 1, 12, 12)) - network(torch.zeros(1, 1, 12, 12))
-    jacobian = rows.double().numpy().T
-    assert y.closure == "gaussian"
-    np.testing.assert_allclose(y.cov, jacobian @ x.cov @ jacobian.T, rtol=1e-4, atol=1e-7)

@@ -164,22 +164,16 @@ def test_effective_rank_of_a_network_is_that_of_its_states():
 # ---------------------------------------------------------------- what they take, and what they refuse
 
 
-def test_a_network_before_fit_is_the_reservoir_that_fit_draws():
-    X = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 1))
-    esn = EchoStateNetwork(20, random_state=3)
+@pytest.mark.parametrize(
+    ("scalings", "outputs"),  # scalings by column say how many inputs and outputs there are
+    [({}, [0]), ({"input_scaling": [0.5, 0.1], "feedback_scaling": [0.1, 0.2, 0.3]}, [0, 1, 0])],
+)
+def test_a_network_before_fit_is_the_reservoir_that_fit_draws(scalings, outputs):
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (50, len(set(outputs))))
+    esn = EchoStateNetwork(20, random_state=3, **scalings)
     before = memory_capacity(esn, n_delays=5, n_steps=500, rng=0)
-    after = memory_capacity(esn.fit(X, X[:, 0]), n_delays=5, n_steps=500, rng=0)
-    np.testing.assert_array_equal(before.by_delay, after.by_delay)
-    again = memory_capacity(esn.reservoir_, n_delays=5, n_steps=500, rng=0)
-    np.testing.assert_array_equal(before.by_delay, again.by_delay)
-
-
-def test_scalings_by_column_say_how_many_inputs_and_outputs_there_are():
-    X = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 2))
-    esn = EchoStateNetwork(20, input_scaling=[0.5, 0.1], feedback_scaling=[0.1, 0.2, 0.3], random_state=3)
-    before = memory_capacity(esn, n_delays=5, n_steps=500, rng=0)
-    after = memory_capacity(esn.fit(X, X[:, [0, 1, 0]]), n_delays=5, n_steps=500, rng=0)
-    np.testing.assert_array_equal(before.by_delay, after.by_delay)
+    for fitted in (esn.fit(X, X[:, outputs]), esn.reservoir_):
+        np.testing.assert_array_equal(memory_capacity(fitted, n_delays=5, n_steps=500, rng=0).by_delay, before.by_delay)
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,10 @@ from pesn import activations
 from pesn.moments import Mesh, bounds, exact, spline
 from pesn.moments.bounds import choose_mesh, error_bound
 
+KINKED = ["relu", "leaky_relu", "elu", "hard_tanh"]
 SMOOTH = ["tanh", "sigmoid", "swish", "softplus", "gelu", "erf", "sine", "identity"]
-BUMP = activations.custom(
-    lambda z: np.exp(-z * z),
-    derivative=lambda z: -2.0 * z * np.exp(-z * z),
-    left=0,
-    right=0,
-    fourth_bound=12.0,  # both at z = 0
-    square_fourth_bound=48.0,
-    name="bump",
-)
+FLAT = {"left": 0, "right": 0, "fourth_bound": 12.0, "square_fourth_bound": 48.0, "name": "bump"}  # both bounds at z = 0
+BUMP = activations.custom(lambda z: np.exp(-z * z), derivative=lambda z: -2.0 * z * np.exp(-z * z), **FLAT)
 CASES = [*map(activations.get, SMOOTH), activations.swish(1.7), activations.softplus(3.0), BUMP]
 
 
@@ -156,46 +150,42 @@ def test_chosen_mesh_has_few_points():
     assert max(fewer.mean.max(), fewer.var.max()) > 1e-7
 
 
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "hard_tanh"])
-def test_activations_with_kinks_raise_an_error_with_a_remedy(name):
-    with pytest.raises(ValueError, match=rf"got {name}.*tanh.*fourth_bound="):
-        error_bound(name, 0.0, 1.0, Mesh(-1, 1, 5))
-    with pytest.raises(ValueError, match="four times"):
-        choose_mesh(name, 1e-3, (-1, 1), (0, 1))
-
-
-def test_custom_activations_need_bounds_derivative_and_tails():
-    mesh = Mesh(-1, 1, 5)
-    bare = activations.custom(np.tanh, left=-1, right=1, name="bare")
-    with pytest.raises(ValueError, match="square_fourth_bound="):
-        error_bound(bare, 0.0, 1.0, mesh)
-    sloped = activations.custom(np.tanh, left=-1, right=1, fourth_bound=4.1, square_fourth_bound=16, name="sloped")
-    with pytest.raises(ValueError, match="derivative="):
-        error_bound(sloped, 0.0, 1.0, mesh)
-    open_ended = activations.custom(
-        np.sin, derivative=np.cos, left=None, right=None, fourth_bound=1, square_fourth_bound=8, name="open_ended"
-    )
-    with pytest.raises(ValueError, match="declares no left tail"):
-        error_bound(open_ended, 0.0, 1.0, mesh)
+BARE = activations.custom(np.tanh, left=-1, right=1, name="bare")
+SLOPED = activations.custom(np.tanh, left=-1, right=1, fourth_bound=4.1, square_fourth_bound=16, name="sloped")
+ENDS = {"left": None, "right": None, "name": "open_ended"}
+OPEN_ENDED = activations.custom(np.sin, derivative=np.cos, fourth_bound=1, square_fourth_bound=8, **ENDS)
+COARSE, FINE = Mesh(-1, 1, 5), Mesh(-10, 10, 101)
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "means", "variances", "error", "words"),
+    ("arguments", "options", "error", "words"),
     [
-        (0.0, (-1, 1), (0, 1), ValueError, r"tolerance must lie in \(0, ∞\), got 0.0"),
-        (1e-3, (1, -1), (0, 1), ValueError, r"mean_range must be finite with low <= high, got \(1, -1\)"),
-        (1e-3, (-1, 1), (-1, 1), ValueError, r"var_range must not be negative, got \(-1, 1\)"),
-        (1e-3, 5, (0, 1), TypeError, r"mean_range must be a pair \(low, high\)"),
-        (1e-17, (-1, 1), (0, 1), ValueError, "rounding of double precision"),
-        (1e-6, (-1e5, 1e5), (0, 1e6), ValueError, "cannot be met|rounding"),
+        *(((f, 0.0, 1.0, COARSE), {}, ValueError, rf"got {f}.*tanh.*fourth_bound=") for f in KINKED),
+        ((BARE, 0.0, 1.0, COARSE), {}, ValueError, "square_fourth_bound="),
+        ((SLOPED, 0.0, 1.0, COARSE), {}, ValueError, "derivative="),
+        ((OPEN_ENDED, 0.0, 1.0, COARSE), {}, ValueError, "declares no left tail"),
+        (("tanh", 0.0, 1.0, (-10, 10, 101)), {}, TypeError, "mesh must be a"),
+        (("tanh", 0.0, 1.0, FINE), {"constant": "loose"}, ValueError, "constant must be 'sharp' or 'paper', got 'loose'"),
     ],
 )
-def test_invalid_arguments_raise(tolerance, means, variances, error, words):
+def test_invalid_arguments_of_error_bound_raise(arguments, options, error, words):
     with pytest.raises(error, match=words):
-        choose_mesh("swish", tolerance, means, variances)
-    with pytest.raises(ValueError, match=r"cannot be met for sine.*1000000 mesh points"):
-        choose_mesh("sine", 1e-13, (-3000.0, 3000.0), (0.0, 1.0))
-    with pytest.raises(TypeError, match="mesh must be a"):
-        error_bound("tanh", 0.0, 1.0, (-10, 10, 101))
-    with pytest.raises(ValueError, match="constant must be 'sharp' or 'paper', got 'loose'"):
-        error_bound("tanh", 0.0, 1.0, Mesh(-10, 10, 101), constant="loose")
+        error_bound(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("activation", "tolerance", "means", "variances", "error", "words"),
+    [
+        *((f, 1e-3, (-1, 1), (0, 1), ValueError, "four times") for f in KINKED),
+        ("swish", 0.0, (-1, 1), (0, 1), ValueError, r"tolerance must lie in \(0, ∞\), got 0.0"),
+        ("swish", 1e-3, (1, -1), (0, 1), ValueError, r"mean_range must be finite with low <= high, got \(1, -1\)"),
+        ("swish", 1e-3, (-1, 1), (-1, 1), ValueError, r"var_range must not be negative, got \(-1, 1\)"),
+        ("swish", 1e-3, 5, (0, 1), TypeError, r"mean_range must be a pair \(low, high\)"),
+        ("swish", 1e-17, (-1, 1), (0, 1), ValueError, "rounding of double precision"),
+        ("swish", 1e-6, (-1e5, 1e5), (0, 1e6), ValueError, "cannot be met|rounding"),
+        ("sine", 1e-13, (-3e3, 3e3), (0.0, 1.0), ValueError, "cannot be met for sine.*1000000 mesh points"),
+    ],
+)
+def test_invalid_arguments_of_choose_mesh_raise(activation, tolerance, means, variances, error, words):
+    with pytest.raises(error, match=words):
+        choose_mesh(activation, tolerance, means, variances)

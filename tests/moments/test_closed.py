@@ -19,15 +19,7 @@ ABSOLUTE = activations.piecewise_linear("abs", [0.0], [-1.0, 1.0], 0.0)
 CUSTOM = [activations.hard_tanh(-0.3, 2.5), ABSOLUTE, STEP, DEAD_ZONE, ZIGZAG, NEARLY_FLAT]
 PIECEWISE = [*map(activations.get, ("relu", "leaky_relu", "hard_tanh")), *CUSTOM]
 ELU = [activations.elu(alpha) for alpha in (1.0, 0.05, 1.6732632423543772, 8.0)]
-ALL = [
-    activations.get("identity"),
-    *PIECEWISE,
-    *ELU,
-    activations.get("selu"),
-    activations.elu(0.5, rate=2.0),
-    activations.get("sine"),
-    activations.get("erf"),
-]
+ALL = [*map(activations.get, ("identity", "selu", "sine", "erf")), *PIECEWISE, *ELU, activations.elu(0.5, rate=2.0)]
 
 
 def by_name(activation):

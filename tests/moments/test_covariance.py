@@ -14,15 +14,7 @@ from hypothesis import strategies as st
 
 from pesn.activations import custom, get, names, piecewise_linear
 from pesn.moments import closed, exact, pairs
-from pesn.moments.covariance import (
-    MAX_ORDER,
-    TOLERANCE,
-    Standardized,
-    _linear_and_rest,
-    choose,
-    covariance,
-    split_covariance,
-)
+from pesn.moments.covariance import MAX_ORDER, TOLERANCE, Standardized, _linear_and_rest, choose, covariance, split_covariance
 
 TANH = get("tanh")
 
@@ -176,13 +168,11 @@ def covariance_by_conditioning(f, m, v, rho):
         cuts = {mp.mpf(-14), mp.mpf(14)} | {(k - m1) / s1 for k in kinks}
         cuts |= {(k - m2) / (s2 * r) + j * c / abs(r) for k in kinks for j in (-30, -8, -2, 0, 2, 8, 30)}
         cuts = sorted(x for x in cuts if abs(x) <= 14)
-        return float(
-            mp.quad(
-                lambda x: mp.npdf(x) * (expected(m1 + s1 * x, 0) - first) * (expected(m2 + s2 * r * x, s2 * c) - second),
-                cuts,
-                maxdegree=7,
-            )
-        )
+
+        def product(x):
+            return mp.npdf(x) * (expected(m1 + s1 * x, 0) - first) * (expected(m2 + s2 * r * x, s2 * c) - second)
+
+        return float(mp.quad(product, cuts, maxdegree=7))
 
 
 @pytest.mark.parametrize(
@@ -283,9 +273,7 @@ def test_small_variances_keep_their_relative_accuracy():
     for v in (1e-12, 1e-150):
         out = covariance(TANH, [0.5, -1.0], matrix(v, v, 0.5))
         slopes = 1 - np.tanh([0.5, -1.0]) ** 2
-        np.testing.assert_allclose(
-            out / v, [[slopes[0] ** 2, 0.5 * np.prod(slopes)], [0.5 * np.prod(slopes), slopes[1] ** 2]], rtol=1e-9
-        )
+        np.testing.assert_allclose(out / v, np.outer(slopes, slopes) * [[1.0, 0.5], [0.5, 1.0]], rtol=1e-9)
 
 
 # ---------------------------------------------------------------- structure
@@ -368,9 +356,7 @@ def test_saturated_unit_with_a_denormal_variance(m, rho):
     mean, std = np.array([2.7, 2.0, -m]), np.array([3.0, 3.1, 0.17])
     cov = np.array([[1.0, rho, 0.3], [rho, 1.0, 0.3], [0.3, 0.3, 1.0]]) * std * std[:, None]
     out, (gain, rest) = covariance("tanh", mean, cov), split_covariance(TANH, mean, cov)
-    assert np.isfinite(out).all()
-    assert np.isfinite(gain).all()
-    assert np.isfinite(rest).all()
+    assert all(np.isfinite(part).all() for part in (out, gain, rest))
     np.testing.assert_allclose(out[:2, :2], covariance("tanh", mean[:2], cov[:2, :2]), rtol=0, atol=1e-6)
     assert np.abs(out[2]).max() < 1e-100
 

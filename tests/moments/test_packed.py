@@ -1,7 +1,7 @@
 """The float32 tables agree with the surface to rounding, and the surface is used outside of them."""
 
 import math
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -89,9 +89,6 @@ def test_threads_share_one_table(monkeypatch):
     monkeypatch.setattr(packed, "pack", lambda *args: made.append(args) or pack(*args))
     monkeypatch.setattr(packed, "_tables", type(packed._tables)())
     m, v = np.linspace(-2, 2, 50, dtype=np.float32), np.full(50, 0.3, np.float32)
-    threads = [threading.Thread(target=pesn.moments, args=(name, m, v)) for name in ("tanh", "sigmoid", "tanh", "sigmoid")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: pesn.moments(name, m, v), ("tanh", "sigmoid", "tanh", "sigmoid")))
     assert len(made) == 1

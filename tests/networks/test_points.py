@@ -137,20 +137,12 @@ def test_random_function_adds_its_variance():
 
 
 WRONG = {
-    "of one row, a number": (
-        lambda row: row[0] * row[1],
-        ValueError,
-        r"lambda.* gave shape \(2,\) for rows of shape \(2048, 2\)",
-    ),
+    "of one row": (lambda row: row[0] * row[1], ValueError, r"lambda.* gave shape \(2,\) for rows of shape \(2048, 2\)"),
     "a scalar": (lambda rows: rows.sum(), ValueError, r"a function of rows, .*np.array\(\[f\(row\).*gave one number"),
     "unequal rows": (lambda rows: [[0.0] * (1 + k % 2) for k in range(len(rows))], ValueError, "gave rows of unequal length"),
     "nothing": (lambda rows: None, TypeError, "network must give real numbers, got None from .*lambda.* for rows of shape"),
     "words": (lambda rows: ["a"] * len(rows), TypeError, "network must give real numbers, got a list of <U1"),
-    "over all rows": (
-        lambda rows: rows / np.linalg.norm(rows),
-        ValueError,
-        "gives a row other numbers among 2048 rows than among 2",
-    ),
+    "scaled": (lambda rows: rows / np.linalg.norm(rows), ValueError, "gives a row other numbers among 2048 rows than among 2"),
     "centred": (lambda rows: rows - rows.mean(axis=0), ValueError, "a mean or a norm over all?"),
     "masked": (lambda rows: np.ma.masked_less(rows, 2.0), ValueError, "NaN or infinity from .*lambda"),
     "a class": (Ridge, TypeError, "network must be a function or an instance, got the class Ridge"),
@@ -178,17 +170,14 @@ def test_errors_of_the_function_get_a_note():
 
 
 def test_nonfinite_outputs_raise():
-    with (
-        np.errstate(invalid="ignore"),
-        pytest.raises(ValueError, match=r"NaN or infinity from .* for \d+ of 2048, such as \[.*clip"),
-    ):
+    message = r"NaN or infinity from .* for \d+ of 2048, such as \[.*clip"
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=message):
         pesn.propagate(lambda rows: np.sqrt(rows - 1.0), X)
     clipped = pesn.propagate(lambda rows: np.sqrt(np.maximum(rows - 1.0, 0.0)), X)
     assert np.isfinite(clipped.cov).all()
 
 
 def test_closed_form_of_a_function_raises():
-    with pytest.raises(
-        TypeError, match=r"network must be a list of layers for a closed form, got the function .*both.*use closure='sobol'"
-    ):
+    message = "network must be a list of layers for a closed form, got the function .*both.*use closure='sobol'"
+    with pytest.raises(TypeError, match=message):
         pesn.propagate(both, X, closure="gaussian")

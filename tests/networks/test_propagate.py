@@ -52,9 +52,8 @@ def test_third_order_closure_reduces_the_error_of_the_gaussian_closure():
 def test_closures_are_exact_for_one_layer_and_certain_inputs(closure):
     x = Gaussian([0.3, -0.2, 0.1, 0.4], var=0.3)
     one_layer = [SMALL[0], SMALL[-1]]
-    np.testing.assert_allclose(
-        propagate(one_layer, x, closure=closure).cov, propagate(one_layer, x, closure="gaussian").cov, rtol=1e-12, atol=1e-14
-    )
+    found, expected = (propagate(one_layer, x, closure=c).cov for c in (closure, "gaussian"))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     certain = propagate(SMALL, Gaussian(x.mean), closure=closure)
     np.testing.assert_allclose(certain.mean, forward(SMALL, x.mean[None])[0], rtol=1e-12)
     assert not certain.cov.any()
@@ -69,8 +68,8 @@ def test_sobol_error_estimates_cover_the_error():
         assert off < 5.0 * y.error + 0.003
         assert y.error < 0.6 / np.sqrt(n)
         assert np.abs((y.mean - mean) / std).max() < 0.02
-    assert propagate(SMALL, x, closure="sobol", rng=0).mean.tolist() == propagate(SMALL, x, closure="sobol", rng=0).mean.tolist()
-    assert propagate(SMALL, x, closure="sobol", rng=1).mean.tolist() != propagate(SMALL, x, closure="sobol", rng=0).mean.tolist()
+    one, again, other = (propagate(SMALL, x, closure="sobol", rng=rng).mean.tolist() for rng in (0, 0, 1))
+    assert one == again != other
 
 
 def test_function_of_rows_gives_moments_and_samples():

@@ -44,25 +44,21 @@ def to(goal):
 def test_plan_is_close_to_the_optimum():
     """The optimum of the quadratic cost within limits, by finite differences."""
     model, cost = Point(), to(0.3)
-    planner = MPPI(model, 15, (-1.0, 1.0), cost, covariance="none", iterations=40, random_state=0)
-    plan = planner.plan()
+    plan = MPPI(model, 15, (-1.0, 1.0), cost, covariance="none", iterations=40, random_state=0).plan()
     assert plan.shape == (15, 1)
     zero = cost(model.rollout(np.zeros((1, 15, 1))))[0]
-    found = minimize(lambda u: cost(model.rollout(u[None, :, None]))[0], np.zeros(15), bounds=[(-1.0, 1.0)] * 15)
-    least = found.fun
+    least = minimize(lambda u: cost(model.rollout(u[None, :, None]))[0], np.zeros(15), bounds=[(-1.0, 1.0)] * 15).fun
     assert least - 1e-6 <= cost(model.rollout(plan[None]))[0] < least + 0.03 * (zero - least)
 
 
 def test_every_rollout_respects_the_limits():
-    model = Point()
-    seen = []
-    judge = to(100.0)
+    seen, judge = [], to(100.0)
 
     def cost(rollout):
         seen.append(rollout.controls)
         return judge(rollout)
 
-    planner = MPPI(model, 5, ([-1.0], [3.0]), cost, spread=2.0, covariance="none", random_state=0)
+    planner = MPPI(Point(), 5, ([-1.0], [3.0]), cost, spread=2.0, covariance="none", random_state=0)
     plan = planner.plan()
     assert min(np.min(one) for one in seen) == -1.0
     assert max(np.max(one) for one in seen) == 3.0
@@ -178,14 +174,10 @@ GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
         ({"limits": ([0.0, 0.0], [1.0])}, "limits must be two numbers or two arrays"),
         ({"limits": 3.0}, "limits must be two"),
         ({"cost": 1.0}, "cost must be a function"),
-        ({"n_plans": 0}, "n_plans must be 1 or more"),
-        ({"n_elite": 0}, "n_elite must be 1 or more"),
-        ({"iterations": 0}, "iterations must be 1 or more"),
+        *(({name: 0}, f"{name} must be 1 or more") for name in ("n_plans", "n_elite", "iterations")),
         ({"spread": 0.0}, "spread must be above 0"),
         ({"spread": [0.1, 0.1]}, "spread must be above 0, a number or one for each of 1 inputs"),
-        ({"smoothness": -1.0}, "smoothness must lie in"),
-        ({"fresh": 1.5}, "fresh must lie in"),
-        ({"temperature": np.nan}, "temperature must lie in"),
+        *(({name: bad}, f"{name} must lie in") for name, bad in (("smoothness", -1), ("fresh", 1.5), ("temperature", np.nan))),
         ({"covariance": "some"}, "covariance must be one of none, diagonal, low-rank, full"),
         ({"constraints": ["x < 1"]}, "constraints must be ChanceConstraint"),
         ({"constraints": None}, "constraints must be a sequence of ChanceConstraint, got None"),

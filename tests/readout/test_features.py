@@ -40,10 +40,8 @@ def slow(features, rows, states):
 
 
 def a_loop(features, form="full", d=2, N=12, m=2, scale=0.1, seed=0, **options):
-    reservoir = (
-        draw(N, d, m, density=max(0.5, 1.0 / N), feedback_scaling=0.3, leak_rate=0.7, rng=seed) if features.states else None
-    )
-    reservoir = without_units(d, m) if reservoir is None else reservoir
+    reservoir = draw(N, d, m, density=max(0.5, 1.0 / N), feedback_scaling=0.3, leak_rate=0.7, rng=seed)
+    reservoir = reservoir if features.states else without_units(d, m)
     weights = scale * np.random.default_rng(seed).normal(size=(m, features.size(d, reservoir.n_units)))
     return OpenLoop(reservoir, weights, TANH, form, rank=8, features=features, **options)
 
@@ -104,9 +102,8 @@ def test_products_have_the_moments_of_isserlis():
         at, entries = this.layout, this.moves.squared
         K = np.zeros((this.carried, n))
         K[entries] = root
-        state = init(
-            form, this.carried, np.zeros(at.size - this.carried), np.zeros((0, at.size - this.carried)), this.compression
-        )
+        rest = at.size - this.carried
+        state = init(form, this.carried, np.zeros(rest), np.zeros((0, rest)), this.compression)
         k = np.zeros(this.carried)
         k[entries] = m
         state = state.affine(slice(0, this.carried), np.zeros((this.carried, at.size)), k, K).move(this.squares[0])
@@ -227,12 +224,11 @@ def quadratic(rows):
 
 def test_lags_and_products_improve_the_forecast(rows, quadratic):
     plain = pesn.Forecaster(pesn.ProbabilisticESN(30, washout=20, random_state=0)).fit(rows[:900])
-    starts = (930, 980, 1050)
-    wrong = [
-        np.mean([np.abs(model.forecast(20, rows[k - 25 : k]).mean - rows[k : k + 20]).mean() for k in starts])
-        for model in (plain, quadratic)
-    ]
-    assert wrong[1] < 0.1 * wrong[0]
+
+    def error(model):
+        return np.mean([np.abs(model.forecast(20, rows[k - 25 : k]).mean - rows[k : k + 20]) for k in (930, 980, 1050)])
+
+    assert error(quadratic) < 0.1 * error(plain)
 
 
 def test_forecast_from_one_row_has_a_larger_std(rows, quadratic):
@@ -306,13 +302,11 @@ def test_wrong_arguments_are_named(arguments, error, message):
 
 def test_invalid_features_and_too_few_rows_are_named():
     X, y = np.zeros((5, 1)), np.zeros(5)
-    for kind in (pesn.EchoStateNetwork, pesn.ProbabilisticESN):
-        with pytest.raises(TypeError, match=r"features must be a pesn.Features, got 'lags'"):
-            kind(10, features="lags").fit(X, y)
-        with pytest.raises(
-            ValueError, match=r"features.lags must be smaller than the number of rows, got lags=7 and 5 rows in X"
-        ):
-            kind(10, features=Features(7)).fit(X, y)
+    many = "features.lags must be smaller than the number of rows, got lags=7 and 5 rows in X"
+    for features, message in (("lags", "features must be a pesn.Features, got 'lags'"), (Features(7), many)):
+        for kind in (pesn.EchoStateNetwork, pesn.ProbabilisticESN):
+            with pytest.raises((TypeError, ValueError), match=message):
+                kind(10, features=features).fit(X, y)
     one, other = (pesn.EchoStateNetwork(10, features=f, random_state=0).fit(X, y) for f in (Features(1), Features(2)))
     with pytest.raises(ValueError, match="state must be of this network, with past of shape"):
         one.predict(X, state=other.state_)

@@ -126,12 +126,8 @@ def test_groups_without_sharing_do_not_learn_online():
 def test_damaged_groups_are_refused():
     groups, b, _ = a_field()
     groups.check("groups", b.shape[1], P)
-    for damage in (
-        {"outputs": groups.outputs[:2]},
-        {"columns": groups.columns + b.shape[1]},
-        {"columns": groups.columns.astype(float)},
-        {"shared": 1},
-    ):
+    columns = groups.columns + b.shape[1], groups.columns.astype(float)
+    for damage in ({"outputs": groups.outputs[:2]}, {"columns": columns[0]}, {"columns": columns[1]}, {"shared": 1}):
         with pytest.raises(ValueError, match="groups"):
             groups._replace(**damage).check("groups", b.shape[1], P)
 
@@ -146,9 +142,7 @@ def test_windows_wrap_around_or_end_at_the_border():
 
 
 def test_invalid_patches_are_named():
-    for name, options in (("size", {"size": 0}), ("overlap", {"overlap": -1}), ("size", {"size": 1.5})):
+    for name, value in (("size", 0), ("overlap", -1), ("size", 1.5), ("shared", "yes")):
         with pytest.raises((TypeError, ValueError), match=name):
-            Patches(**{"size": 2, "overlap": 1, **options})
-    with pytest.raises((TypeError, ValueError), match="shared"):
-        Patches(2, 1, shared="yes")
+            Patches(**{"size": 2, "overlap": 1, name: value})
     assert isinstance(Patches(np.int64(2), np.int64(1)).size, int)

@@ -67,15 +67,6 @@ def test_two_penalties(rows):
     np.testing.assert_allclose(_path(factor, penalty)[0], expected, atol=1e-8)
 
 
-def test_parts_of_the_rows_and_of_the_features(rows):
-    b, y = rows
-    merged = _by_blocks(b[:300], y[:300]).merge(_by_blocks(b[300:], y[300:]))
-    assert merged.n_samples == 700
-    columns = np.array([0, 7, 2])
-    expected = _all_rows(b[:, columns], y, 1e-8)
-    np.testing.assert_allclose(solve(merged.only(columns), 1e-8).weights, expected, atol=1e-8)
-
-
 @pytest.mark.parametrize("held", [[3], [0, 3], [4, 1, 2], [0, 1, 2, 3, 4]])
 def test_held_out_folds_leave_the_other_rows(rows, held):
     b, y = rows
@@ -91,10 +82,12 @@ def test_held_out_folds_leave_the_other_rows(rows, held):
     np.testing.assert_array_equal(folds[0].triangle(), _by_blocks(b[:120], y[:120]).triangle())
 
 
-def test_merging_loses_no_digits(rows):
+def test_merging_and_selecting_features_lose_no_digits(rows):
     b, y = rows
     merged = _by_blocks(b[:300], y[:300]).merge(_by_blocks(b[300:], y[300:])).merge(Factor(13, 2))
     assert np.abs((solve(merged, 1e-17).weights - _all_rows(b, y, 1e-17)) @ b.T).max() < 1e-11
+    columns = np.array([0, 7, 2])
+    np.testing.assert_allclose(solve(merged.only(columns), 1e-8).weights, _all_rows(b[:, columns], y, 1e-8), atol=1e-8)
     again = merged.only(np.arange(13)).add(b[:5], y[:5])
     assert (merged.n_samples, again.n_samples) == (700, 705)
     np.testing.assert_allclose(merged.triangle().T @ merged.triangle(), np.hstack([b, y]).T @ np.hstack([b, y]), atol=1e-9)

@@ -237,11 +237,9 @@ def test_no_rows_change_nothing():
 # ---------------------------------------------------------------- bad input
 
 
+OUTSIDE = 0.0, -0.5, 1.5, np.nan, np.inf
 BAD = [
-    *(
-        (lambda state, b, y, lam=lam: rls_update(state, b, y, lam), r"forgetting must lie in \(0, 1\], got")
-        for lam in (0.0, -0.5, 1.5, np.nan, np.inf)
-    ),
+    *((lambda *given, lam=lam: rls_update(*given, lam), r"forgetting must lie in \(0, 1\], got") for lam in OUTSIDE),
     (
         lambda state, b, y: rls_update(state, b, np.where(y == y[7, 1], np.inf, y), 0.9),
         "targets must be finite, got inf at index",

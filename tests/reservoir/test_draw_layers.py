@@ -15,6 +15,8 @@ from pesn.reservoir.weights import draw, draw_layers
 
 OWN = {"n_units": 30, "leak_rate": 0.4, "density": 0.2, "spectral_radius": 0.8}
 
+PLAIN = draw(n_inputs=2, n_outputs=3, feedback_scaling=0.3, rng=5, **OWN)
+
 
 def same(a, b):
     assert a._fields == b._fields
@@ -27,21 +29,15 @@ def same(a, b):
 
 @pytest.mark.parametrize("layers", [1, np.int64(1), [Layer()], (Layer(30),), [[Layer()]]])
 def test_single_layer_equals_the_plain_reservoir(layers):
-    same(
-        draw_layers(layers, 2, 3, feedback_scaling=0.3, rng=5, **OWN),
-        draw(n_inputs=2, n_outputs=3, feedback_scaling=0.3, rng=5, **OWN),
-    )
+    same(draw_layers(layers, 2, 3, feedback_scaling=0.3, rng=5, **OWN), PLAIN)
 
 
 def test_first_of_several_layers_equals_the_plain_reservoir():
-    plain, deep = (
-        draw(n_inputs=2, n_outputs=3, rng=5, feedback_scaling=0.3, **OWN),
-        draw_layers(3, 2, 3, feedback_scaling=0.3, rng=5, **OWN),
-    )
+    deep = draw_layers(3, 2, 3, feedback_scaling=0.3, rng=5, **OWN)
     assert (deep.layers, deep.n_units, deep.leak_rate) == ((30, 30, 30), 90, 0.4)
-    np.testing.assert_array_equal(deep.W.toarray()[:30, :30], plain.W.toarray())
+    np.testing.assert_array_equal(deep.W.toarray()[:30, :30], PLAIN.W.toarray())
     for name in ("W_in", "W_fb", "bias"):
-        np.testing.assert_array_equal(getattr(deep, name)[:30], getattr(plain, name))
+        np.testing.assert_array_equal(getattr(deep, name)[:30], getattr(PLAIN, name))
     assert not deep.W_in[30:].any()
     assert not deep.W_fb[30:].any()
     deep.check()
@@ -100,6 +96,10 @@ def test_memory_is_orthogonal_within_each_group():
 
 # ---------------------------------------------------------------- 4. invalid layers
 
+BY_INPUT = "layer 2: input_scaling by input is the first layer's; give a later one its own"
+MODIFIED = Layer(5)
+object.__setattr__(MODIFIED, "n_units", -5)  # after construction
+
 
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -109,10 +109,8 @@ def test_memory_is_orthogonal_within_each_group():
         ({"layers": [20, 30]}, r"layers must be .* a pesn.Layer or a list of them, its groups, got \[20, 30\]"),
         ({"layers": [Layer(5, density=0.01), Layer()]}, "layer 1: density 0.01 leaves W nilpotent or disconnected"),
         ({"layers": [Layer(), Layer(bias_scaling=-1.0)]}, r"layer 2: bias_scaling must lie in \[0, ∞\), got -1.0"),
-        (
-            {"layers": 2, "input_scaling": [0.5, 0.1]},
-            "layer 2: input_scaling by input is the first layer's; give a later one its own",
-        ),
+        ({"layers": 2, "input_scaling": [0.5, 0.1]}, BY_INPUT),
+        ({"layers": [Layer(), MODIFIED]}, "layer 2: n_units must be 1 or more, got -5"),
         ({"layers": [Layer(20), Layer()], "leak_rate": np.full(30, 0.5)}, r"layer 1: leak_rate must .* have shape \(20,\)"),
         ({"leak_rate": np.full(29, 0.5)}, r"leak_rate must be a number or have shape \(30,\), one for each unit, got \(29,\)"),
         ({"memory": "elephant"}, "memory must be one of 'leaky', 'orthogonal' or an orthogonal matrix, got 'elephant'"),
@@ -125,13 +123,6 @@ def test_invalid_layers_raise_with_the_parameter_name(change, message):
     arguments = {"layers": 1, **OWN, **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         draw_layers(arguments.pop("layers"), 2, 1, rng=0, **arguments)
-
-
-def test_layer_modified_after_construction_raises():
-    layer = Layer(5)
-    object.__setattr__(layer, "n_units", -5)
-    with pytest.raises(ValueError, match=r"^layer 2: n_units must be 1 or more, got -5"):
-        draw_layers([Layer(), layer], 1, 1, rng=0, **OWN)
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,7 @@ def data(reservoir):
         "var": rng.uniform(0.0, 0.3, (T, D)),
         "teacher": rng.normal(size=(T, M)),
         "readout": rng.normal(size=(M, 1 + D + reservoir.n_units)) / 10.0,
-        "state": State(
-            rng.uniform(-0.5, 0.5, reservoir.n_units),
-            rng.uniform(0.0, 0.2, reservoir.n_units),
-            rng.normal(size=M),
-            np.full(M, 0.1),
-        ),
+        "state": State(rng.uniform(-0.5, 0.5, 70), rng.uniform(0.0, 0.2, 70), rng.normal(size=M), np.full(M, 0.1)),
     }
 
 
@@ -106,9 +101,8 @@ def test_input_variance_per_unit_does_not_depend_on_the_number_of_inputs(d):
 
 def test_scalings_do_not_change_the_random_draws():
     plain = draw(30, 2, 1, rng=0)
-    other = draw(
-        30, 2, 1, spectral_radius=0.45, input_scaling=1.0, bias_scaling=0.0, feedback_scaling=2.0, rng=np.random.default_rng(0)
-    )
+    scalings = {"spectral_radius": 0.45, "input_scaling": 1.0, "bias_scaling": 0.0, "feedback_scaling": 2.0}
+    other = draw(30, 2, 1, rng=np.random.default_rng(0), **scalings)
     np.testing.assert_array_equal(other.indices, plain.indices)
     np.testing.assert_allclose(other.data, plain.data / 2.0, rtol=1e-14)
     np.testing.assert_allclose(other.W_in, plain.W_in * 2.0, rtol=1e-15)
@@ -119,9 +113,8 @@ def test_scalings_do_not_change_the_random_draws():
 
 
 def test_too_low_density_raises_with_a_remedy():
-    with pytest.raises(
-        ValueError, match=r"density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
-    ):
+    message = "density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
+    with pytest.raises(ValueError, match=message):
         draw(100, 1, 1, density=0.001)
 
 
@@ -261,8 +254,7 @@ def test_split_at_zero_variance_equals_the_whole_run_bit_by_bit(reservoir, data,
         parts.append(part)
     for i in range(2):
         np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole[i])
-    if "readout" in given:
-        for i in range(2):
+        if "readout" in given:
             np.testing.assert_array_equal(np.concatenate([part[2][i] for part in parts]), whole[2][i])
     for ours, theirs in zip(state, whole[3], strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -348,9 +340,7 @@ def test_run_gaussian_without_variance_equals_run(reservoir, data, given):
     for var in (None, np.zeros((T, D))):
         means, variances, both, end = run_gaussian(reservoir, data["inputs"], var, start, **options(data, given))
         np.testing.assert_array_equal(means, states)
-        assert not variances.any()
-        assert not end.var.any()
-        assert not end.output_var.any()
+        assert not any(part.any() for part in (variances, end.var, end.output_var))
         np.testing.assert_array_equal(end.mean, last.mean)
         np.testing.assert_array_equal(end.output, last.output)
         if "readout" in given:

@@ -300,21 +300,16 @@ Z, H = np.zeros((9, 2)), np.zeros((9, 3))
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "context", "message"),
     [
-        ([], "rows must hold at least one sequence, got none"),
-        ([(Z, H, 9), (Z, H, 12)], "rows must hold at least one row to learn from, got 2 sequences"),
+        ([], None, "rows must hold at least one sequence, got none"),
+        ([(Z, H, 9), (Z, H, 12)], None, "rows must hold at least one row to learn from, got 2 sequences"),
+        *(([(Z, H, 0)], np.zeros(shape), r"z must have shape \(l, 2\), got") for shape in ((2,), (3, 1), (1, 3, 1))),
     ],
 )
-def test_missing_training_samples_raise(rows, message):
+def test_missing_samples_and_contexts_of_wrong_shape_raise(rows, context, message):
     with pytest.raises(ValueError, match=message):
-        learn(rows)
-
-
-@pytest.mark.parametrize("z", [np.zeros(2), np.zeros((3, 1)), np.zeros((1, 3, 1))])
-def test_context_of_wrong_shape_raises(z):
-    with pytest.raises(ValueError, match=r"z must have shape \(l, 2\), got"):
-        learn([(Z, H, 0)]).predict(z)
+        learn(rows).predict(context)
 
 
 def test_batch_of_contexts_equals_single_contexts():

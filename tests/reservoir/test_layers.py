@@ -66,11 +66,8 @@ def reservoir(request, plain):
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(1)
-    return {
-        "inputs": rng.normal(size=(T, D)),
-        "teacher": rng.normal(size=(T, M)),
-        "readout": rng.normal(size=(M, 1 + D + N)) / 10.0,
-    }
+    inputs, teacher = rng.normal(size=(T, D)), rng.normal(size=(T, M))
+    return {"inputs": inputs, "teacher": teacher, "readout": rng.normal(size=(M, 1 + D + N)) / 10.0}
 
 
 def chain(r, inputs, teacher=None, readout=None):

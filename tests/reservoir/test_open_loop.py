@@ -143,12 +143,8 @@ def test_compiled_diagonal_loop_agrees_with_single_steps(noise, clamped, certain
     rng = np.random.default_rng(2)
     z, clamp = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)) if clamped else None
     var = None if certain else rng.uniform(0.0, 0.2, (30, 2))
-    loop = a_loop(
-        "diagonal",
-        weights=rng.standard_normal((2, 15)),
-        process_noise=process_noise(None, 0.0, noise, 12),
-        readout=of_root(rng.standard_normal((15, 15))),
-    )
+    weights, readout = rng.standard_normal((2, 15)), of_root(rng.standard_normal((15, 15)))
+    loop = a_loop("diagonal", weights=weights, process_noise=process_noise(None, 0.0, noise, 12), readout=readout)
     state = loop.init(0.1 * rng.standard_normal(12), 0.3 * np.eye(12), rng.standard_normal(2))
     assert loop.take(state, z, var, clamp).mean.shape == (30, 2)
     same(rollout(loop.model, state, z, var, clamp=clamp), step_by_step(loop, state, z, var, clamp=clamp), 1e-7)
@@ -170,9 +166,8 @@ def test_uncertain_inputs_between_certain_ones_agree_with_single_steps(form):
     z, var = rng.standard_normal((200, 2)), np.zeros((200, 2))
     var[20:25] = 0.1
     loop = a_loop(form, weights=np.where(np.arange(15) < 3, WEIGHTS, 0.05 * WEIGHTS), settled=1e-9)
-    path, steps = (
-        way(loop.model if way is rollout else loop, loop.init(np.zeros(12)), z, var) for way in (rollout, step_by_step)
-    )
+    start = loop.init(np.zeros(12))
+    path, steps = rollout(loop.model, start, z, var), step_by_step(loop, start, z, var)
     same(path, steps, 1e-7 if form == "diagonal" else 1e-9)
     assert path.cov[20:25].any()
     assert path.state.is_certain() == (form != "diagonal")
@@ -249,6 +244,5 @@ def test_split_at_any_step_equals_the_whole_run(form, first, clamped):
 def state_parts(state):
     """Return the uniquely defined arrays of a state; a factor is replaced by its covariance."""
     cov = state.cov if state.own is None else state.cov @ state.cov.T
-    return [
-        part for part in (state.mean, state.var, state.output, state.output_var, cov, state.own, state.rows) if part is not None
-    ]
+    parts = state.mean, state.var, state.output, state.output_var, cov, state.own, state.rows
+    return [part for part in parts if part is not None]

@@ -123,11 +123,8 @@ esn = pesn.ProbabilisticESN(12, covariance="diagonal", initial_state="zero", ran
 mean, std = esn.predict(series[:90], return_std=True, lengths=[5] * 18)
 print(repr(float(mean.sum())), repr(float(std.sum())))
 """
-    found = [
-        np.array(
-            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env).stdout.split(),
-            float,
-        )
-        for env in (dict(os.environ), {**os.environ, "NUMBA_DISABLE_JIT": "1"})
-    ]
+    found = []
+    for more in ({}, {"NUMBA_DISABLE_JIT": "1"}):
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ | more)
+        found.append(np.array(done.stdout.split(), float))
     np.testing.assert_allclose(*found, rtol=1e-9)

@@ -14,7 +14,7 @@ from pesn.moments.covariance import covariance
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Cell, Compression
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.low_rank import LowRank
+from pesn.statespace.low_rank import FirstOrder, LowRank
 from pesn.statespace.model import init
 from pesn.statespace.state import Dense, Diagonal
 
@@ -51,7 +51,7 @@ def cov_of(state):
     n = state.mean.shape[-1]
     if isinstance(state, Diagonal):
         return state.var[..., None] * np.eye(n)
-    if isinstance(state, Ensemble):
+    if isinstance(state, Ensemble | FirstOrder):
         return state.cross_covariance(slice(0, n))
     own = np.concatenate([np.zeros((*state.own.shape[:-1], state.carried)), state.own], axis=-1)
     return state.factor @ np.swapaxes(state.factor, -1, -2) + own[..., None] * np.eye(n)
@@ -147,7 +147,7 @@ def batch_of(states, shape):
     first = states[0]
     if isinstance(first, Ensemble):
         return Ensemble(stack("members"), first.carried, first.draws, stack("past"))
-    own = {Dense: ("cov",), Diagonal: ("var",), LowRank: ("factor", "own")}[type(first)]
+    own = {Dense: ("cov",), Diagonal: ("var",), LowRank: ("factor", "own"), FirstOrder: ("factor",)}[type(first)]
     return replace(first, **{name: stack(name) for name in ("mean", "cross", *own)})
 
 

@@ -417,6 +417,11 @@ def test_stacked_cells_agree_with_samples(kit, world):
     kit.close(after.cov[rows, rows], apart.cov[rows, rows], 1e-12)
 
 
+def layer_readouts():
+    """Return a readout of the first four units and one of the others."""
+    return np.random.default_rng(1).normal(size=(2, N)) * (np.array([[True], [False]]) == (np.arange(N) < 4))
+
+
 def layers_of(compression):
     """Return two cells of four and six units; the first drives the second."""
     rng = np.random.default_rng(3)
@@ -431,9 +436,7 @@ def layers_of(compression):
 
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "first-order", "ensemble"])
 def test_process_noise_is_added_after_the_last_cell(kit, form):
-    rng = np.random.default_rng(0)
-    readout = np.zeros((2, N))
-    readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)
+    rng, readout = np.random.default_rng(0), layer_readouts()
     compression = Compression(30, orthonormal(readout.T))
     noise = Noise(0.1 * rng.normal(size=(3, N)), 0.01 * rng.random(N))
     cells = layers_of(compression)
@@ -448,9 +451,7 @@ def test_process_noise_is_added_after_the_last_cell(kit, form):
 
 
 def test_noise_in_a_truncated_factor_keeps_readout_covariances(kit):
-    rng = np.random.default_rng(0)
-    readout = np.zeros((2, N))
-    readout[0, :4], readout[1, 4:] = rng.normal(size=4), rng.normal(size=6)
+    rng, readout = np.random.default_rng(0), layer_readouts()
     compression, noise = Compression(5, orthonormal(readout.T)), Noise(0.1 * rng.normal(size=(9, N)), 0.01 * rng.random(N))
     state = init("low-rank", 2, np.zeros(N), 0.1 * rng.normal(size=(2, N)), compression)
     after = state.add(noise, compression)

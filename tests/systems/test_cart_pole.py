@@ -110,18 +110,6 @@ def test_simulation_equals_a_plain_loop(runs):
                 s = rk4(lambda z, f=force[run, k]: rate(z, f, ODD), s, 0.015)
 
 
-@pytest.mark.parametrize("runs", [1, MANY])
-def test_an_input_acts_from_its_row_to_the_next(runs):
-    force = np.zeros((runs, 10))
-    still = simulate(force, runs=runs, steps=10, initial_state=[0.0, 3.0, 0.0, 0.0])
-    force[:, 5] = 1.0
-    pushed = simulate(force, runs=runs, steps=10, initial_state=[0.0, 3.0, 0.0, 0.0])
-    for a, b in zip(still, pushed, strict=True):
-        np.testing.assert_array_equal(a.states[:6], b.states[:6])
-        assert (a.states[6] != b.states[6]).all()
-        assert b.inputs[:, 0].tolist() == [0.0] * 5 + [1.0] + [0.0] * 4
-
-
 # The runs
 
 
@@ -133,14 +121,6 @@ def test_run_does_not_depend_on_other_runs_or_on_length():
         for a, b in zip(many, other, strict=False):
             np.testing.assert_array_equal(a.states[: len(b.states)], b.states)
             np.testing.assert_array_equal(a.inputs[: len(b.states)], b.inputs)
-
-
-def test_every_state_depends_on_the_draw():
-    generator = np.random.default_rng(0)
-    a, b, c = (simulate(runs=2, steps=50, rng=rng).states for rng in (generator, generator, 1))
-    assert not np.isclose(a, c).any(axis=0).any()
-    assert (a[0] != a[50]).all()  # two runs, two starts
-    assert (b[0] != a[0]).all()  # the next draw of a generator is another one
 
 
 @pytest.mark.parametrize("runs", [1, MANY])
@@ -202,9 +182,7 @@ def test_a_function_sees_time_and_states_and_cannot_change_them():
 
     runs = simulate(control, runs=3, steps=20, dt=0.1, rng=0)
     np.testing.assert_allclose([t for t, _ in seen], 0.1 * np.arange(20), rtol=1e-15)
-    np.testing.assert_array_equal(
-        np.concatenate([s for _, s in seen]).reshape(20, 3, 4).swapaxes(0, 1).reshape(-1, 4), runs.states
-    )
+    np.testing.assert_array_equal(np.stack([s for _, s in seen], axis=1).reshape(-1, 4), runs.states)
     np.testing.assert_array_equal(runs.inputs[:, 0], -runs.states[:, 0])
 
 
@@ -225,10 +203,8 @@ def test_a_run_that_leaves_finite_numbers_is_refused_by_time_and_state(runs, as_
     force = np.zeros((runs, 500))
     force[2, 100] = 1e300
     control = (lambda t, s: force[:, round(t / 0.02)]) if as_function else force
-    expected = (
-        r"^cart pole, run 2: left finite numbers at t = 2\.02; the state before was x = 1, theta = 3\.14159, v = .*, omega = "
-    )
-    with pytest.raises(FloatingPointError, match=expected):
+    words = r"^cart pole, run 2: left finite numbers at t = 2\.02; the state before was x = 1, theta = 3\.14159, v = .*, omega = "
+    with pytest.raises(FloatingPointError, match=words):
         simulate(control, runs=runs, steps=500, initial_state=[1.0, np.pi, 0.0, 0.0])
     assert len(simulate(force[:, :101], runs=runs, steps=101, rng=0).states) == runs * 101  # what no row shows is no error
 
@@ -265,23 +241,29 @@ def test_bad_arguments_are_refused_by_name(arguments, error, message):
 
 @pytest.mark.parametrize("name", ["cart_mass", "pole_mass", "length", "gravity", "cart_friction", "pole_friction"])
 def test_bad_parameters_are_refused_by_name(name):
-    for value in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"^{name} must lie in "):
+    is_positive = name in ("cart_mass", "pole_mass", "length")
+    interval = r"\(0, ∞\)" if is_positive else r"\[0, ∞\)"
+    for value in (-1.0, np.nan, np.inf, *([0] if is_positive else [])):
+        with pytest.raises(ValueError, match=rf"^{name} must lie in {interval}, got {value}"):
             Parameters(**{name: value})
     with pytest.raises(TypeError, match=f"^{name} must be a number"):
         Parameters(**{name: "1"})
-    if name in ("cart_mass", "pole_mass", "length"):
-        with pytest.raises(ValueError, match=rf"^{name} must lie in \(0, ∞\), got 0"):
-            Parameters(**{name: 0})
-    else:
-        assert getattr(Parameters(**{name: 0}), name) == 0.0
+    assert is_positive or getattr(Parameters(**{name: 0}), name) == 0.0
 
 
-def test_other_refusals():
-    with pytest.raises(ValueError, match=r"state must have shape \(\.\.\., 4\), got \(3,\)"):
-        accelerations(np.zeros(3), 0.0)
-    with pytest.raises(ValueError, match=r"force must broadcast against the states' \(5,\), got \(3,\)"):
-        accelerations(np.zeros((5, 4)), np.zeros(3))
-    for bad in ({"steps": 0}, {"dt": 0.0}, {"strength": -1.0}, {"time_constant": 0.0}):
-        with pytest.raises(ValueError, match=next(iter(bad))):
-            wandering_force(**{"steps": 5, **bad})
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: accelerations(np.zeros(3), 0.0), r"state must have shape \(\.\.\., 4\), got \(3,\)"),
+        (lambda: accelerations(np.zeros((5, 4)), np.zeros(3)), r"force must broadcast against the states' \(5,\), got \(3,\)"),
+        (lambda: wandering_force(0), "steps"),
+        (lambda: wandering_force(5, dt=0.0), "dt"),
+        (lambda: wandering_force(5, strength=-1.0), "strength"),
+        (lambda: wandering_force(5, time_constant=0.0), "time_constant"),
+        (lambda: wandering_force(3, rng=-1), r"rng must be .*, got -1"),
+        (lambda: wandering_force(3, strength=1e308, rng=0), r"strength must be one that leaves forces finite, got 1e\+308"),
+    ],
+)
+def test_bad_arguments_of_functions_are_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -13,11 +13,7 @@ def test_systems_by_name():
     assert systems.get("cart-pole") is cart_pole.simulate
     assert {"cart-pole", "ardrone", "lorenz", "lorenz-96", "henon", "kuramoto-sivashinsky", "narma-10"} <= set(systems.SYSTEMS)
     assert systems.get("kuramoto-sivashinsky") is chaotic.kuramoto_sivashinsky
-    for name, meant in (
-        ("Cart_Pole", "cart-pole"),
-        ("rossler", "roessler"),
-        ("Double Scroll", "double-scroll"),
-    ):
+    for name, meant in (("Cart_Pole", "cart-pole"), ("rossler", "roessler"), ("Double Scroll", "double-scroll")):
         with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
             systems.get(name)
     with pytest.raises(TypeError, match="system must be a name, got 3"):
@@ -89,18 +85,12 @@ def test_unsuitable_delays_are_rejected(times):
 
 def test_other_functions_that_take_seeds_and_numbers():
     with pytest.raises(ValueError, match=r"rng must be .*, got -1"):
-        cart_pole.wandering_force(3, rng=-1)
-    with pytest.raises(ValueError, match=r"rng must be .*, got -1"):
         ardrone.message_noise(1, 3, rng=-1)
-    with pytest.raises(ValueError, match=r"strength must be one that leaves forces finite, got 1e\+308"):
-        cart_pole.wandering_force(3, strength=1e308, rng=0)
     np.testing.assert_array_equal(cart_pole.wandering_force(3, 5e-324, time_constant=1e300, rng=0), np.zeros(3))
     for name in ("height", "yaw"):
         for value, error in (("2", TypeError), (np.nan, ValueError), ([1.0], TypeError)):
             with pytest.raises(error, match=f"{name} must"):
                 ardrone.hovering(**{name: value})
-    with pytest.raises(ValueError, match="mode must be 'gazebo' or 'rotors', got"):
-        ardrone.simulate(steps=3, mode=np.zeros(3))
 
 
 def test_beyond_the_largest_float_without_a_warning():

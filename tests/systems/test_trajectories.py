@@ -44,19 +44,18 @@ def test_a_run_that_is_not_there(run, error):
         make()[run]
 
 
-@pytest.mark.parametrize(("fraction", "n"), [(0.01, 1), (0.3, 1), (0.5, 2), (0.67, 2), (0.99, 2)])
-def test_split_keeps_runs_whole(fraction, n):
-    first, second = make().split(fraction)
-    assert (first.lengths, second.lengths) == (LENGTHS[:n], LENGTHS[n:])
+@pytest.mark.parametrize(
+    ("fraction", "lengths", "parts"),
+    [
+        *((f, LENGTHS, (LENGTHS[:n], LENGTHS[n:])) for f, n in ((0.01, 1), (0.3, 1), (0.5, 2), (0.67, 2), (0.99, 2))),
+        *((f, (10,), ((n,), (10 - n,))) for f, n in ((0.001, 1), (0.4, 4), (0.8, 8), (0.999, 9))),
+    ],
+)
+def test_split_keeps_runs_whole_and_cuts_a_single_run_in_time(fraction, lengths, parts):
+    first, second = make(lengths=lengths).split(fraction)
+    assert (first.lengths, second.lengths) == parts
     np.testing.assert_array_equal(np.concatenate([first.states, second.states]), STATES)
     np.testing.assert_array_equal(np.concatenate([first.inputs, second.inputs]), INPUTS)
-
-
-@pytest.mark.parametrize(("fraction", "n"), [(0.001, 1), (0.4, 4), (0.8, 8), (0.999, 9)])
-def test_a_single_run_is_cut_in_time(fraction, n):
-    first, second = make(lengths=(10,)).split(fraction)
-    assert (first.lengths, second.lengths) == ((n,), (10 - n,))
-    np.testing.assert_array_equal(np.concatenate([first.states, second.states]), STATES)
 
 
 def test_impossible_splits_are_rejected():
@@ -165,8 +164,7 @@ def test_bad_parts_are_refused_by_name(changes, error, message):
 
 
 def test_parts_become_arrays_and_tuples():
-    runs = make(
-        states=STATES.astype(np.float32), inputs=INPUTS.tolist(), names=["x", "v", "u"], lengths=list(LENGTHS), units=["m"] * 3
-    )
+    lists = {"names": ["x", "v", "u"], "lengths": list(LENGTHS), "units": ["m"] * 3}
+    runs = make(states=STATES.astype(np.float32), inputs=INPUTS.tolist(), **lists)
     assert runs.states.dtype == runs.inputs.dtype == np.float64
     assert (runs.names, runs.units, runs.lengths) == (("x", "v", "u"), ("m",) * 3, LENGTHS)
