@@ -248,11 +248,9 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
             network = build_network(design, columns.n_inputs)
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         errors, var, calibration = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
-        loop, state = task.last_state(errors, var, rows, known)
+        state = task.last_state(errors, var, rows, known)
         recent = rows[-FILTERED:], known[-FILTERED:]
-        model = ForecastModel(columns, network, errors, var, calibration, design, time, state, *recent)
-        vars(model)["closed_loop"] = loop  # where cached_property keeps it: built once
-        return model
+        return ForecastModel(columns, network, errors, var, calibration, design, time, state, *recent)
 
     def _measurement_noise(self, columns: Columns, design: Design | None) -> Array | None:
         """Return scaled variances (d,) of the measurement noise; None to estimate them."""

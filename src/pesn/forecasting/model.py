@@ -294,21 +294,23 @@ class ForecastModel:
         parts : collection of str, default=("state", "noise", "weights")
             Parts of the variance that are kept.
         """
-        draws = self.esn.covariance == "ensemble" or self.esn.moments == "monte-carlo"  # by ``random_state``, at every forecast
-        return self.closed_loop if set(parts) == set(PARTS) and not draws else self._close_loop(tuple(parts))
+        esn = self.esn
+        settings = esn.covariance, esn.rank, esn.moments, esn.noise, frozenset(parts)
+        if settings in self._loops:
+            return self._loops[settings]
+        trained = Trained.from_network(esn, self.errors, self.measurement_var)
+        loop = close_loop(esn, self.columns, trained, designed=self.design is not None, parts=tuple(parts))
+        if esn.covariance != "ensemble" and esn.moments != "monte-carlo":  # these draw by ``random_state`` at every forecast
+            self._loops[settings] = loop
+        return loop
 
     @cached_property
-    def closed_loop(self) -> ClosedLoop:
-        """Closed loop of forecasts with all parts of the variance."""
-        return self._close_loop(PARTS)
-
-    def _close_loop(self, parts: tuple[str, ...]) -> ClosedLoop:
-        """Close the loop of the network."""
-        trained = Trained.from_network(self.esn, self.errors, self.measurement_var)
-        return close_loop(self.esn, self.columns, trained, designed=self.design is not None, parts=parts)
+    def _loops(self) -> dict[tuple[object, ...], ClosedLoop]:
+        """Closed loops by the settings of the network that may be changed after ``fit``, each built once."""
+        return {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # without the loop, which is built again
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # without the loops, which are built again
 
     def context_filter(self) -> ContextFilter:
         """Return the filter of contexts."""

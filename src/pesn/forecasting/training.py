@@ -317,11 +317,11 @@ class Task:
         """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
         return measurement_var(errors, share) if self.known_var is None else self.known_var
 
-    def last_state(self, errors: ErrorModel, var: Array, rows: Array, known: Array) -> tuple[ClosedLoop, GaussianState]:
-        """Return the closed loop of the fitted network and its state after scaled rows y (n, d) with X (n, u)."""
+    def last_state(self, errors: ErrorModel, var: Array, rows: Array, known: Array) -> GaussianState:
+        """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
         trained = Trained.from_network(self.esn, errors, var)
         loop = self.build_loop(trained, self.esn.process_noise_)
-        return loop, self.build_context_filter(trained.start).filter_rows(loop, rows, known[:-1])
+        return self.build_context_filter(trained.start).filter_rows(loop, rows, known[:-1])
 
     def fit_esn(self, segments: Segments, steps: Steps) -> None:
         """Fit the network to rows."""
