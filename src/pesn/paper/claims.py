@@ -248,7 +248,7 @@ class Result:
 
     frame: pd.DataFrame
     tables: dict[str, pd.DataFrame]
-    figures: dict[str, tuple[Figure, str | Record]]
+    figures: Mapping[str, tuple[Figure, str | Record]]
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
     lead: str = ""
