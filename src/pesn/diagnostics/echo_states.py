@@ -113,7 +113,8 @@ def echo_state_index(
     order = np.argsort(-np.bincount(which), kind="stable")
     counts = tuple(int(count) for count in np.bincount(which)[order])
     ends = np.stack([paths[np.flatnonzero(which == one)[0], -1] for one in order])
-    return EchoStateIndex(len(order), counts, _largest_distance(paths), ends)
+    largest = [_distance(paths[k:] - paths[: len(paths) - k]).max(axis=0) for k in range(1, len(paths))]  # of any two, each step
+    return EchoStateIndex(len(order), counts, np.max(largest, axis=0), ends)
 
 
 def _classify(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
@@ -125,11 +126,6 @@ def _classify(ends: Array, tolerance: float) -> npt.NDArray[np.intp]:
         if not near:
             firsts.append(k)
     return which
-
-
-def _largest_distance(paths: Array) -> Array:
-    """Compute the largest distance (T,) between any two of the paths (S, T, N)."""
-    return np.max([_distance(paths[k:] - paths[: len(paths) - k]).max(axis=0) for k in range(1, len(paths))], axis=0)
 
 
 def _distance(away: Array) -> Array:

@@ -116,10 +116,8 @@ def judge_units(fits: Mapping[str, Sequence[float]], sizes: Mapping[str, Sequenc
         f"{method}: {median_range(fits[method], '.2f')} over the rounds, D from {min(sizes[method]):,} to {max(sizes[method]):,}"
         for method in JUDGED
     ]
-    reason = f"Exponent p of time ∝ D^p, called linear within 1 ± {SLACK:g}. {'; '.join(parts)}. "
-    reason += "No operation count has a power of D above one."
-    limits = (1.0 - SLACK, 1.0 + SLACK)
-    return over_draws("linear-in-d", linear(worst), reason, limits=limits)
+    values = {"slack": SLACK, "parts": "; ".join(parts)}
+    return over_draws("linear-in-d", linear(worst), values, limits=(1.0 - SLACK, 1.0 + SLACK))
 
 
 def judge_points(fits: Mapping[str, Sequence[float]], sizes: Sequence[int], counted: str) -> Verdict:
@@ -381,14 +379,9 @@ def judge_convergence(frame: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> Ve
         if len(passing)
         else "It does not get past the best sampling."
     )
-    reason = (
-        f"Analytic: one formula, {row['seconds'] * 1e9:.0f} ns a unit, calls included, whatever accuracy is wanted: "
-        f"mean absolute error {row['mean error']:.1e} (mean) and {row['variance error']:.1e} (variance). The spline costs "
-        f"{spline['seconds'].iloc[0] / row['seconds']:.0f} times as much at {spline['size'].iloc[0]} points, and its error "
-        f"falls as N to the power {orders[PLAIN]:.1f} down to {best['mean error']:.1e} at {best['size']} points, sampling's as "
-        f"n to the power {orders[_SAMPLES]:.2f}. {ahead}"
-    )
-    return over_draws("analytic-constant-spline-converges", map(converges, groups), reason, limits=(-2.0,))
+    values = {"ns": row["seconds"] * 1e9, "row": row, "first": spline["size"].iloc[0], "best": best, "ahead": ahead}
+    values |= {"costs": spline["seconds"].iloc[0] / row["seconds"], "spline": orders[PLAIN], "samples": orders[_SAMPLES]}
+    return over_draws("analytic-constant-spline-converges", map(converges, groups), values, limits=(-2.0,))
 
 
 def judge_fastest(frame: pd.DataFrame, times: dict[tuple[str, int], list[float]]) -> Verdict:
