@@ -225,9 +225,6 @@ def compile_call(name: str) -> tuple[list[str], list[str]]:
     tuple of (list of str, list of str)
         Names of the kernels that are ready, and the folders of their compiled code.
     """
-    import logging
-
-    logging.getLogger("pesn").setLevel(logging.ERROR)
     ({**ENTRY_POINTS, **OTHERS})[name]()
     ready, folders = [], set()
     for kernel_name, kernel in iterate_kernels():
@@ -236,6 +233,13 @@ def compile_call(name: str) -> tuple[list[str], list[str]]:
             if folder := kernel._cache.folder:  # noqa: SLF001
                 folders.add(os.fspath(folder.parent))
     return ready, sorted(folders)
+
+
+def _disable_notices() -> None:
+    """Disable the notices of compilation in a process."""
+    import logging
+
+    logging.getLogger("pesn").setLevel(logging.ERROR)
 
 
 def iterate_kernels() -> Iterator[tuple[str, Any]]:
@@ -268,7 +272,8 @@ def warmup(
         began, ready, folders = time.monotonic(), set[str](), set[str]()
         calls = [*ENTRY_POINTS, *OTHERS]
         count = min(jobs or int(cpu_count()), len(calls))
-        with terminal.stages() as stage, ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        context = multiprocessing.get_context("spawn")
+        with terminal.stages() as stage, ProcessPoolExecutor(count, context, _disable_notices) as pool:
             advance = stage("Compiling")
             for done, future in enumerate(as_completed([pool.submit(compile_call, name) for name in calls]), 1):
                 kernels, places = future.result()

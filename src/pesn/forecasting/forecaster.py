@@ -75,9 +75,25 @@ def _delegate(method: Callable[Concatenate[ForecastModel, P], T]) -> Callable[Co
     return call
 
 
-@final
 @dataclass(eq=False, repr=False, kw_only=True)
-class Forecaster(BaseEstimator):  # type: ignore[misc]
+class ForecasterParameters:
+    """Parameters of a forecaster; in a class without a base that type checkers do not know, so that they check arguments."""
+
+    esn: ProbabilisticESN | Literal["auto"] | None = field(default="auto", kw_only=False)
+    target: Target = "change"
+    learn: ColumnChoice | None = None
+    kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None
+    scale: bool = True
+    calibrate: bool = True
+    design: Design | None = None
+    angles: ColumnChoice = ()
+    ignorable: ColumnChoice = ()
+    measurement_noise: npt.ArrayLike | Literal["auto"] | None = None
+    verbose: bool = False
+
+
+@final
+class Forecaster(ForecasterParameters, BaseEstimator):  # type: ignore[misc]
     """Forecaster of y from its own past and from known inputs X, as a Gaussian jointly over time.
 
     Parameters
@@ -138,18 +154,7 @@ class Forecaster(BaseEstimator):  # type: ignore[misc]
     """
 
     optional_attributes: ClassVar[dict[str, type]] = {}
-    esn: ProbabilisticESN | Literal["auto"] | None = field(default="auto", kw_only=False)
-    target: Target = "change"
-    learn: ColumnChoice | None = None
-    kinematics: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None
-    scale: bool = True
-    calibrate: bool = True
-    design: Design | None = None
-    angles: ColumnChoice = ()
-    ignorable: ColumnChoice = ()
-    measurement_noise: npt.ArrayLike | Literal["auto"] | None = None
-    verbose: bool = False
-    model_: ForecastModel = field(init=False)
+    model_: ForecastModel
 
     esn_ = _Learned(lambda model: model.esn)
     design_ = _Learned(lambda model: model.design)
