@@ -354,7 +354,7 @@ def test_other_operators_use_points(kind, caplog):
         x = uncertain(program)
     else:
         nodes, constants, message = UNKNOWN[kind]
-        program, x = model(nodes, constants, (1, 4, 4)), pesn.Gaussian(3.0 + RNG.normal(size=16), var=1e-3)
+        program, x = model(nodes, constants, (1, 4, 4)), pesn.Gaussian(3.0 + np.random.default_rng(0).normal(size=16), var=1e-3)
     with caplog.at_level(logging.INFO, "pesn.networks"):
         found = pesn.propagate(program, x)
     assert found.closure == "sobol"
