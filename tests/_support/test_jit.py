@@ -51,7 +51,7 @@ def test_short_compilations_are_logged_after_a_second_of_them(tmp_path):
 
 def test_the_seconds_of_the_last_compilation_are_expected_next_time(tmp_path):
     _run(tmp_path)
-    (file,) = tmp_path.rglob("pesn-seconds.json")
+    (file,) = tmp_path.rglob("seconds-to-compile.json")
     assert 0.0 < json.loads(file.read_text())["_mass"] < 60.0
     shutil.rmtree(next(file.parent.glob("pesn-*/")))
     file.write_text('{"_mass": 7.0}')

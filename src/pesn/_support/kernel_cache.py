@@ -198,11 +198,11 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     @property
     def _seconds_file(self) -> Path:
         """File with the seconds that functions took to compile, beside the folders of digests."""
-        return Path(self._cache_path).with_name("pesn-seconds.json")
+        return Path(self._cache_path).with_name("seconds-to-compile.json")
 
     def load_seconds(self) -> float | None:
         """Return the seconds that this function took to compile when it was last compiled, or None."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             seconds = json.loads(self._seconds_file.read_text()).get(self._py_func.__qualname__)
             return float(seconds) if isinstance(seconds, (int, float)) else None
         return None

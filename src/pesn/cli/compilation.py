@@ -142,13 +142,15 @@ def _run_activations() -> None:
     import numpy as np
 
     import pesn
+    from pesn.moments.covariance import covariance
 
     steps = pesn.activations.piecewise_linear("steps", (-1.0, 0.0, 1.0), (0.0, 1.0, 0.5, 0.0), -1.0)
-    for activation in ("relu", "hard_tanh", "gelu", "elu", "erf", "sin", "sigmoid", "silu", "softplus", steps):
+    for activation in ("relu", "hard_tanh", "gelu", "elu", "erf", "sin", "sigmoid", "silu", "softplus", "hard_swish", steps):
         for n in (1, 12):
             pesn.propagate(_make_chain((n, 12, 2), activation), _make_input(n))
     for method in ("spline", "mixture", "exact"):
         pesn.propagate(_make_chain((4, 12, 2), "tanh"), _make_input(4), closure="gaussian", method=method)
+    covariance("tanh", np.zeros(2), np.full((2, 2), 1e6) + np.eye(2))  # beyond the series
     far = np.array([0.0, 1e3])
     for activation in ("relu", "elu", "tanh", "silu", steps):
         pesn.moments(activation, far, far + 1e-6)
@@ -191,7 +193,8 @@ def _run_torch() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.Tanh(), torch.nn.Linear(12, 2)).double().eval()
     mean = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     x = pesn.Gaussian(mean, cov=0.25 * torch.eye(4, dtype=torch.float64))
-    torch.autograd.grad(pesn.propagate(module, x).mean.sum(), mean)
+    found = pesn.propagate(module, x)
+    torch.autograd.grad(found.mean.sum() + found.cov.sum(), mean)
     loc = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     torch.autograd.grad(TanhNormal(loc, torch.ones(3)).variance.sum(), loc)
     y, controls = _lorenz(500), np.random.default_rng(0).normal(size=(500, 1))

@@ -3,10 +3,10 @@
 >>> import pandas as pd
 >>> days = pd.date_range("2024-01-01", periods=30).strftime("%Y-%m-%d")
 >>> frame = pd.DataFrame({"day": days, "weekday": [i % 7 for i in range(30)], "sales": [3.0, 1.0, 2.0] * 10})
->>> found = read_frame(frame)
->>> found.y.columns.tolist(), found.y.index[0].day_name()
+>>> y, X, notes = read_frame(frame)
+>>> y.columns.tolist(), y.index[0].day_name()
 (['sales'], 'Monday')
->>> found.notes
+>>> notes
 ['left out, as it follows from the calendar: weekday (target=NAME forecasts it)']
 """
 
