@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,11 +29,22 @@ from pesn.series.table.dates import to_times
 from pesn.series.table.numerals import Cells, DataError, find_decimal, is_boolean
 from pesn.series.table.reading import check_columns
 
-FrameRows: TypeAlias = tuple[pd.DataFrame, pd.DataFrame, list[str]]  # targets and covariates by their times, and notes
+
+class FrameRows(NamedTuple):
+    """Targets and covariates of a frame, by their times, and notes on decisions."""
+
+    y: pd.DataFrame
+    X: pd.DataFrame
+    notes: list[str]
 
 
 def read_frame(
-    y: pd.DataFrame, X: pd.DataFrame = None, *, time: str | None = None, target: Sequence[str] = (), inputs: Sequence[str] = ()
+    y: pd.DataFrame,
+    X: pd.DataFrame = None,
+    *,
+    time: str | None = None,
+    target: Sequence[str] = (),
+    inputs: Sequence[str] = (),
 ) -> FrameRows:
     """Decide which columns of a frame are targets, covariates and the time.
 
@@ -61,14 +72,14 @@ def read_frame(
         option = next(filter(named.get, named), None)
         if option is not None:
             raise ValueError(f"{option} must come with a DataFrame, whose columns have names, got a {type(y).__name__}")
-        return (y, X, [])
+        return FrameRows(y, X, [])
     if inputs and X is not None:
         raise ValueError("X must not be given beside inputs, which names columns of y")
     _check_named(y.columns)
     names = column_names(y, y.shape[1])
     check_columns(names, named, "y")
     if not y.size:
-        return (y, X, [])  # refused later
+        return FrameRows(y, X, [])  # refused later
     check_real("y", y.loc[:, [getattr(dtype, "kind", "") not in ("m", "M") for dtype in y.dtypes]])
     try:
         return _decide(y, X, names, time, target, inputs)
@@ -120,19 +131,19 @@ def _decide(
         X = _match(X, y, roles.times, roles.time_columns)
         return _sort(rows.set_axis(roles.times.rename(roles.time)), X, notes)
     if labels is not None and not labels.equals(y.index):
-        return (rows.set_axis(labels), X.set_axis(labels) if _has_index(X, y.index) else X, notes)
-    return (rows, X, notes)
+        return FrameRows(rows.set_axis(labels), X.set_axis(labels) if _has_index(X, y.index) else X, notes)
+    return FrameRows(rows, X, notes)
 
 
 def _sort(rows: pd.DataFrame, X: pd.DataFrame, notes: list[str]) -> FrameRows:
     """Return rows in the order of their times, with those of X that have the same times."""
     times = rows.index
     if times.is_monotonic_increasing:
-        return (rows, X, notes)
+        return FrameRows(rows, X, notes)
     first = int(np.argmax(times[1:] < times[:-1])) + 1
     note = f"rows were not in order of {times.name!r} (first {format_label(times[first])} in row {first}); they were sorted"
     order = np.argsort(times, kind="stable")
-    return (rows.iloc[order], X.iloc[order] if _has_index(X, times) else X, [*notes, note])
+    return FrameRows(rows.iloc[order], X.iloc[order] if _has_index(X, times) else X, [*notes, note])
 
 
 def _has_index(values: pd.DataFrame, index: pd.Index) -> bool:
