@@ -101,17 +101,21 @@ def test_marks_are_round_inside_and_told_apart(low, span, most):
 @pytest.mark.parametrize(
     ("first", "step", "count", "expected"),
     [
-        ("1700-01", "12M", 309, ["1700", "1800", "1900", "2000"]),
+        ("1700-01", "12M", 309, ["1700", "1750", "1800", "1850", "1900", "1950", "2000"]),
         ("2020-01", "M", 14, ["2020-01", "2020-05", "2020-09", "2021-01"]),
-        ("2023-12-25", "D", 20, ["2024-01-01", "2024-01-08"]),
+        ("2023-12-25", "D", 20, ["2023-12-25", "2024-01-01", "2024-01-08"]),
+        ("2023-12-26", "D", 20, ["2024-01-01", "2024-01-08"]),
         ("2024-01-01T00", "h", 30, ["01-01 00:00", "01-01 12:00", "01-02 00:00"]),
         ("2024-01-01T00:00", "5m", 9, ["01-01 00:00", "01-01 00:20", "01-01 00:40"]),
+        ("2024-03-01T10:00:01", "7s", 3, ["10:00:05", "10:00:10", "10:00:15"]),
+        ("2024-01", "M", 3, ["2024-01", "2024-02", "2024-03"]),
+        ("1000", "2000Y", 5, ["2000", "4000", "6000", "8000"]),
         ("2024", "Y", 1, ["2024"]),
     ],
 )
 def test_dates_are_marked_where_a_span_begins(first, step, count, expected):
     unit = step[-1]
-    start = np.datetime64(first, {"M": "M", "D": "D", "h": "h", "m": "m", "Y": "Y"}[unit])
+    start = np.datetime64(first, unit)
     labels = start + np.arange(count) * np.timedelta64(int(step[:-1] or 1), unit)
     found = drawing.dates(labels.astype("M8[ns]" if first > "1701" else "M8[s]"), 7 if count > 300 else 4)
     assert [text for _, text in found] == expected

@@ -19,12 +19,10 @@ too. Colors are those of the classes in ``drawing.css``, for light and dark page
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -72,18 +70,37 @@ def texts(values: Sequence[float]) -> list[str]:
 
 def dates(labels: Dates, most: int) -> list[tuple[float, str]]:
     """Return at most ``most`` round times among increasing ``labels`` (n,): their positions in rows, and their names."""
-    first, last = labels[[0, -1]].astype("M8[us]").tolist()
-    if not (isinstance(first, datetime) and isinstance(last, datetime)):  # beyond the years that Python has
+    times = labels.astype("M8[us]")
+    if not all(isinstance(end, datetime) for end in times[[0, -1]].tolist()):  # beyond the years that Python has
         return []
-    dates: Any = import_module("matplotlib.dates")
-    locator = dates.AutoDateLocator(maxticks=max(most, 5))
-    formatter = dates.AutoDateFormatter(locator)
-    formatter.scaled |= dict.fromkeys((1 / 24, 1 / 1440), "%m-%d %H:%M")
-    with warnings.catch_warnings(action="ignore"):  # where it has no step for so few, it takes its longest
-        ticks, rows = locator.tick_values(first, last), dates.date2num(labels)
-    ticks = ticks[(rows[0] <= ticks) & (ticks <= rows[-1])]
-    ticks = ticks[:: max(-(-len(ticks) // most), 1)]
-    return [*zip(np.interp(ticks, rows, np.arange(len(rows))).tolist(), map(formatter, ticks), strict=True)]
+    counts = times.astype(np.int64)
+    spacing = np.diff(counts).min(initial=10**18)
+    for unit, origin, steps, form in _CALENDAR:
+        starts = times[[0, -1]].astype(f"M8[{unit}]")  # of the units of the first and the last time
+        low, high = (starts.astype(np.int64) + origin).tolist()
+        low += bool(starts[0] < times[0])
+        longest = np.array(steps[-1], f"M8[{unit}]").astype("M8[us]").astype(np.int64)
+        if spacing > longest and unit != "Y":
+            continue
+        for step in steps:
+            first, last = -(-low // step), high // step
+            if last - first < most:
+                ticks = (np.arange(first, last + 1) * step - origin).astype(f"M8[{unit}]").astype("M8[us]")
+                rows = np.interp(ticks.astype(np.int64), counts, np.arange(len(counts)))
+                return [(row, tick.strftime(form)) for row, tick in zip(rows.tolist(), ticks.tolist(), strict=True)]
+    return []
+
+
+# Units of time: name, number of the unit that begins at 1970-01-01 such that multiples are round, multiples, format
+_CALENDAR = (
+    ("us", 0, (1, 10, 100, 1000, 10_000, 100_000), "%M:%S.%f"),
+    ("s", 0, (1, 5, 15, 30), "%H:%M:%S"),
+    ("m", 0, (1, 5, 10, 20, 30), "%m-%d %H:%M"),
+    ("h", 0, (1, 3, 6, 12), "%m-%d %H:%M"),
+    ("D", 3, (1, 2, 7, 14), "%Y-%m-%d"),  # weeks begin on Monday
+    ("M", 0, (1, 2, 4, 6), "%Y-%m"),
+    ("Y", 1970, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000), "%Y"),
+)
 
 
 STRETCHED = '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"'  # the beginning of each drawing
