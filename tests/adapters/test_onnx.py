@@ -354,7 +354,7 @@ def test_other_operators_use_points(kind, caplog):
         x = uncertain(program)
     else:
         nodes, constants, message = UNKNOWN[kind]
-        program, x = model(nodes, constants, (1, 4, 4)), pesn.Gaussian(np.linspace(2.0, 4.0, 16), var=0.01)
+        program, x = model(nodes, constants, (1, 4, 4)), pesn.Gaussian(np.linspace(2.0, 4.0, 16), var=0.1)
     with caplog.at_level(logging.INFO, "pesn.networks"):
         found = pesn.propagate(program, x)
     assert found.closure == "sobol"

@@ -249,7 +249,7 @@ class Cell:
     @cached_property
     def leaks(self) -> Array:
         """L of each row, (r,)."""
-        return np.ascontiguousarray(np.broadcast_to(self.leak, len(self.bias)), float)
+        return np.full(len(self.bias), self.leak, float)  # a copy: a read-only array would compile kernels once more
 
     @cached_property
     def enter(self) -> SparseRows:
