@@ -185,3 +185,16 @@ def test_single_precision(kind):
     out = covariance(kind, m.astype(np.float32), C.astype(np.float32))
     assert out.dtype == np.float32
     np.testing.assert_allclose(out, covariance(kind, m, C), rtol=0, atol=2e-4 * np.abs(out).max())
+
+
+@pytest.mark.parametrize("power", [1, 6, 81])
+def test_inaccurate_rows_are_those_of_a_plain_loop(power):
+    rng = np.random.default_rng(power)
+    correlation, left = rng.uniform(-1.0, 1.0, (40, 5, 5)), rng.uniform(0.0, 1.0, (40, 5))
+    error = np.triu(np.abs(correlation) ** power * np.sqrt(left[:, :, None] * left[:, None, :]), 1).max(axis=2)
+    tolerance, suspects = np.median(error.max(axis=1)), rng.integers(0, 5, 40)
+    found = hermite.find_inaccurate_rows(correlation, np.arange(40), left, power, tolerance, suspects)
+    np.testing.assert_array_equal(found >= 0, error.max(axis=1) > tolerance)
+    assert all(error[k, row] > tolerance for k, row in enumerate(found) if row >= 0)
+    kept = error[np.arange(40), suspects] > tolerance
+    np.testing.assert_array_equal(found[kept], suspects[kept])

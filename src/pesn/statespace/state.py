@@ -361,7 +361,8 @@ class Certain(GaussianState):
         return self
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Certain:  # noqa: D102
-        if K.ndim > 2 and K.shape[-3] == 1:  # one map for all states of the last axis of a batch: a matrix product
+        # one map for all states of the last axis of a batch is a matrix product
+        if K.ndim > 2 and K.shape[-3] == 1:  # no mutant: only faster
             new = self.mean @ np.swapaxes(K[..., 0, :, :], -1, -2)
         else:
             new = (K @ self.mean[..., None])[..., 0] if K.ndim > 2 else self.mean @ K.T
