@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from sklearn.linear_model import Ridge
 
-from pesn.readout.classification import LogitReadout, _cross_validate, _folds, fit_logits, softmax_expectation
+from pesn.readout.classification import LogitReadout, _cross_entropy, _cross_validate, _folds, fit_logits, softmax_expectation
 
 
 def blobs(n=200, p=5, n_classes=3, seed=0, spread=1.0):
@@ -34,6 +35,13 @@ def test_validation_scores_use_the_other_folds_only():
             out = folds == fold
             rival = Ridge(ridge * (~out).sum()).fit(b[~out], targets[~out])
             np.testing.assert_allclose(found[k, out], rival.predict(b[out]), atol=1e-9)
+
+
+def test_gradient_of_the_cross_entropy_is_that_of_differences():
+    rng = np.random.default_rng(0)
+    scores, targets, x = rng.normal(size=(12, 3)), rng.dirichlet(np.ones(3), 12), rng.normal(size=4)
+    differences = approx_fprime(x, lambda x: _cross_entropy(scores, targets, x[0], x[1:])[0])
+    np.testing.assert_allclose(_cross_entropy(scores, targets, x[0], x[1:])[1], differences, atol=1e-6)
 
 
 def test_folds_are_contiguous_within_classes():

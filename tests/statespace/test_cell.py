@@ -11,6 +11,7 @@ from pesn.activations import get
 from pesn.linalg import orthonormal
 from pesn.moments.covariance import covariance
 from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SparseRows, SquareMoments, stack_cells
+from pesn.statespace.kernels import REACH
 from pesn.statespace.low_rank import FirstOrder, LowRank
 from pesn.statespace.model import StateSpaceModel, init
 from pesn.statespace.state import Dense
@@ -459,3 +460,8 @@ def test_noise_in_a_truncated_factor_keeps_readout_covariances(kit):
     kit.close(after.variances()[h], state.variances()[h] + noise.variances, 1e-12)
     gained = after.factor[h] @ (after.factor[h].T @ readout.T) - state.factor[h] @ (state.factor[h].T @ readout.T)
     kit.close(gained, noise.cov @ readout.T, 1e-9)
+
+
+def test_squares_of_a_diverging_loop_are_bounded():
+    mean, var = SquareMoments().moments(np.array([1e200]), np.array([1e300]))
+    np.testing.assert_allclose([mean, var], [[2.0 * REACH**2], [6.0 * REACH**4]], rtol=1e-12)
