@@ -158,7 +158,7 @@ def _run_activations() -> None:
 
 
 def _run_forms() -> None:
-    """Forecast with every form of covariance; predict and learn with feedback."""
+    """Forecast with every form of covariance, roll out, predict, and learn with feedback."""
     import numpy as np
 
     import pesn
@@ -167,6 +167,8 @@ def _run_forms() -> None:
     for covariance in ("diagonal", "full", "low-rank", "ensemble"):
         network = pesn.ProbabilisticESN(60, covariance=covariance, washout=50, random_state=0)
         pesn.Forecaster(network, calibrate=False).fit(y).update(y[:20]).forecast(10)
+    controls = np.random.default_rng(0).normal(size=(500, 1))
+    pesn.Forecaster(network.set_params(covariance="auto"), calibrate=False).fit(y, controls).rollout(np.zeros((3, 4, 1)))
     network = pesn.ProbabilisticESN(60, covariance="diagonal", random_state=0).fit(y[:-1], y[1:])
     network.predict(pesn.Gaussian(y[:50], var=np.full((50, 3), 0.01)), return_std=True)
     pesn.EchoStateNetwork(60, feedback="own", feedback_scaling=0.1, random_state=0).partial_fit(y[:-1], y[1:])
