@@ -652,7 +652,7 @@ def _read_only(value: object) -> object:
 
 
 def freeze(array: npt.NDArray[S]) -> npt.NDArray[S]:
-    """Make an array read-only; a number stands for an array without axes."""
+    """Make an array read-only; a number is an array without axes."""
     array.flags.writeable = False
     return array[()]
 

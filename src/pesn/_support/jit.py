@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import KernelCache
 
-# Helpers that only kernels call have no wrapper for Python and no machine code of their own. INLINE: LLVM inlines them, and
+# Helpers that only kernels call have neither a wrapper for Python nor machine code. INLINE: LLVM inlines them, and
 # optimizes them only as parts of kernels; loops of other helpers are optimized by themselves, which vectorizes more of them.
 HELPER: dict[str, Any] = {"no_cpython_wrapper": True}
 INLINE: dict[str, Any] = {"forceinline": True, **HELPER}

@@ -115,7 +115,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     from pesn.series import job, summary, writing
 
     with naming(out):
-        writing.refuse(out, overwrite=overwrite, files=(*writing.FILES, writing.FIGURE) if png else writing.FILES)
+        writing.refuse(out, overwrite=overwrite, files=writing.list_files(png))
     if save is not None:
         with naming(save):
             check_writable(save)

@@ -22,6 +22,11 @@ FIGURE = "forecast.png"
 _FORMULA = re.compile(r"(^|[;,|\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")  # the wide ones too, as Excel does
 
 
+def list_files(png: bool) -> tuple[str, ...]:
+    """Return the names of the files of a forecast, with or without the figure."""
+    return (*FILES, FIGURE) if png else FILES
+
+
 def refuse(folder: Path, *, overwrite: bool = False, files: Sequence[str] = FILES) -> None:
     """Raise an OSError where :func:`write` could not or should not write, before the work is done; nothing is made.
 
@@ -51,7 +56,7 @@ def write(outcome: Outcome, folder: Path, command: str, seconds: float, *, overw
 
     Without ``png``, the figure of an earlier forecast is removed from the folder.
     """
-    files = (*FILES, FIGURE) if png else FILES
+    files = list_files(png)
     refuse(folder, overwrite=overwrite, files=files)
     old_figure = None if png else _digests(folder).get(FIGURE)
     record = summary.record(outcome, command, seconds)
