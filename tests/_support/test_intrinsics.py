@@ -39,11 +39,12 @@ def test_power_series(rng, count):
         assert intrinsic(x) == pytest.approx(twin(x), rel=1e-12)
 
 
+@pytest.mark.parametrize("slopes", [False, True])
 @pytest.mark.parametrize(("rows", "columns", "quantities", "single"), [(5, 8, 2, False), (7, 4, 1, False), (5, 8, 2, True)])
-def test_polynomial_of_a_cell(rng, rows, columns, quantities, single):
+def test_polynomial_of_a_cell(rng, rows, columns, quantities, single, slopes):
     real = np.float32 if single else np.float64
     table = rng.normal(size=3 * rows * columns * quantities).astype(real)
-    intrinsic, twin = both(intrinsics.polynomial, rows, columns, quantities, single, count=4)
+    intrinsic, twin = both(intrinsics.polynomial, rows, columns, quantities, single, slopes, count=4)
     for x, y in ((0.4, -0.9), (0.0, 1.0), (-1.0, 0.0)):
         arguments = table, rows * columns * quantities, real(x), real(y)
         np.testing.assert_allclose(intrinsic(*arguments), twin(*arguments), rtol=1e-4 if single else 1e-12)

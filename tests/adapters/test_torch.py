@@ -595,6 +595,45 @@ def test_tanh_normal_gradients(scale):
     assert torch.autograd.gradcheck(function, inputs, eps=1e-6 * max(scale, 1e-2), atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("dtype", "within"), [(F64, 1e-9), (torch.float32, 1e-6)])
+def test_tanh_normal_gradients_agree_with_quadrature(dtype, within):
+    loc, scale = torch.meshgrid(torch.linspace(-5.0, 5.0, 21, dtype=F64), torch.logspace(-2.0, 1.0, 13, dtype=F64), indexing="ij")
+    x = torch.linspace(-9.0, 9.0, 4001, dtype=F64)
+    inputs = [one.to(dtype).requires_grad_() for one in (loc, scale)]
+    doubles = [one.detach().double().requires_grad_() for one in inputs]
+    values, p = torch.tanh(doubles[0][..., None] + doubles[1][..., None] * x), torch.softmax(-0.5 * x.square(), 0)
+    mean = values @ p
+    policy = TanhNormal(*inputs)
+    for found, expected in ((policy.mean, mean), (policy.variance, (values - mean[..., None]).square() @ p)):
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), expected, rtol=0.0, atol=within)
+        exact = torch.autograd.grad(expected.sum(), doubles, retain_graph=True)
+        for one, other in zip(torch.autograd.grad(found.sum(), inputs), exact, strict=True):
+            assert one.dtype == dtype
+            torch.testing.assert_close(one.double(), other, rtol=0.0, atol=within)
+
+
+@pytest.mark.parametrize("name", ["mean", "variance"])
+def test_tanh_normal_has_second_derivatives_and_torch_func(name):
+    loc, scale = of(4), of(4, seed=1).abs() + 0.1
+
+    def function(loc, scale):
+        return getattr(TanhNormal(loc, scale, validate_args=False), name)
+
+    assert torch.autograd.gradgradcheck(function, (loc.requires_grad_(), scale.requires_grad_()))
+    expected = torch.autograd.functional.jacobian(function, (loc, scale))
+    for one, other in zip(torch.func.jacrev(function, argnums=(0, 1))(loc, scale), expected, strict=True):
+        torch.testing.assert_close(one, other)
+    rows = torch.stack([loc, loc + 1.0]).detach()
+    torch.testing.assert_close(torch.func.vmap(function, in_dims=(0, None))(rows, scale), function(rows, scale.expand(2, -1)))
+    with torch.no_grad():
+        before = getattr(policy := TanhNormal(loc, scale), name)
+    torch.testing.assert_close(getattr(policy, name), before)
+    with torch.no_grad():
+        loc += 1.0
+    assert not torch.allclose(getattr(policy, name), before)  # not from a table of what loc was
+
+
 @pytest.mark.parametrize("scale", [0.1, 0.6, math.sqrt(0.5), 0.8, 1.5])
 def test_mode_maximizes_log_prob(scale):
     locs = torch.tensor([-1.5, -0.1, 0.0, 0.1, 1.2], dtype=F64)

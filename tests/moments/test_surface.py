@@ -46,6 +46,32 @@ def test_agrees_with_exact_everywhere(name):
     np.testing.assert_allclose(pesn.gain(name, m, v), exact.gain(activations.get(name), m, v), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", SMOOTH)
+def test_slopes_agree_with_quadrature(name):
+    f = activations.get(name)
+    mean, std = (part.ravel() for part in np.meshgrid(np.linspace(-6.0, 6.0, 25), np.geomspace(0.1, 10.0, 9)))
+    found = surfaces.slopes(surfaces.load(f), mean, std**2)
+    x = np.linspace(-9.0, 9.0, 4001)
+    p = np.exp(-0.5 * x * x) / np.exp(-0.5 * x * x).sum()
+    z = mean[:, None] + std[:, None] * x
+    value, slope = f.value(z), f.derivative(z)
+    away = value - (value @ p)[:, None]
+    var, var_m, var_s = (away**2) @ p, 2.0 * (away * slope) @ p, 2.0 * (away * slope * x) @ p
+    expected = value @ p, var / std**2, slope @ p, slope @ (x * p) / (2.0 * std), var_m / std**2
+    for one, other in zip(found, (*expected, (var_s / (2.0 * std) - expected[1]) / std**2), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("m", [0.0, 1.0, -3.0, 16.0, 30.0, 300.0, 1e308])
+def test_slopes_without_variance_are_derivatives_of_the_activation(m):
+    slope, sign = 1.0 / np.cosh(min(abs(m), 300.0)) ** 2, -2.0 * np.tanh(m)
+    for v in (0.0, 1e-300):
+        found = surfaces.slopes(surfaces.load(activations.get("tanh")), np.array([m]), np.array([v]))[:, 0]
+        expected = np.tanh(m), slope**2, slope, 0.5 * sign * slope, 2.0 * sign * slope**2  # the last are f″/2 and 2 f′ f″
+        np.testing.assert_allclose(found[:5], expected, rtol=1e-8 if abs(m) < 20.0 else 5e-6, atol=1e-10 * slope)
+        assert np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("name", ["swish", "softplus"])
 @pytest.mark.parametrize("beta", [0.3, 4.0])
 def test_scaled_activations_agree_with_exact(name, beta):

@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.typing.templates import Signature
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import populate_array
 from numba.types import Type
 
@@ -66,11 +66,12 @@ def power_series(*coefficients: float, plain: bool = False) -> Callable[[float],
 
 
 def polynomial(
-    rows: int, columns: int, quantities: int, single: bool = False, plain: bool = False
+    rows: int, columns: int, quantities: int, single: bool = False, slopes: bool = False, plain: bool = False
 ) -> Callable[[Array, int, float, float], object]:
     """Return a function (table, offset, x, y) → Σ table[offset + r, k] y^r x^k of one cell of a table.
 
-    A cell holds, for each power of y and each power of x, the coefficients of the quantities side by side.
+    A cell holds, for each power of y and each power of x, the coefficients of the quantities side by side. The function returns
+    their values, and with ``slopes`` their derivatives by x and by y behind these; a single value is no tuple.
 
     Parameters
     ----------
@@ -79,41 +80,42 @@ def polynomial(
     columns : int
         Number of coefficients in x, a power of 2.
     quantities : {1, 2}
-        Number of polynomials in a cell; the function returns a float, or a pair for two.
+        Number of polynomials in a cell.
     single : bool, default=False
         Whether the table, x and y are float32.
+    slopes : bool, default=False
+        Whether derivatives are returned.
     plain : bool, default=False
         Return the plain twin.
     """
-    width = quantities * columns
-    if quantities == 1:
+    width, count = quantities * columns, quantities * (3 if slopes else 1)
 
-        def twin(table: Array, offset: int, x: float, y: float) -> object:
-            total = y * 0
+    @register_jitable
+    def evaluate(table: Array, offset: int, x: float, y: float) -> Array:
+        out = np.zeros((3, quantities))
+        for q in range(quantities):
+            value = by_x = by_y = y * 0
             for r in range(rows - 1, -1, -1):
-                row = x * 0
+                row = slope = x * 0
                 for k in range(columns - 1, -1, -1):
-                    row = row * x + table[offset + width * r + k]
-                total = total * y + row
-            return total
+                    slope = slope * x + row
+                    row = row * x + table[offset + width * r + quantities * k + q]
+                by_y = by_y * y + value
+                value, by_x = value * y + row, by_x * y + slope
+            out[0, q], out[1, q], out[2, q] = value, by_x, by_y
+        return out.ravel()
 
-    else:
+    def twin(table: Array, offset: int, x: float, y: float) -> object:
+        return evaluate(table, offset, x, y)[:count]
 
-        def twin(table: Array, offset: int, x: float, y: float) -> object:
-            first, second = y * 0, y * 0
-            for r in range(rows - 1, -1, -1):
-                row, other = x * 0, x * 0
-                for k in range(columns - 1, -1, -1):
-                    row = row * x + table[offset + width * r + 2 * k]
-                    other = other * x + table[offset + width * r + 2 * k + 1]
-                first, second = first * y + row, second * y + other
-            return first, second
+    def single_twin(table: Array, offset: int, x: float, y: float) -> object:
+        return evaluate(table, offset, x, y)[0]
 
     number, real = (types.float32, ir.FloatType()) if single else (types.float64, _DOUBLE)
 
     @intrinsic
     def kernel(_: object, table: Type, offset: Type, x: Type, y: Type) -> Implementation:
-        signature = (types.UniTuple(number, quantities) if quantities > 1 else number)(table, types.intp, number, number)
+        signature = (types.UniTuple(number, count) if count > 1 else number)(table, types.intp, number, number)
 
         def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             table, offset, x, y = args
@@ -129,21 +131,31 @@ def polynomial(
 
             # Horner in y on whole rows, then Estrin in x on halves of a row: 8 → 4 → 2 → 1 power.
             values, powers_of_y = row(rows - 1), _broadcast(builder, y, width)
+            by_y = ir.Constant(values.type, [0.0] * width)
             for r in range(rows - 2, -1, -1):
+                by_y = fma(by_y, powers_of_y, values) if slopes else by_y
                 values = fma(values, powers_of_y, row(r))
             powers = [x]
             while 2 ** len(powers) < columns:
                 powers.append(builder.fmul(powers[-1], powers[-1]))
-            for power in reversed(powers):
-                n = values.type.count // 2
-                low, high = _shuffle(builder, values, values, range(n)), _shuffle(builder, values, values, range(n, 2 * n))
-                values = fma(high, _broadcast(builder, power, n), low)
-            results = [builder.extract_element(values, ir.Constant(_SHORT, q)) for q in range(quantities)]
-            return context.make_tuple(builder, signature.return_type, results) if quantities > 1 else results[0]
+            found = [values]
+            if slopes:  # the coefficients of the derivative by x: k c_k at k − 1
+                factors = ir.Constant(values.type, [float(k) for k in range(columns) for _ in range(quantities)])
+                zero = ir.Constant(values.type, [0.0] * width)
+                found += [_shuffle(builder, builder.fmul(values, factors), zero, range(quantities, quantities + width)), by_y]
+            results = []
+            for one in found:
+                total = one
+                for power in reversed(powers):
+                    n = total.type.count // 2
+                    low, high = _shuffle(builder, total, total, range(n)), _shuffle(builder, total, total, range(n, 2 * n))
+                    total = fma(high, _broadcast(builder, power, n), low)
+                results += [builder.extract_element(total, ir.Constant(_SHORT, q)) for q in range(quantities)]
+            return context.make_tuple(builder, signature.return_type, results) if count > 1 else results[0]
 
         return signature, generate
 
-    return twin if plain or numba.config.DISABLE_JIT else kernel
+    return (single_twin if count == 1 else twin) if plain or numba.config.DISABLE_JIT else kernel
 
 
 def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:

@@ -33,6 +33,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.intrinsics import polynomial
+from pesn._support.threads import by_parts
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, get
 from pesn.moments import closed, exact
@@ -236,9 +237,12 @@ _EDGE = FARTHEST / (FARTHEST + FOLD)
 _BACK = 0.25  # a step back from the table's edge, for the slope of the extrapolation
 _SQRT_HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 _OUTSIDE = -1.0  # marks a variance outside the table
+_HUGE = 1e150  # in place of a larger |a|, whose products would overflow
 
 _pair: Any = polynomial(ROWS, COLUMNS, 2)
 _one: Any = polynomial(ROWS, COLUMNS, 1)
+_pair_slopes: Any = polynomial(ROWS, COLUMNS, 2, slopes=True)
+_one_slopes: Any = polynomial(ROWS, COLUMNS, 1, slopes=True)
 
 
 @fast_inline
@@ -432,12 +436,62 @@ def fill_gain_tails(surface: Surface, mean: Array, var: Array, out: Array) -> No
             out[i] = _tail_gain(surface, mean[i], var[i])
 
 
+@fast
+def fill_slopes(surface: Surface, mean: Array, var: Array, out: Array) -> None:
+    """Fill E[f], Var(f)/v, and the derivatives of both by m and by v, (6, n); beyond the table, logarithms are linear in a."""
+    cells, work = np.empty(BLOCK, np.int32), np.empty(9 * BLOCK)
+    inner, outer = surface.input_scale, surface.output_scale
+    for start in range(0, mean.size, BLOCK):
+        n = min(BLOCK, mean.size - start)
+        _locate_block(surface, mean[start:][:n], var[start:][:n], n, cells, work)
+        for i in range(n):
+            x, y, cell = work[3 * BLOCK + i], work[4 * BLOCK + i], np.int64(cells[i]) * _CELL
+            work[3 * BLOCK + i], work[4 * BLOCK + i], _, work[5 * BLOCK + i], _, work[6 * BLOCK + i] = _pair_slopes(
+                surface.moments, 2 * cell, x, y
+            )
+            work[7 * BLOCK + i], work[8 * BLOCK + i], _ = _one_slopes(surface.gains, cell, x, y)
+        for i in range(n):
+            m, v, inverse = work[i], work[BLOCK + i], work[2 * BLOCK + i]
+            a = min(max(m * inverse, -_HUGE), _HUGE)
+            # derivatives of the place in the cell: of x by m and by v, of y by v
+            size, square, half = min(abs(a), FARTHEST), inverse * inverse, 1.0 if surface.odd else 0.5
+            x_size = half * surface.n_t * FOLD / (_EDGE * (size + FOLD) * (size + FOLD))
+            x_a, x_size = (math.copysign(x_size, a), x_size) if surface.odd else (x_size, math.copysign(x_size, a))
+            x_m, x_v, y_v = x_a * inverse, -0.5 * x_a * a * square, -0.5 * surface.n_q * surface.root_c * inverse * square
+            first, ratio, ratio_x, ratio_y = work[3 * BLOCK + i], work[4 * BLOCK + i], work[5 * BLOCK + i], work[6 * BLOCK + i]
+            gain, gain_x, beyond = work[7 * BLOCK + i], work[8 * BLOCK + i], (abs(a) - size) * x_size
+            if surface.bounded:
+                out[0, start + i] = _constant_tails(surface, first, ratio, m, v, inverse)[0]
+            else:
+                below, peak = 0.5 * math.erfc(a * _SQRT_HALF), _DENSITY * math.exp(-0.5 * a * a)
+                out[0, start + i] = _linear_tails(surface, first, ratio, m, v, inverse, below, peak)[0]
+            if surface.log:
+                ratio, gain = exp(ratio + beyond * ratio_x), surface.direction * exp(gain + beyond * gain_x)
+                ratio_x, ratio_y, gain_x = ratio * ratio_x, ratio * ratio_y, gain * gain_x
+            by_v = ratio_x * x_v + ratio_y * y_v
+            if surface.bounded:
+                gain, gain_x = gain * surface.root_c * inverse, gain_x * surface.root_c * inverse
+                ratio, ratio_x, by_v = square * ratio, square * ratio_x, square * (by_v - square * ratio)
+            scale, square = outer * inner, outer * inner * outer * inner
+            out[1, start + i], out[4, start + i] = square * ratio, square * inner * ratio_x * x_m
+            out[5, start + i] = square * inner * inner * by_v
+            out[2, start + i], out[3, start + i] = scale * gain, 0.5 * scale * inner * gain_x * x_m
+
+
 # ---------------------------------------------------------------- arrays
 
 
 def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
     """Compute mean and variance (2, n) from a surface."""
     return closed.fill((fill_constant_tails if surface.bounded else fill_linear_tails, fill_tails), (surface,), mean, var, 2)
+
+
+def slopes(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
+    """Compute E[f], Var(f)/v, and the derivatives of both by m and by v, (6, n), from a surface."""
+    out = np.empty((6, mean.size))
+    arrays = closed.source(mean, np.float64), closed.source(var, np.float64)
+    by_parts(lambda part: fill_slopes(surface, *(each[part] for each in arrays), out[:, part]), mean.size)
+    return out
 
 
 def _error(activation: Activation, surface: Surface) -> float:

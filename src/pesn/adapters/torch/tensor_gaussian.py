@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy.typing as npt
 import torch
 from torch import Tensor, distributions
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from pesn._support.arguments import as_covariance, as_real
-from pesn._support.types import AnyArray
 from pesn.gaussian import Gaussian, check_cov_alone
 
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
@@ -74,7 +74,7 @@ def as_tensors(**given: TensorLike | None) -> list[Any]:
             array = value if isinstance(value, Tensor) else torch.as_tensor(as_real(name, value), device=anchor.device)
             value = array.to(dtype)
             if find_nonfinite(value) is not None:
-                as_real(name, _as_array(value))  # names the entry
+                as_real(name, as_array(value))  # names the entry
         result.append(value)
     return result
 
@@ -90,9 +90,13 @@ def check_tensor(name: str, value: Tensor, device: torch.device) -> None:
         raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
 
 
-def _as_array(tensor: Tensor) -> AnyArray:
-    """Return a tensor as an array: detached, on the CPU, float32 or float64."""
-    return tensor.detach().cpu().to(tensor.dtype if tensor.dtype.itemsize >= 4 else torch.float32).numpy()
+def as_array(x: Tensor, dtype: torch.dtype | None = None) -> Any:
+    """Return a tensor as an array: detached, also within torch.func.grad, on the CPU, float32 or float64 without ``dtype``."""
+    functorch: Any = torch._C._functorch
+    with temporarily_clear_interpreter_stack():  # which would wrap each result
+        while functorch.is_gradtrackingtensor(x):
+            x = functorch.get_unwrapped(x)
+        return x.detach().cpu().to(dtype or (x.dtype if x.dtype.itemsize >= 4 else torch.float32)).numpy()
 
 
 def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[int, ...]:
@@ -105,7 +109,7 @@ def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[
 
 def _as_covariance(cov: Tensor, size: int) -> Tensor:
     """Return ``cov`` made symmetric, differentiably; raise where it is not symmetric or not semi-definite."""
-    as_covariance("cov", _as_array(cov), (size,), max(_TOLERANCE, 4.0 * torch.finfo(cov.dtype).eps))
+    as_covariance("cov", as_array(cov), (size,), max(_TOLERANCE, 4.0 * torch.finfo(cov.dtype).eps))
     return 0.5 * (cov + cov.mT)
 
 
@@ -314,8 +318,8 @@ class TensorGaussian(Gaussian):
 
     def numpy(self) -> Gaussian:
         """Return a plain :class:`pesn.Gaussian`: detached, on the CPU, float32 or float64."""
-        parts = (None if part is None else _as_array(part) for part in (self._diagonal, self._cov, self._factor))
-        return Gaussian._from_parts(_as_array(self._mean), *parts)
+        parts = (None if part is None else as_array(part) for part in (self._diagonal, self._cov, self._factor))
+        return Gaussian._from_parts(as_array(self._mean), *parts)
 
 
 def to_distribution(x: Gaussian) -> distributions.Distribution:

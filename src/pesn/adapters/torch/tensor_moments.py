@@ -19,16 +19,17 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import jit
 from pesn._support.types import Array
 from pesn.activations import Activation
+from pesn.adapters.torch.tensor_gaussian import as_array
 from pesn.moments import MomentMethod, exact, mehler
 from pesn.moments import surface as surfaces
-from pesn.moments.surface import COLUMNS, FARTHEST, FOLD, ROWS, Surface, locate_cell, scale_inputs
 
 TOLERANCE = 1e-6  # of output correlations, as in pesn.moments.covariance
 _STAGES = (24, 80, 320)  # coefficients are computed up to these orders, the later ones only where they are needed
 _COARSE = 1e-2  # relative to the largest variance: larger errors of covariances are logged
+_ROOT2 = math.sqrt(2.0)
 _FAR = 40.0  # standard deviations at which φ is 0
 _STEEP = 1e5  # widths of a ramp: a standard deviation beyond which it is a step
 _WIDE = 1e3  # scales of f: a standard deviation beyond which sums over pieces cancel
@@ -49,10 +50,30 @@ def working_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0) -> Units:
-    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
-    first, e, q = _project(mean, var, record, count, 0)
+def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0, slopes: Array | None = None) -> Units:
+    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype.
+
+    ``slopes``: what :func:`tabulate` gives for them, where it is known.
+    """
+    slopes = tabulate(record, mean, var) if slopes is None and not count else slopes
+    first, e, q = _project(mean, var, record, count, 0, slopes)
     return Units(first, q[..., 0], e)
+
+
+def tabulate(record: Activation, mean: Tensor, var: Tensor) -> Array | None:
+    """Compute E[f], Var(f)/v and their derivatives by m and v from a table, (6, n); None without a table or a gradient."""
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by torch.func
+    if is_wrapped(mean) or is_wrapped(var) or not surfaces.has_table(record):
+        return None
+    if not (torch.is_grad_enabled() and (mean.requires_grad or var.requires_grad)):
+        return None
+    return _slopes(record, _as_array(mean), _as_array(var))
+
+
+def _slopes(record: Activation, mean: Array, var: Array) -> Array:
+    surface = surfaces.load(record)
+    assert surface is not None
+    return surfaces.slopes(surface, mean, var)
 
 
 def standard_deviation(record: Activation, var: Tensor) -> Tensor:
@@ -67,39 +88,67 @@ def _least(record: Activation, dtype: torch.dtype) -> float:
     return float((record.scale * torch.finfo(dtype).eps ** (1.0 if is_closed else 1.0 / 3.0)) ** 2)
 
 
-def _project(m: Tensor, v: Tensor, record: Activation, n: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
+def _project(
+    m: Tensor, v: Tensor, record: Activation, n: int, k: int, slopes: Array | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Compute E[f(z)], and e_1 … e_n and q_0 … q_k, each in a new last axis; k = −1: neither the mean nor any q."""
-    result: tuple[Tensor, Tensor, Tensor] = _Projections.apply(m, v, record, n, k)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor, Tensor] = _Projections.apply(m, v, record, n, k, slopes)[:3]  # type: ignore[no-untyped-call]
     return result
 
 
 class _Projections(torch.autograd.Function):
+    """Their values, and the derivatives of E[f] and q_0 by m and v, (4, …), where they are known."""
+
     @staticmethod
-    def forward(ctx: Any, m: Tensor, v: Tensor, record: Activation, n: int, k: int) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(m, v)
-        ctx.set_materialize_grads(False)
-        ctx.how = record, n, k
+    def forward(m: Tensor, v: Tensor, record: Activation, n: int, k: int, slopes: Array | None) -> tuple[Tensor, ...]:
         mean, var = _as_array(m), _as_array(v)
         floor = np.maximum(var, _least(record, v.dtype))
-        std = np.sqrt(floor)
+        std, has_table = np.sqrt(floor), surfaces.has_table(record)
         first, e, q = np.zeros(mean.size), np.empty((mean.size, n)), np.empty((mean.size, k + 1))
-        if mean.size and n:
-            e[:] = _coefficients(record, mean, std, n)
-        if mean.size and k >= 0:
-            method = MomentMethod(record, "surface" if record.has_closed_form or surfaces.has_table(record) else "exact")
+        if slopes is not None or (has_table and 2 in (n, k)):
+            found = _slopes(record, mean, var) if slopes is None else slopes
+            first, ratio, gain, bend, by_m, by_v = found
+            q[:, :1] = ratio[:, None]
+        elif mean.size and k >= 0:
+            method = MomentMethod(record, "surface" if record.has_closed_form or has_table else "exact")
             first, second = method(mean, floor)
             q[:, 0] = second / floor
             still = var < floor
             if still.any():
                 first[still] = method(mean[still], var[still], 1)[0]
-        if mean.size and k > 0:
+        if has_table and n == 2:
+            e[:] = np.stack([gain, _ROOT2 * std * bend], axis=1)
+        elif mean.size and n:
+            e[:] = _coefficients(record, mean, std, n)
+        if has_table and k == 2:
+            q[:, 1:] = np.stack([std * by_m, _ROOT2 * (ratio + floor * by_v)], axis=1)
+        elif mean.size and k > 0:
             q[:, 1:] = _squares(record, mean, std, k)
-        return tuple(torch.from_numpy(a).reshape(m.shape + a.shape[1:]).to(m) for a in (first, e, q))
+        outputs = [torch.from_numpy(a).reshape(m.shape + a.shape[1:]).to(m) for a in (first, e, q)]
+        return *outputs, m.new_empty(0) if slopes is None else torch.from_numpy(slopes[2:]).reshape(4, *m.shape).to(m)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, Tensor, None, None, None]:
-        m, v = ctx.saved_tensors
-        (record, n, k), (by_mean, by_e, by_q) = ctx.how, gradients
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.how = inputs[2:5]
+        ctx.mark_non_differentiable(output[3])
+        ctx.save_for_backward(*inputs[:2], output[3])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        found = zip(inputs[:2], in_dims[:2], strict=True)
+        m, v = (x.expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0) for x, axis in found)
+        return _Projections.apply(m, v, *inputs[2:5], None), (0, 0, 0, 0)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        m, v, slopes = ctx.saved_tensors
+        (record, n, k), (by_mean, by_e, by_q, _) = ctx.how, gradients
+        if slopes.numel() and not torch.is_grad_enabled():
+            given = (by_mean, slopes[:2]), (None if by_q is None else by_q[..., 0], slopes[2:])
+            parts = [by * slope for by, slope in given if by is not None]
+            by_m, by_v = sum(parts) if parts else torch.zeros_like(slopes[:2])
+            return by_m, by_v, None, None, None, None
         n, k = 0 if by_e is None else n, -1 if by_q is None else k
         _, e, q = _project(m, v, record, n + 2 if n else max(2, k), k + 2 if k >= 0 else -1)
         s = standard_deviation(record, v)
@@ -117,7 +166,7 @@ class _Projections(torch.autograd.Function):
         by_m, by_v = by_m / s, torch.where(v < _least(record, v.dtype), torch.zeros_like(v), 0.5 * by_s / s.square())
         if by_mean is not None:  # E[f′] = e_1, and E[f″]/2 = e_2/(√2 s) (Price)
             by_m, by_v = by_m + by_mean * e[..., 0], by_v + by_mean * e[..., 1] / (math.sqrt(2.0) * s)
-        return by_m, by_v, None, None, None
+        return by_m, by_v, None, None, None, None
 
 
 def _roots(first: int, last: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,7 +176,8 @@ def _roots(first: int, last: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_array(t: Tensor) -> Array:
-    return t.detach().cpu().double().reshape(-1).numpy()
+    found: Array = as_array(t, torch.float64)
+    return found.reshape(-1)
 
 
 def _as_matrices(t: Tensor) -> Array:
@@ -135,14 +185,7 @@ def _as_matrices(t: Tensor) -> Array:
 
 
 def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
-    """Compute e_1 … e_n, (N, n); two of them from the table of the gain and its slope, where there is one."""
-    if n == 2 and surfaces.has_table(record):
-        found = _table_slopes(record, mean, std)
-        result = np.stack([found[0], math.sqrt(0.5) * std * found[1]], axis=1)
-        beyond = np.isnan(found[0])
-        if beyond.any():
-            result[beyond] = mehler.project(record, mean[beyond], std[beyond], 2)[0]
-        return result
+    """Compute e_1 … e_n, (N, n)."""
     if record.slopes is not None and record.slopes[0] == record.slopes[-1] == 0.0:
         # For a standard deviation much wider than the ramp, it is a step, and coefficients would lose their digits.
         width, center = record.kinks[-1] - record.kinks[0], 0.5 * (record.kinks[-1] + record.kinks[0])
@@ -152,13 +195,9 @@ def _coefficients(record: Activation, mean: Array, std: Array, n: int) -> Array:
 
 
 def _squares(record: Activation, mean: Array, std: Array, k: int) -> Array:
-    """Compute q_1 … q_k, (N, k): from slopes of the variance's table, in closed form, or by quadrature."""
+    """Compute q_1 … q_k, (N, k): in closed form, or by quadrature."""
     result, rows = np.empty((len(mean), k)), np.arange(len(mean))
-    if k == 2 and surfaces.has_table(record):
-        ratio, by_mean, by_var = _table_slopes(record, mean, std)[2:]
-        result = np.stack([std * by_mean, math.sqrt(2.0) * (ratio + np.square(std) * by_var)], axis=1)
-        rows = np.flatnonzero(np.isnan(ratio))
-    elif k == 2 and record.slopes is not None:
+    if k == 2 and record.slopes is not None:
         result = _piecewise_squares(record, mean, std)
         rows = np.flatnonzero(std > _WIDE * record.scale)
     for chunk, x, p, u in exact._iterate_chunks(record, mean[rows], np.minimum(std[rows], record.widest)):
@@ -186,61 +225,6 @@ def _piecewise_squares(record: Activation, mean: Array, std: Array) -> Array:
     rise = rise - np.sum(rise * p[0] + slopes * p[1], axis=1)[:, None]
     squares = [np.sum(rise * rise * p[n] + 2.0 * rise * slopes * p[n + 1] + slopes * slopes * p[n + 2], axis=1) for n in range(3)]
     return np.stack([squares[1], math.sqrt(0.5) * (squares[2] - squares[0])], axis=1)
-
-
-def _table_slopes(record: Activation, mean: Array, std: Array) -> Array:
-    """Compute E[f′], E[f″], Var(f)/v and its derivatives by m and v, (5, N); NaN beyond the table."""
-    surface, out = surfaces.load(record), np.empty((5, len(mean)))
-    _fill_slopes(surface, mean, np.square(std), out)
-    return out
-
-
-@jit(fastmath={"contract", "arcp", "nsz"})
-def _fill_slopes(surface: Surface, mean: Array, var: Array, out: Array) -> None:
-    inner, outer = surface.input_scale, surface.output_scale
-    for i in range(mean.size):
-        m, _, inverse = scale_inputs(surface, mean[i], var[i])
-        a, q, square = m * inverse, surface.root_c * inverse, inverse * inverse
-        if not abs(a) <= FARTHEST:
-            out[:, i] = np.nan
-            continue
-        cell, x, y = locate_cell(surface, a, q)
-        # derivatives of the place in the cell: of x by m and by v, of y by v
-        fold = FOLD / (abs(a) + FOLD)
-        by_a = surface.n_t * (FARTHEST + FOLD) / FARTHEST * fold * fold / FOLD
-        by_a *= math.copysign(1.0, a) if surface.odd else 0.5
-        x_m, x_v, y_v = by_a * inverse, -0.5 * by_a * a * square, -0.5 * surface.n_q * q * square
-        gain, by_x, _ = _polynomial_slopes(surface.gains, cell * ROWS * COLUMNS, 1, x, y)
-        curvature = by_x * x_m
-        if surface.log:
-            gain = surface.direction * math.exp(gain)
-            curvature *= gain
-        scale = outer * inner * (q if surface.bounded else 1.0)
-        out[0, i], out[1, i] = scale * gain, scale * inner * curvature
-        ratio, by_x, by_y = _polynomial_slopes(surface.moments, 2 * cell * ROWS * COLUMNS + 1, 2, x, y)
-        by_m, by_v = by_x * x_m, by_x * x_v + by_y * y_v
-        if surface.log:
-            ratio = math.exp(ratio)
-            by_m, by_v = ratio * by_m, ratio * by_v
-        if surface.bounded:
-            by_m, by_v = square * by_m, square * (by_v - square * ratio)
-            ratio *= square
-        scale = outer * outer * inner * inner
-        out[2, i], out[3, i], out[4, i] = scale * ratio, scale * inner * by_m, scale * inner * inner * by_v
-
-
-@jit(fastmath={"contract", "arcp", "nsz"}, **INLINE)
-def _polynomial_slopes(table: Array, start: int, step: int, x: float, y: float) -> tuple[float, float, float]:
-    """Compute one polynomial of a cell and its derivatives by x and y."""
-    total = by_x = by_y = 0.0
-    for r in range(ROWS - 1, -1, -1):
-        row = slope = 0.0
-        for k in range(COLUMNS - 1, -1, -1):
-            slope = slope * x + row
-            row = row * x + table[start + step * (COLUMNS * r + k)]
-        by_y = by_y * y + total
-        total, by_x = total * y + row, by_x * y + slope
-    return total, by_x, by_y
 
 
 # ---------------------------------------------------------------- between units
@@ -347,12 +331,15 @@ class _Mehler(torch.autograd.Function):
     """Autograd alone would keep N matrices."""
 
     @staticmethod
-    def forward(ctx: Any, rho: Tensor, e: Tensor) -> Tensor:
-        ctx.save_for_backward(rho, e)
+    def forward(rho: Tensor, e: Tensor) -> Tensor:
         matrices = _as_matrices(rho)
         out = np.empty_like(matrices)
         _horner(matrices, _as_matrices(e), out)
         return torch.from_numpy(out).reshape(rho.shape).to(rho)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
