@@ -18,9 +18,9 @@ array([[ 0.962, -1.762]])
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -173,7 +173,12 @@ class Stage:
     activation: Activation | None = None
 
 
-def stack_stages(stages: Sequence[Stage], inputs: int) -> list[Dense]:
+def make_layer(W: npt.ArrayLike, b: npt.ArrayLike, activation: str | Activation, carried: int) -> Dense:
+    """Return a layer that carries its last ``carried`` outputs."""
+    return SkipDense(W, b, activation, carried) if carried else Dense(W, b, activation)
+
+
+def stack_stages(stages: Sequence[Stage], inputs: int, library: Any = np, make: Callable[..., Any] = make_layer) -> list[Any]:
     """Write stages, of which the last is the output, as layers that carry what later stages need.
 
     Parameters
@@ -182,23 +187,27 @@ def stack_stages(stages: Sequence[Stage], inputs: int) -> list[Dense]:
         In order: each of earlier ones.
     inputs : int
         Size of the input.
+    library : module, default=numpy
+        Whose arrays the weights are; torch for tensors.
+    make : callable, default=make_layer
+        From weights, bias, activation and number of carried outputs to a layer.
 
     Returns
     -------
-    list of Dense
+    list of Dense, or of what ``make`` returns
         A chain of plain layers where each stage needs the one before alone. Stages that nothing needs are left out, linear
         ones that one stage needs are multiplied into it, units of one kind and depth are one layer.
     """
-    kept = _merge_parallel(_fold_linear(stages), inputs)
+    kept = _merge_parallel(_fold_linear(stages), inputs, library)
     sizes = {0: inputs, **{number: len(stage.b) for number, stage in kept.items()}}
     last_use = {k: number for number, stage in kept.items() for k in stage.weights}
-    layers: list[Dense] = []
+    layers: list[Any] = []
     state = [0]  # stages whose units are the outputs of the last layer, in order
     for number, stage in kept.items():
         carried = [k for k in state if last_use.get(k, 0) > number]
-        layers.append(_layer(stage, state, carried, sizes))
+        layers.append(make(*_join_blocks(stage, state, carried, sizes, library)))
         state = [number, *carried]
-    if len(layers) > 1 and _is_copy(layers[-1]):
+    if len(layers) > 1 and library is np and _is_copy(layers[-1]):
         layers.pop()
     return layers
 
@@ -224,7 +233,7 @@ def _fold_linear(stages: Sequence[Stage]) -> dict[int, Stage]:
     return kept
 
 
-def _merge_parallel(stages: Mapping[int, Stage], inputs: int) -> dict[int, Stage]:
+def _merge_parallel(stages: Mapping[int, Stage], inputs: int, library: Any) -> dict[int, Stage]:
     """Return stages of which no two have the same activation and depth, numbered anew."""
     depth, groups = {0: 0}, dict[tuple[int, object], list[int]]()
     for number, stage in stages.items():
@@ -240,21 +249,23 @@ def _merge_parallel(stages: Mapping[int, Stage], inputs: int) -> dict[int, Stage
             places[number] = new, slice(start, end)
             for k, W in part.weights.items():
                 source, columns = places[k]
-                whole = weights.setdefault(source, np.zeros((sizes[new], sizes[source]), W.dtype))
+                whole = weights.setdefault(source, library.zeros((sizes[new], sizes[source]), dtype=W.dtype))
                 whole[start:end, columns] = W
-        merged[new] = Stage(weights, np.concatenate([part.b for part in parts]), parts[0].activation)
+        merged[new] = Stage(weights, library.concatenate([part.b for part in parts]), parts[0].activation)
     return merged
 
 
-def _layer(stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int]) -> Dense:
-    """Write one stage as a layer on the units of ``state``, which hands on those of ``carried``."""
-    count, activation = len(stage.b), stage.activation or "identity"
-    W = np.hstack([stage.weights.get(k, np.zeros((count, sizes[k]), np.int8)) for k in state])
+def _join_blocks(
+    stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int], library: Any
+) -> tuple[Any, Any, str | Activation, int]:
+    """Return weights and bias of a stage on the units of ``state``, with those of ``carried`` below, activation and their number."""
+    count, activation, extra = len(stage.b), stage.activation or "identity", sum(sizes[k] for k in carried)
+    small = {"dtype": library.int8}
+    W = library.hstack([stage.weights.get(k, library.zeros((count, sizes[k]), **small)) for k in state])
     if not carried:
-        return Dense(W, stage.b, activation)
-    hand_on = [np.hstack([np.eye(sizes[k], sizes[j], dtype=np.int8) * (j == k) for j in state]) for k in carried]
-    extra = sum(sizes[k] for k in carried)
-    return SkipDense(np.vstack([W, *hand_on]), np.concatenate([stage.b, np.zeros(extra, np.int8)]), activation, extra)
+        return W, stage.b, activation, 0
+    hand_on = [library.hstack([library.eye(sizes[k], sizes[j], **small) * (j == k) for j in state]) for k in carried]
+    return library.vstack([W, *hand_on]), library.concatenate([stage.b, library.zeros(extra, **small)]), activation, extra
 
 
 def _is_copy(layer: Dense) -> bool:

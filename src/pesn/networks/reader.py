@@ -208,6 +208,7 @@ class Reader:
         self.tape = Tape(sum(map(math.prod, shapes)))
         whole, start = self.tape.input().values, 0
         self.inputs: list[Value] = []
+        self.sources: tuple[Value, ...] = ()  # whose units the last stage has; of two their product, of none the outputs'
         for shape in shapes:
             part = whole[:, start : start + math.prod(shape)].reshape(len(whole), *shape)
             self.inputs.append(Value(AffineRows(part, (0,))))
@@ -234,7 +235,7 @@ class Reader:
             if made is None:
                 made = self._apply_activation(operation, values, root, function)
             if made is None and len(rows) == len(values) == 2:
-                made = self._apply_product(operation, rows)
+                made, self.sources = self._apply_product(operation, rows), tuple(values)
         if made is None:
             error = find_error(values) or operation.refusal
             return [Value(None, root, function, error)] * len(operation.shapes)
@@ -260,6 +261,7 @@ class Reader:
                 return None
             found = made
         if len(found) == 1 and len(rows) > 1:
+            self.sources = ()
             return [self.tape.add_sum(found[0], blocks, rows)]
         return [AffineRows(one, blocks) for one in found]
 
@@ -282,7 +284,7 @@ class Reader:
         for value, f in tries:
             found = None if value.rows is None else recognize(f)
             if found is not None and value.rows is not None:
-                units = self.tape.add_stage(value.rows, found[0])
+                units, self.sources = self.tape.add_stage(value.rows, found[0]), (value,)
                 return [AffineRows(found[1] * units.values, units.blocks)]
         return None
 

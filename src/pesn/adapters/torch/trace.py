@@ -6,10 +6,13 @@ Below modules, functions, hooks and scripts there are few kinds of operations; :
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functionalize, vmap
@@ -18,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from pesn._support.types import Array
-from pesn.networks.layers import AffineRows, Dense, Shapes
+from pesn.activations import Activation, get
+from pesn.networks.layers import LARGEST, AffineRows, Dense, Shapes, Stage, TooLargeError, stack_stages
 from pesn.networks.reader import Operation, Reader, Value
 
 _POINTWISE = {"hardswish", "log_sigmoid_forward", "_prelu_kernel", "rsub"}  # without torch's tag
@@ -71,6 +75,93 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
     >>> trace_layers(Residual().eval(), ((3,),))
     [SkipDense(3 -> 3 + 3 carried, 'tanh'), Dense(6 -> 3, 'identity')]
     """
+    return _read(network, shapes, only_exact).layers()
+
+
+class TensorLayer(NamedTuple):
+    """f(W x + b) on tensors, of which the last ``carried`` entries have no activation."""
+
+    W: Tensor
+    b: Tensor
+    activation: Activation
+    carried: int
+
+    @classmethod
+    def make(cls, W: Tensor, b: Tensor, activation: str | Activation, carried: int) -> TensorLayer:
+        """Return a layer; the activation may be a name."""
+        return cls(W, b, activation if isinstance(activation, Activation) else get(activation), carried)
+
+
+def trace_tensor_layers(network: nn.Module, shapes: Shapes) -> list[TensorLayer]:
+    """Read the layers of a module as tensors in double precision, differentiable by its parameters.
+
+    The units of all layers are replaced by unit vectors: one run of the recorded operations gives every affine map.
+    """
+    return _read(network, shapes, only_exact=False).tensor_layers(dict(network.named_parameters()))
+
+
+@dataclass
+class _Trace:
+    """A module that was run and read: its operations, and the stages that some of them end."""
+
+    recorder: _Recorder
+    reader: Reader
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    values: dict[int, Value]
+    ends: dict[int, tuple[tuple[Value, ...], AffineRows]]  # by operation: whose units a stage has, and what became of them
+
+    def layers(self) -> list[Dense]:
+        """Return the layers as arrays."""
+        return self.reader.layers([self.values[id(tensor)] for tensor in self.outputs])
+
+    def tensor_layers(self, parameters: dict[str, nn.Parameter]) -> list[TensorLayer]:
+        """Return the layers as tensors."""
+        self.layers()  # raises where there are none
+        sizes, stages = self.reader.tape.sizes[: 1 + len(self.ends)], self.reader.tape.stages
+        starts = np.cumsum([1, *sizes])
+        if starts[-1] > LARGEST:
+            raise TooLargeError(f"network would bring {starts[-1]} numbers into one run for gradients; use closure='sobol'")
+        known = {id(parameter): parameter.double() for parameter in parameters.values()}
+        device = self.inputs[0].device
+        unit = torch.eye(starts[-1], dtype=torch.float64, device=device)
+
+        def affine(rows: AffineRows) -> Tensor:
+            """Return a tensor that is affine in the units of stages, of which each is a unit vector in one row."""
+            given = torch.as_tensor(rows.values, device=device)
+            columns = torch.cat([unit[:, starts[k] : starts[k + 1]] for k in rows.blocks], dim=1)
+            return given[0] + torch.tensordot(columns, given[1:], 1)
+
+        for tensor, value in zip(self.inputs, self.reader.inputs, strict=True):
+            assert value.rows is not None
+            known[id(tensor)] = affine(value.rows)
+        places = {id(value): key for key, value in self.values.items()}
+        found: list[Stage] = []
+
+        def add_stage(z: Tensor) -> None:
+            flat, place = z.reshape(len(z), -1), len(found)
+            b, blocks = flat[0], stages[place].weights
+            W = {k: (flat[starts[k] : starts[k + 1]] - b).mT for k in blocks}
+            found.append(Stage(W, b, stages[place].activation))  # type: ignore[arg-type]  # tensors
+
+        for step in self.recorder.setup:
+            known.update(zip(map(id, step.outputs), step.call(known), strict=True))
+        for number, step in enumerate(self.recorder.steps):
+            made = step.call_rows(known)
+            if number in self.ends:
+                sources, rows = self.ends[number]
+                given = [known[places[id(value)]] for value in sources] or made
+                add_stage(torch.stack([given[0] + given[1], given[0] - given[1]], dim=-1) if len(sources) == 2 else given[0])
+                made = [affine(rows)]
+            known.update((id(out), one.reshape(-1, *out.shape)) for out, one in zip(step.outputs, made, strict=True))
+        constant = (known.get(id(out), out.double().expand(len(unit), *out.shape)) for out in self.outputs)
+        add_stage(torch.cat([out.reshape(len(unit), -1) for out in constant], dim=1))
+        with device:
+            return stack_stages(found, sizes[0], torch, TensorLayer.make)
+
+
+def _read(network: nn.Module, shapes: Shapes, only_exact: bool) -> _Trace:
+    """Run a module and read its operations."""
     first = next(iter((*network.parameters(), *network.buffers())), torch.zeros(0))
     dtype = first.dtype if first.is_floating_point() else torch.get_default_dtype()
     inputs = [torch.zeros(1, *shape, dtype=dtype, device=first.device) for shape in shapes]
@@ -81,16 +172,19 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
             "use closure='sobol'"
         )
     reader = Reader(tuple((1, *shape) for shape in shapes))
-    values = dict(zip(map(id, inputs), reader.inputs, strict=True))
-    for step in recorder.steps:
-        operation = step.operation()
+    values, ends = dict(zip(map(id, inputs), reader.inputs, strict=True)), {}
+    for number, step in enumerate(recorder.steps):
+        operation, count = step.operation(), len(reader.tape.stages)
         made = reader.apply(operation, [values[id(step.leaves[place])] for place in step.places])
         if only_exact and not operation.is_pointwise:
             reader.check(made)  # no need to read on
+        if len(reader.tape.stages) > count:
+            assert made[0].rows is not None
+            ends[number] = reader.sources, made[0].rows
         values.update(zip(map(id, step.outputs), made, strict=True))
     for tensor in outputs:
         values.setdefault(id(tensor), Value(AffineRows(tensor.detach().cpu().double().numpy()[None], ())))
-    return reader.layers([values[id(tensor)] for tensor in outputs])
+    return _Trace(recorder, reader, inputs, outputs, values, ends)
 
 
 def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> tuple[_Recorder, list[Tensor]]:
@@ -99,7 +193,7 @@ def _record(network: nn.Module, inputs: Sequence[Tensor], only_exact: bool) -> t
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # about flags that a build of torch lacks
-        recorder = _Recorder(inputs, stack.enter_context(ModuleTracker()), only_exact)
+        recorder = _Recorder(inputs, [*network.parameters()], stack.enter_context(ModuleTracker()), only_exact)
         stack.enter_context(recorder)
         return recorder, list_tensors(functionalize(network, remove="mutations")(*inputs))
 
@@ -138,8 +232,17 @@ class _Step(NamedTuple):
             functorch._set_vmap_fallback_enabled(before)
         return [part.contiguous().numpy() for part in out]
 
-    def _call(self, *tensors: Tensor) -> list[Tensor]:
-        leaves = [_as_constant(leaf) for leaf in self.leaves]
+    def call_rows(self, known: Mapping[int, Tensor]) -> list[Tensor]:
+        """Return the outputs for rows of the tensors that depend on the inputs, differentiable by the others."""
+        rows = [known[id(self.leaves[place])] for place in self.places]
+        return list(vmap(lambda *given: self._call(*given, known=known))(*rows))
+
+    def call(self, known: Mapping[int, Tensor]) -> list[Tensor]:
+        """Return the outputs of an operation on parameters alone, differentiable."""
+        return self._call(known=known)
+
+    def _call(self, *tensors: Tensor, known: Mapping[int, Tensor] = MappingProxyType({})) -> list[Tensor]:
+        leaves = [known.get(id(leaf), _as_constant(leaf)) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
         for place, tensor in zip(self.places, tensors, strict=True):
             leaves[place] = tensor
         if self.name == "copy":
@@ -165,12 +268,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         return False  # True would import the compiler, which takes seconds
 
-    def __init__(self, inputs: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool) -> None:
+    def __init__(
+        self, inputs: Sequence[Tensor], parameters: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = {id(tensor): tensor for tensor in inputs}  # kept alive, so that ids stay unique
         self.depths = {id(tensor): (0, False) for tensor in inputs}  # nonlinear layers before, and whether another has begun
         self.tracker, self.only_exact = tracker, only_exact
         self.steps: list[_Step] = []
+        self.setup: list[_Step] = []  # of parameters alone
+        self.fixed = {id(tensor): tensor for tensor in parameters}
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
@@ -180,7 +287,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         places = [i for i, leaf in enumerate(leaves) if id(leaf) in self.known]
         name = func._schema.name.partition("::")[2]
         if not places or name.startswith("new_") or name.endswith("_like"):  # these use shape and dtype alone
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if any(id(leaf) in self.fixed for leaf in leaves):
+                tensors = [part for part in pytree.tree_leaves(out) if isinstance(part, Tensor)]
+                self.setup.append(_Step(name, func, leaves, spec, [], tensors, ""))
+                self.fixed.update((id(part), part) for part in tensors)
+            return out
         if func._schema.is_mutable:
             name = name.removesuffix("_")
             leaves = [x.clone() if isinstance(x, Tensor) and id(x) not in self.known else x for x in leaves]
