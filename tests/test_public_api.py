@@ -24,7 +24,7 @@ def test_all_is_what_is_there():
 
 
 def test_subpackages_are_attributes_and_moments_is_the_function():
-    modules = ("activations", "diagnostics", "metrics", "planning", "plotting", "systems")
+    modules = ("activations", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")
     code = f"import pesn, pesn.moments.bounds\nfor name in {(*modules, 'moments')}: print(getattr(pesn, name).__name__)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == [*(f"pesn.{name}" for name in modules), "moments"]
@@ -53,8 +53,7 @@ SIGNATURES = {
     "Mesh": "a, b, n_points",
     "Gaussian": "mean, var=None, cov=None, factor=None",
     "Dense": "W, b=None, activation='identity'",
-    "propagate": "network, x, *, shape=None, closure='auto', method='surface', covariance='full', rank=40, n_samples=None, "
-    "rng=0, check=True, return_samples=False, return_layers=False",
+    "propagate": "network, x, *, tol=0.01, shape=None, closure='auto', covariance='full', n_samples=None, rng=0",
     "EchoStateNetwork": f"{NETWORK}, verbose=False",
     "ProbabilisticESN": f"{NETWORK}, covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', "
     "process_noise='auto', verbose=False",

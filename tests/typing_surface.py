@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pesn
 from pesn.metrics import coverage, crps_gaussian
 from pesn.moments.bounds import ErrorBound
-from pesn.networks.propagate import Propagated
+from pesn.networks.propagate import Propagated, propagate_gaussian
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State
 
@@ -110,9 +110,9 @@ def uncertainty(weights: Doubles) -> None:
     assert_type(x.sample(10, rng=0), Floats)
     network = [pesn.Dense(weights, activation="tanh"), pesn.Dense(weights)]
     mesh = pesn.choose_mesh("tanh", 1e-3, (-1.0, 1.0), (0.1, 1.0))
-    assert_type(pesn.propagate(network, x, method="exact"), Propagated)
-    assert_type(pesn.propagate(network, x, method=("spline", mesh), covariance="diagonal"), Propagated)
-    assert_type(pesn.propagate(network, x, return_layers=True).layers, list[pesn.Gaussian] | None)
+    assert_type(pesn.propagate(network, x, tol=0.003, covariance="diagonal"), Propagated)
+    assert_type(propagate_gaussian(network, x, method="exact"), list[pesn.Gaussian])
+    assert_type(propagate_gaussian(network, x, method=("spline", mesh), covariance="low-rank"), list[pesn.Gaussian])
     assert_type(pesn.propagate("model.onnx", x), Propagated)
     assert_type(pesn.propagate(lambda rows: rows, x), Propagated)
     assert_type(pesn.moments("tanh", mean=0.3, var=0.5), pesn.Moments)

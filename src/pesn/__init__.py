@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pesn import activations as activations
     from pesn import diagnostics as diagnostics
     from pesn import metrics as metrics
+    from pesn import networks as networks
     from pesn import planning as planning
     from pesn import plotting as plotting
     from pesn import systems as systems
@@ -77,7 +78,7 @@ _MODULES = {
     "gain": "moments",
     "load": "persistence",
     "propagate": "networks.propagate",
-    **{name: name for name in ("activations", "diagnostics", "metrics", "planning", "plotting", "systems")},
+    **{name: name for name in ("activations", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")},
 }
 
 

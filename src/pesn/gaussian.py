@@ -620,9 +620,9 @@ class Gaussian(NormalMarginals[FloatArray]):
 # ---------------------------------------------------------------- for what computes with them
 
 
-def make_gaussian(mean: FloatArray, cov: FloatArray) -> Gaussian:
+def make_gaussian(mean: FloatArray, cov: FloatArray | None = None, var: FloatArray | None = None) -> Gaussian:
     """Return a Gaussian of computed moments, without the checks of the constructor."""
-    return Gaussian._from_parts(mean, cov=cov)
+    return Gaussian._from_parts(mean, var, cov)
 
 
 def as_vector(x: Gaussian) -> Gaussian:

@@ -212,7 +212,7 @@ def test_dense_layers_are_read_as_a_chain():
     for closure in ("gaussian", "third-order"):
         found, expected = (pesn.propagate(one, x, closure=closure) for one in (program, layers))
         np.testing.assert_allclose(found.cov, expected.cov, rtol=1e-4, atol=1e-7)
-    states = pesn.propagate(program, x, return_layers=True, closure="gaussian", covariance="diagonal").layers
+    states = pesn.networks.propagate_gaussian(program, x, covariance="diagonal")
     assert [state.dim for state in states] == [12, 10, 2]
 
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 import pesn
 from pesn.adapters.sklearn import as_layers, class_probabilities
 
-propagate = partial(pesn.propagate, closure="gaussian", check=False)
+propagate = partial(pesn.propagate, closure="gaussian")
 
 ACTIVATIONS = ["identity", "logistic", "tanh", "relu"]
 SCALERS = {
@@ -127,7 +127,7 @@ def test_diagonal_covariance_of_a_folded_scaler_is_exact_in_the_first_layer(data
     X, y = data
     whitened = fitted(make_pipeline(PCA(4, whiten=True), small()), X, y)
     x = pesn.Gaussian(X[0], var=0.01)
-    first = propagate(whitened, x, covariance="diagonal", return_layers=True).layers[0]
+    first = pesn.networks.propagate_gaussian(whitened, x, covariance="diagonal")[0]
     A = as_layers(whitened)[0]
     z = x.affine(A.W, A.b)
     np.testing.assert_allclose(first.var, pesn.moments("tanh", z.mean, z.var).var, rtol=1e-12)

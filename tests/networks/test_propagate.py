@@ -11,7 +11,8 @@ import pytest
 
 import pesn
 from pesn import Dense, Gaussian, propagate
-from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
+from pesn.networks import propagate_gaussian
+from pesn.networks.gaussian_closure import through_layers_low_rank
 from pesn.networks.layers import forward
 
 
@@ -41,7 +42,7 @@ SMALL = network([4, 30, 30, 2])
 def test_third_order_closure_reduces_the_error_of_the_gaussian_closure():
     x = Gaussian(np.random.default_rng(5).normal(size=100), var=0.25)
     _, std = truth(WIDE, x, 60_000)
-    off = {c: propagate(WIDE, x, closure=c, check=False).std / std - 1.0 for c in ("gaussian", "third-order")}
+    off = {c: propagate(WIDE, x, closure=c).std / std - 1.0 for c in ("gaussian", "third-order")}
     rms = {name: np.sqrt(np.mean(np.square(error))) for name, error in off.items()}
     assert rms["third-order"] < 0.4 * rms["gaussian"]
     assert rms["third-order"] < 0.01
@@ -66,7 +67,7 @@ def test_sobol_error_estimates_cover_the_error():
         y = propagate(SMALL, x, closure="sobol", n_samples=n)
         off = np.abs(y.std / std - 1.0).max()
         assert off < 5.0 * y.error + 0.003
-        assert y.error < 0.6 / np.sqrt(n)
+        assert y.error < 1.2 / np.sqrt(n)
         assert np.abs((y.mean - mean) / std).max() < 0.02
     one, again, other = (propagate(SMALL, x, closure="sobol", rng=rng).mean.tolist() for rng in (0, 0, 1))
     assert one == again != other
@@ -74,8 +75,8 @@ def test_sobol_error_estimates_cover_the_error():
 
 def test_function_of_rows_gives_moments_and_samples():
     x = Gaussian(np.array([[1.0, 2.0], [0.0, 1.0]]), var=0.01)
-    y = propagate(lambda rows: np.prod(rows, axis=1, keepdims=True), x, n_samples=512, return_samples=True)
-    assert (y.closure, y.samples.shape, y.error.shape) == ("sobol", (2, 512, 1), (2,))
+    y = propagate(lambda rows: np.prod(rows, axis=1, keepdims=True), x, n_samples=512)
+    assert (y.closure.tolist(), y.samples.shape, y.error.shape) == (["sobol"] * 2, (2, 512, 1), (2,))
     np.testing.assert_allclose(y.mean, [[2.0], [0.0]], atol=2e-3)
     np.testing.assert_allclose(y.var, [[0.0501], [0.0101]], rtol=0.03)
     np.testing.assert_allclose(y.samples.mean(axis=1), y.mean, atol=1e-12)
@@ -86,9 +87,6 @@ def test_auto_chooses_the_gaussian_closure_where_it_is_exact():
     assert propagate([SMALL[0], SMALL[-1]], small).closure == "gaussian"  # exact
     assert propagate(SMALL, small).closure == "sobol"
     assert propagate(SMALL, Gaussian(np.zeros(4))).closure == "gaussian"
-    assert propagate(SMALL, small, covariance="diagonal").closure == "gaussian"
-    assert propagate(SMALL, small, method="exact").closure == "gaussian"
-    assert len(propagate(SMALL, small, return_layers=True).layers) == 3
 
 
 def test_large_error_estimates_are_logged(caplog):
@@ -99,7 +97,6 @@ def test_large_error_estimates_are_logged(caplog):
     assert "may be off by" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="pesn.networks"):
-        assert np.isnan(propagate(deep, x, closure="gaussian", check=False).error)
         assert propagate(SMALL, Gaussian(np.zeros(4), var=1e-6), closure="gaussian").error < 1e-3
     assert not caplog.text
 
@@ -119,22 +116,31 @@ def test_result_is_a_gaussian():
     ("options", "error", "message"),
     [
         ({"closure": "fourth"}, ValueError, "closure must be one of .* got 'fourth'"),
-        ({"closure": "sobol", "covariance": "diagonal"}, ValueError, "covariance='diagonal' goes with closure='gaussian'"),
-        ({"closure": "third-order", "method": "exact"}, ValueError, "method='exact' goes with closure='gaussian'"),
-        ({"closure": "sobol", "return_layers": True}, ValueError, "return_layers=True goes with closure='gaussian'"),
+        (
+            {"covariance": "low-rank"},
+            ValueError,
+            "covariance must be 'full' or 'diagonal', got 'low-rank'; see pesn.networks.prop",
+        ),
+        *(({"tol": tol}, ValueError, r"tol must lie in \(0, 1\], got ") for tol in (0.0, -0.1, np.nan, 2.0)),
+        ({"tol": "fine"}, TypeError, "tol must be a number"),
         ({"closure": "sobol", "n_samples": 1000}, ValueError, "n_samples must be a power of 2, got 1000"),
         ({"closure": "sobol", "n_samples": 4}, ValueError, "n_samples must be 8 or more, got 4"),
         ({"closure": "gaussian", "n_samples": 1024}, ValueError, "n_samples goes with closure='sobol'"),
-        ({"closure": "gaussian", "return_samples": True}, ValueError, "return_samples goes with closure='sobol'"),
-        ({"check": 1}, TypeError, "check must be"),
-        ({"covariance": "low-rank", "rank": 0}, ValueError, "rank"),
-        ({"covariance": "low-rank", "closure": "sobol"}, ValueError, "covariance='low-rank' goes with closure='gaussian'"),
-        ({"covariance": "low-rank", "method": "exact"}, ValueError, "'low-rank' goes with method='surface', got method='exact'"),
     ],
 )
 def test_invalid_option_combinations_raise(options, error, message):
     with pytest.raises(error, match=message):
         propagate(SMALL, Gaussian(np.zeros(4), var=0.1), **options)
+
+
+def test_invalid_options_of_the_gaussian_closure_raise():
+    x = Gaussian(np.zeros(4), var=0.1)
+    with pytest.raises(ValueError, match="rank"):
+        propagate_gaussian(SMALL, x, covariance="low-rank", rank=0)
+    with pytest.raises(ValueError, match="'low-rank' goes with method='surface', got method='exact'"):
+        propagate_gaussian(SMALL, x, covariance="low-rank", method="exact")
+    with pytest.raises(TypeError, match="network must be a list of layers for a closed form"):
+        propagate_gaussian(np.tanh, x)
 
 
 def test_units_that_rarely_fire_do_not_affect_others():
@@ -184,7 +190,7 @@ def test_points_of_a_batch_are_evaluated_in_few_calls():
         return rows[:, :1] * rows[:, 1:]
 
     x = Gaussian(np.random.default_rng(0).normal(size=(100, 2)), var=0.1)
-    y = propagate(function, x, closure="sobol", n_samples=256, return_samples=True)
+    y = propagate(function, x, closure="sobol", n_samples=256)
     assert sum(calls) >= 100 * 256
     assert len(calls) < 10
     assert y.samples.shape == (100, 256, 1)
@@ -200,7 +206,7 @@ def test_batches_have_any_number_of_axes(closure, spread):
     np.testing.assert_allclose(folded.cov, flat.cov.reshape(2, 3, *flat.cov.shape[1:]), rtol=1e-9)
     assert folded.error.shape == (2, 3)
     if closure == "sobol":
-        assert propagate(SMALL, Gaussian(mean.reshape(2, 3, 4), **spread), return_samples=True).samples.shape == (2, 3, 2048, 2)
+        assert folded.samples.shape == (2, 3, *flat.samples.shape[1:])
 
 
 @pytest.mark.parametrize("var", [1e-300, 1e-220, 1e-120])
@@ -210,14 +216,9 @@ def test_tiny_variances_are_propagated_linearly(var):
     assert one.error < 1e-6
 
 
-def test_auto_uses_sobol_points_if_samples_are_requested():
-    shallow, x = [SMALL[0], SMALL[-1]], Gaussian(np.zeros(4), var=0.1)
-    assert propagate(shallow, x, return_samples=True).samples.shape[0] == 2048
-    assert propagate(shallow, x, n_samples=64).closure == "sobol"
-    with pytest.raises(ValueError, match="n_samples goes with closure='sobol', got return_layers=True"):
-        propagate(shallow, x, n_samples=64, return_layers=True)
-    with pytest.raises(TypeError, match="covariance='diagonal' goes with a chain of layers"):
-        propagate(np.tanh, x, covariance="diagonal")
+def test_auto_uses_as_many_points_as_are_asked_for():
+    y = propagate([SMALL[0], SMALL[-1]], Gaussian(np.zeros(4), var=0.1), n_samples=64)
+    assert (y.closure, y.samples.shape) == ("sobol", (64, 2))
 
 
 # ---------------------------------------------------------------- low-rank covariances
@@ -225,11 +226,11 @@ def test_auto_uses_sobol_points_if_samples_are_requested():
 
 
 def full(layers, x):
-    return propagate(layers, x, closure="gaussian", check=False)
+    return propagate_gaussian(layers, x)[-1]
 
 
 def low(layers, x, **options):
-    return propagate(layers, x, covariance="low-rank", check=False, **options)
+    return propagate_gaussian(layers, x, covariance="low-rank", **options)[-1]
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
@@ -242,8 +243,7 @@ def test_std_of_few_outputs_agrees_with_the_full_covariance(activation, inputs):
     assert np.max(np.abs(found.mean - true.mean) / true.std) < 0.05
     scale = np.outer(true.std, true.std)
     assert np.max(np.abs(found.cov - true.cov) / scale) < 0.02
-    assert found.closure == "gaussian"
-    apart = propagate(layers, x, covariance="diagonal").std / true.std - 1.0
+    apart = propagate_gaussian(layers, x, covariance="diagonal")[-1].std / true.std - 1.0
     assert np.max(np.abs(found.std / true.std - 1.0)) < 0.2 * np.max(np.abs(apart))
 
 
@@ -302,10 +302,10 @@ def test_low_rank_batch_equals_single_inputs():
 def test_low_rank_has_layers_and_float32():
     layers = network([6, 80, 80, 2])
     x = Gaussian(np.zeros(6, np.float32), var=np.float32(0.2))
-    states = propagate(layers, x, covariance="low-rank", return_layers=True).layers
+    states = propagate_gaussian(layers, x, covariance="low-rank")
     assert [state.factor.shape[0] for state in states] == [80, 80, 2]
     assert states[-1].mean.dtype == np.float32
-    np.testing.assert_allclose(states[1].std, through_layers(layers, x, "surface", "full")[1].std, rtol=0.05)
+    np.testing.assert_allclose(states[1].std, propagate_gaussian(layers, x)[1].std, rtol=0.05)
 
 
 def test_peak_memory_is_below_that_of_a_full_covariance():
@@ -319,11 +319,3 @@ def test_peak_memory_is_below_that_of_a_full_covariance():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6e6
-
-
-def test_error_estimate_equals_the_deviation_from_sobol_points():
-    layers, x = network([6, 80, 80, 2]), Gaussian(np.zeros(6), var=0.2)
-    checked = propagate(layers, x, covariance="low-rank")
-    points = propagate(layers, x, closure="sobol")
-    assert checked.error == pytest.approx(np.max(np.abs(checked.std / points.std - 1.0)))
-    assert np.isnan(low(layers, x).error)

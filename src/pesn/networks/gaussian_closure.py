@@ -108,6 +108,7 @@ def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> G
 def _activate(layer: Dense, z: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> Gaussian:
     name, mesh = parse_method("method", method)
     unit = moments(layer.activation, z.mean[..., : layer.units], z.var[..., : layer.units], method=name, mesh=mesh)
+    unit = unit._replace(var=np.maximum(unit.var, 0.0))  # "spline-raw" cancels
     mean = unit.mean if layer.units == z.dim else np.concatenate([unit.mean, z.mean[..., layer.units :]], axis=-1)
     if covariance == "diagonal":
         return Gaussian(mean, var=np.concatenate([unit.var, z.var[..., layer.units :]], axis=-1))

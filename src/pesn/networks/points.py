@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,39 +15,125 @@ from pesn._support.arguments import generator
 from pesn._support.types import Array, FloatArray, Rng
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric, transpose
-from pesn.networks.layers import Shapes
+from pesn.networks.layers import LARGEST, Shapes
 from pesn.networks.program import split_rows
 
-SCRAMBLES = 4  # number of independent scrambles, whose variation estimates the error of their mean
-_KEPT = 2**18  # entries of points that are cached: 2 MB
+SCRAMBLES = 8  # number of independent scrambles, whose variation estimates the error of their mean
+_CONFIDENCE = 2.36  # 97.5 % quantile of Student's t with one degree of freedom less
+_KEPT = 2**22  # entries of points that are cached: 32 MB
 _EVEN = 1e-4  # ratio of standard deviations below which eigenvalues of the covariance lose the smallest input
-_AT_ONCE, _ROWS = 2**19, 2**14  # numbers and points that are evaluated at a time
+_AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
+_ROOTS = 2**22  # entries of the roots of covariances that are kept
+_SAMPLES = 2**24  # outputs that are kept
+
+_cache: dict[tuple[int, int, int, int], Array] = {}  # by dimension, seed, first and last point
 
 
 class Sampled(NamedTuple):
-    """Moments of the outputs of R inputs: mean (R, m), covariance (R, m, m), twice the relative standard error of std (R, m).
-
-    ``outputs`` (R, n, m) is None unless they are kept.
-    """
+    """Moments of the outputs of B inputs: mean (B, m), covariance (B, m, m) or variances, estimated error of std (B, m)."""
 
     mean: Array
-    cov: Array
+    spread: Array
     error: Array
-    outputs: FloatArray | None
 
 
-def sample_outputs(
-    function: Callable[[FloatArray], FloatArray], x: Gaussian, n_samples: int, rng: Rng, keep: bool = False
-) -> Sampled:
-    """Compute moments of the outputs for each row of x, by ``n_samples`` points in four scrambles."""
-    if not x.mean.size:
-        raise ValueError(f"x must have a row, and numbers in it, to be propagated by points, got a mean of shape {x.mean.shape}")
-    repeated = isinstance(rng, int) and n_samples * x.dim <= _KEPT
-    points = _repeated_scrambles(x.dim, n_samples, rng) if repeated else _scrambles(x.dim, n_samples, rng)
-    parts = [_summary(function, block, keep) for block in _point_blocks(x, points)]
-    mean, cov, error = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    error[_is_below_rounding(x)] = 1.0
-    return Sampled(mean, cov, error, np.concatenate([part.outputs for part in parts]) if keep else None)
+class PointMoments:
+    """Moments of the outputs of B inputs by scrambled Sobol points, of which more can be added.
+
+    Parameters
+    ----------
+    function : callable
+        The network, rows (n, d) to rows (n, m).
+    x : Gaussian
+        The inputs, of mean (B, d).
+    rng : int, Generator or None
+        Seed or Generator of the scrambling.
+    full : bool
+        Whether covariances are computed; else variances.
+    """
+
+    def __init__(self, function: Callable[[FloatArray], FloatArray], x: Gaussian, rng: Rng, full: bool) -> None:
+        self._function, self._full, self._dim = function, full, x.dim
+        self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
+        self._rounded = _is_below_rounding(x)
+        self.counts = np.zeros(len(x.mean), int)
+        self._outputs: list[tuple[npt.NDArray[np.intp], int, FloatArray]] = []
+
+    def extend(self, rows: npt.NDArray[np.intp], count: int) -> None:
+        """Evaluate further points of some rows, which have as many each, up to ``count``."""
+        start, stop = int(self.counts[rows[0]]) // SCRAMBLES, count // SCRAMBLES
+        while start < stop:
+            width = max(self._dim, self._first.shape[1] if start else 0)
+            step = stop - start
+            while step > 1 and SCRAMBLES * step > min(_ROWS, _AT_ONCE // width):
+                step //= 2
+            points = self._points.block(start, start + step).reshape(-1, self._dim)
+            some = max(1, min(_AT_ONCE // (len(points) * width), _ROWS // len(points)))
+            for k in range(0, len(rows), some):
+                self._add(rows[k : k + some], start, self._scale(rows[k : k + some], points))
+            start += step
+        self.counts[rows] = count
+
+    def _add(self, rows: npt.NDArray[np.intp], start: int, given: FloatArray) -> None:
+        """Add the outputs of points (R, SCRAMBLES · n, d), those after ``start``, to the sums of some rows."""
+        out = np.asarray(self._function(given.reshape(-1, self._dim)))
+        out = out.reshape(len(rows), SCRAMBLES, given.shape[1] // SCRAMBLES, -1)
+        if not np.isfinite(out).all():
+            raise ValueError("network must give finite numbers for every point, got NaN or infinity")
+        if not (start or self._outputs):
+            self._allocate(out.shape[-1])
+        if not start:
+            self._first[rows] = out[:, 0, 0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = np.subtract(out, self._first[rows][:, None, None], dtype=float)  # exactly 0 for constant outputs
+            if not start:
+                self._shift[rows] = away.mean(axis=(1, 2))
+            away -= self._shift[rows][:, None, None]
+            self._sums[0][rows] += away.sum(axis=2)
+            self._sums[1][rows] += np.square(away).sum(axis=2)
+            if self._full:
+                flat = away.reshape(len(rows), -1, away.shape[-1])
+                self._cross[rows] += transpose(flat) @ flat
+        if not np.isfinite(self._sums[1][rows]).all():
+            raise ValueError(f"network must give numbers whose variance is finite, got numbers up to {np.abs(out).max():.3g}")
+        if start < self._kept or not start:
+            self._outputs.append((rows, start, out[:, :, : self._kept - start]))
+
+    def _allocate(self, size: int) -> None:
+        """Make the sums for ``size`` outputs."""
+        if self._full and size > LARGEST:
+            raise ValueError(f"network has {size} outputs, too many for a covariance matrix; use covariance='diagonal'")
+        batch = len(self.counts)
+        self._first, self._shift = np.zeros((batch, size)), np.zeros((batch, size))
+        self._sums = np.zeros((2, batch, SCRAMBLES, size))
+        self._cross = np.zeros((batch, size, size) if self._full else (0,))
+        self._kept = max(1, _SAMPLES // (batch * SCRAMBLES * size))
+
+    def moments(self) -> Sampled:
+        """Compute the moments of all rows from the points evaluated so far."""
+        count = self.counts[:, None]
+        shift = self._sums[0].sum(axis=1) / count
+        # variances of each scramble about the common mean
+        total, square = self._sums * (SCRAMBLES / count[..., None])
+        parts = square + shift[:, None] * (shift[:, None] - 2.0 * total)
+        var = np.maximum(parts.mean(axis=1), 0.0)
+        ratio = np.divide(parts, var[:, None], out=np.ones_like(parts), where=var[:, None] > 0.0)
+        error = 0.5 * _CONFIDENCE / math.sqrt(SCRAMBLES) * ratio.std(axis=1, ddof=1)
+        error[self._rounded] = 1.0
+        spread = var
+        if self._full:
+            spread = symmetric(self._cross / count[..., None] - shift[:, :, None] * shift[:, None, :])
+        return Sampled(self._first + self._shift + shift, spread, error)
+
+    def samples(self) -> FloatArray:
+        """Return the outputs (B, n, m) of as many points as all rows have, and as are kept."""
+        count = min(int(self.counts.min()) // SCRAMBLES, self._kept)
+        _, _, out = self._outputs[0]
+        found = np.empty((len(self.counts), SCRAMBLES, count, out.shape[-1]), out.dtype)
+        for rows, start, out in self._outputs:
+            if start < count:
+                found[rows, :, start : start + out.shape[2]] = out[:, :, : count - start]
+        return found.reshape(len(found), -1, found.shape[-1])
 
 
 def _is_below_rounding(x: Gaussian) -> npt.NDArray[np.bool_]:
@@ -57,69 +142,95 @@ def _is_below_rounding(x: Gaussian) -> npt.NDArray[np.bool_]:
     return np.asarray((std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)).reshape(-1)
 
 
-def _scrambles(dim: int, n_samples: int, rng: Rng) -> Array:
-    drawn = generator(rng)
-    points = np.concatenate([standard_points(dim, n_samples // SCRAMBLES, drawn) for _ in range(SCRAMBLES)])
-    points.flags.writeable = False
-    return points
+# ---------------------------------------------------------------- points
 
 
-_repeated_scrambles = lru_cache(maxsize=8)(_scrambles)  # drawing the points takes longer than a small network
+class StandardPoints:
+    """Points of a standard normal distribution in independent scrambles, made on demand.
 
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    rng : int, Generator or None
+        Seed or Generator. Points of a seed are cached, as drawing them takes longer than a small network.
+    """
 
-def _summary(function: Callable[[FloatArray], FloatArray], points: FloatArray, keep: bool) -> Sampled:
-    """Compute moments of the outputs of points (R, n, d) of some rows."""
-    rows, count, dim = points.shape
-    out = np.asarray(function(points.reshape(rows * count, dim))).reshape(rows, count, -1)
-    first = out[:, 0].astype(float)
-    with np.errstate(all="ignore"):
-        away = np.subtract(out, first[:, None, :], dtype=float)  # exactly 0 for constant outputs
-        shift = away.mean(axis=1)
-        away -= shift[:, None, :]
-        # variances of each scramble about the common mean
-        parts = np.square(away.reshape(rows, SCRAMBLES, -1, away.shape[-1])).mean(axis=2)
-        var = parts.mean(axis=1)
-        off = parts.std(axis=1, ddof=1) / np.sqrt(SCRAMBLES)
-        error = np.divide(
-            off, var, out=np.zeros_like(var), where=var > 0.0
-        )  # twice the relative standard error of a standard deviation
-        cov = symmetric(transpose(away) @ away / count)
-    if not np.isfinite(cov).all() and np.isfinite(out).all():
-        raise ValueError(f"network must give numbers whose variance is finite, got numbers up to {np.abs(out).max():.3g}")
-    return Sampled(first + shift, cov, error, out if keep else None)
+    def __init__(self, dim: int, rng: Rng) -> None:
+        self._dim, self._seed = dim, rng if type(rng) is int else None
+        self._rng, self._engines = generator(rng), list[qmc.Sobol]()
+
+    def block(self, start: int, stop: int) -> Array:
+        """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim)."""
+        key = (self._dim, self._seed or 0, start, stop)
+        if self._seed is not None and key in _cache:
+            return _cache[key]
+        if not self._engines:
+            self._engines = [_make_engine(self._dim, self._rng) for _ in range(SCRAMBLES)]
+        for engine in self._engines:
+            if engine.num_generated < start:
+                engine.fast_forward(start - engine.num_generated)
+        points = np.stack([_draw_normal(engine, stop - start, self._dim, self._rng) for engine in self._engines])
+        points.flags.writeable = False
+        if self._seed is not None and points.size <= _KEPT // 8:
+            while _cache and sum(part.size for part in list(_cache.values())) + points.size > _KEPT:
+                _cache.pop(next(iter(_cache)), None)
+            _cache[key] = points
+        return points
 
 
 def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
-    """Return points (count, dim) of a standard normal distribution."""
-    uniform = qmc.Sobol(min(dim, qmc.Sobol.MAXDIM), scramble=True, rng=rng).random(count)
-    points = special.ndtri(uniform + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
+    """Return points (count, dim) of a standard normal distribution, in one scramble."""
+    return _draw_normal(_make_engine(dim, rng), count, dim, rng)
+
+
+def _make_engine(dim: int, rng: np.random.Generator) -> qmc.Sobol:
+    return qmc.Sobol(min(dim, qmc.Sobol.MAXDIM), scramble=True, rng=rng)
+
+
+def _draw_normal(engine: qmc.Sobol, count: int, dim: int, rng: np.random.Generator) -> Array:
+    points = special.ndtri(engine.random(count) + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
     # more coordinates than Sobol sequences have: the narrowest ones are random
-    return np.asarray(
-        points if dim <= qmc.Sobol.MAXDIM else np.hstack([points, rng.standard_normal((count, dim - points.shape[1]))])
-    )
+    return np.asarray(points if dim == engine.d else np.hstack([points, rng.standard_normal((count, dim - engine.d))]))
 
 
 def scale_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
     """Yield points of each row of x, from standard normal points (count, d)."""
-    return (rows for block in _point_blocks(x, points) for rows in block)
-
-
-def _point_blocks(x: Gaussian, points: Array) -> Iterator[FloatArray]:
-    """Yield points (R, count, d) of as many rows at a time as keep to some megabytes."""
-    mean, dtype = x.mean.reshape(-1, x.dim), x.mean.dtype
-    alone = x.diagonal is not None and x.factor is None
-    shape = x.mean.shape if alone else (*x.mean.shape, x.dim)
-    spread = np.broadcast_to(x.var if alone else x.cov, shape).reshape(mean.shape if alone else (-1, x.dim, x.dim))
+    rows, scale = np.arange(math.prod(x.batch_shape)), Scale(x)
     step = max(1, min(_AT_ONCE // points.size, _ROWS // len(points)))
-    for start in range(0, len(mean), step):
-        m, s = mean[start : start + step, None, :], spread[start : start + step].astype(np.float64)
-        # The widest direction first: the first coordinates of Sobol points are the most uniform.
-        if alone:
-            rank = np.argsort(np.argsort(-s, axis=-1), axis=-1)
-            away = np.sqrt(s)[:, None, :] * np.moveaxis(points[:, rank], 0, 1)
+    for start in range(0, len(rows), step):
+        yield from scale(rows[start : start + step], points)
+
+
+class Scale:
+    """Map standard normal points to the distribution of each row of x.
+
+    The widest direction comes first: the first coordinates of Sobol points are the most uniform.
+    """
+
+    def __init__(self, x: Gaussian) -> None:
+        self._mean, self._dtype = x.mean.reshape(-1, x.dim), x.mean.dtype
+        self._std: Any = None
+        self._root: Any = None
+        if x.diagonal is not None and x.factor is None:
+            var = np.broadcast_to(x.var, x.mean.shape).reshape(self._mean.shape).astype(float)
+            self._std, self._order = np.sqrt(var), np.argsort(np.argsort(-var, axis=-1), axis=-1)
+            return
+        self._cov = x.cov.reshape(-1, x.dim, x.dim)
+        if self._cov.size <= _ROOTS:
+            self._root = _root(self._cov.astype(float))
+
+    def __call__(self, rows: npt.NDArray[np.intp], points: Array) -> FloatArray:
+        """Return points (R, count, d) of some rows."""
+        if self._std is not None:
+            away = self._std[rows][:, None, :] * np.moveaxis(points[:, self._order[rows]], 0, 1)
         else:
-            away = points @ transpose(_root(s))
-        yield (m + away).astype(dtype, copy=False)
+            away = points @ transpose(self.root(rows))
+        return (self._mean[rows][:, None, :] + away).astype(self._dtype, copy=False)
+
+    def root(self, rows: npt.NDArray[np.intp]) -> Array:
+        """Return A with A Aᵀ = cov of some rows, (R, d, d)."""
+        return np.asarray(_root(self._cov[rows].astype(float)) if self._root is None else self._root[rows])
 
 
 def _root(cov: Array) -> Array:

@@ -10,27 +10,29 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pesn._support.arguments import flag, whole_number
+from pesn._support.arguments import number, whole_number
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import AnyArray, FloatArray, NetworkCovariance, Rng
-from pesn.gaussian import Gaussian, make_gaussian
+from pesn._support.types import AnyArray, Array, FloatArray, NetworkCovariance, Rng
+from pesn.gaussian import Gaussian, make_gaussian, probabilities
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, Shape, Shapes, check_sizes, forward
-from pesn.networks.points import as_row_function, sample_outputs
+from pesn.networks.points import SCRAMBLES, PointMoments, as_row_function
 from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
 
-__all__ = ["Closure", "Propagated", "propagate"]
+__all__ = ["Closure", "Propagated", "propagate", "propagate_gaussian"]
 
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {
@@ -39,8 +41,8 @@ _ADAPTERS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
 }  # adapter by package of the network's class
-_POINTS, _POINTS_OF_AUTO, _POINTS_OF_CHECK = 1024, 2048, 1024
-_LARGE_ERROR = 0.02  # above, a warning is logged
+_FIRST, _BUDGET = 1024, 2**17  # numbers of points that "auto" begins and ends with
+_CHECK = 2048  # number of points that check a closed form
 _NUMBERS = 2**19  # entries of the matrices of as many rows as are computed at once, 4 MB
 _SHAPED = ("torch", "onnx")  # adapters whose inputs may have a shape
 _SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
@@ -51,37 +53,27 @@ _log = logging.getLogger("pesn.networks")
 class Propagated(Gaussian):
     """The result of :func:`propagate`: a :class:`pesn.Gaussian` with its closure and an error estimate.
 
+    Median, quantiles and intervals are those of ``samples`` where there are some, and those of the Gaussian elsewhere.
+
     Attributes
     ----------
-    closure : str
-        "gaussian", "third-order" or "sobol".
-    error : float or array
-        Estimated relative error of the standard deviations, the largest over outputs, for each row of a batch: the difference
-        between the Gaussian and the third-order closure of a chain, or between that of a residual network and Sobol points; of
-        points, twice the standard error by independent scrambles. NaN with ``check=False``.
-    samples : array or None
-        Outputs (n_samples, m), or (n, n_samples, m) of a batch, with ``return_samples=True``; else None.
-    layers : list of Gaussian or None
-        The Gaussian after each layer, with ``return_layers=True``; else None.
+    closure : str or array of str
+        "gaussian", "third-order" or "sobol"; an array for a batch, an entry for each row.
+    error : array
+        Estimated relative error of the standard deviations, the largest over outputs, for each row of a batch.
+    samples : array of shape (n_samples, m) or (n, n_samples, m), or None
+        Outputs of the points, if the result is from points or was checked by them; at most 2²⁴ numbers.
     """
 
-    closure: str
+    closure: Any
     error: FloatArray
     samples: FloatArray | None
-    layers: list[Gaussian] | None
 
     @classmethod
-    def from_gaussian(
-        cls,
-        found: Gaussian,
-        closure: str,
-        error: FloatArray,
-        samples: FloatArray | None = None,
-        layers: list[Gaussian] | None = None,
-    ) -> Propagated:
+    def from_gaussian(cls, found: Gaussian, closure: object, error: object, samples: object = None) -> Any:
         """Return ``found`` as the result of a closure."""
         result = object.__new__(cls)
-        result.__dict__.update(found.__dict__, closure=closure, error=error, samples=samples, layers=layers)
+        result.__dict__.update(found.__dict__, closure=closure, error=error, samples=samples)
         return result
 
     @classmethod
@@ -91,68 +83,73 @@ class Propagated(Gaussian):
     def __getnewargs__(self) -> tuple[AnyArray]:
         return (self._mean,)
 
+    @property
+    def median(self) -> FloatArray:
+        """Median of each output."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Return the central prediction interval of each output, between two quantiles; see :meth:`Gaussian.interval`."""
+        number("level", level, 0.0, 1.0, "()")
+        lower, upper = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        return lower, upper
+
+    def quantile(self, q: npt.ArrayLike) -> FloatArray:
+        """Return quantiles of each output; see :meth:`Gaussian.quantile`."""
+        if self.samples is None:
+            return super().quantile(q)
+        return np.asarray(np.quantile(self.samples, probabilities(q), axis=-2), self._mean.dtype)
+
 
 @one_blas_thread()
 def propagate(
     network: Network,
     x: Gaussian | TorchDistribution | Sequence[Gaussian],
     *,
+    tol: float = 0.01,
     shape: Shape | Sequence[Shape] | None = None,
     closure: Closure = "auto",
-    method: UnitMethod = "surface",
-    covariance: NetworkCovariance = "full",
-    rank: int = 40,
+    covariance: Literal["full", "diagonal"] = "full",
     n_samples: int | None = None,
     rng: Rng = 0,
-    check: bool = True,
-    return_samples: bool = False,
-    return_layers: bool = False,
 ) -> Propagated:
-    """Compute the Gaussian of a network's output for a Gaussian input.
+    """Compute mean and covariance of a network's output for a Gaussian input, to a relative tolerance.
 
     Parameters
     ----------
     network : list of Dense, torch.nn.Module, estimator, path or callable
         A list of :class:`Dense`, a torch module in eval mode, a fitted scikit-learn estimator, a path to an ONNX file, or any
-        function of rows (n, d). Functions and networks without a closed form go by Sobol points.
+        function of rows (n, d).
     x : Gaussian or sequence of Gaussian
-        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``. Tensors in it go through a chain of torch
-        layers as tensors, differentiable by autograd, by the Gaussian closure. A tuple for a network of several inputs: a
-        Gaussian for each, independent of each other.
+        The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``, of arrays or tensors. A tuple for a
+        network of several inputs: a Gaussian for each, independent of each other.
+    tol : float, default=0.01
+        Tolerated relative error of the standard deviations. Points are doubled until the estimated error is no larger, up to
+        2¹⁷ points; a larger error is logged as a warning to ``pesn.networks``.
     shape : tuple of int or list of tuple of int, default=None
         The shape of one input without its batch, where the network takes more than rows of numbers: ``(channels, height,
         width)``, ``(steps, features)``; a list of shapes for several inputs, of which one Gaussian may hold all the numbers.
     closure : {"auto", "gaussian", "third-order", "sobol"}, default="auto"
-        What is carried from layer to layer of a chain or a residual network. ``"gaussian"``: mean and covariance, as if each
-        layer's output were Gaussian; exact for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``:
-        scrambled Sobol points through the network itself. ``"auto"``: the Gaussian closure where it is exact, or where one of
-        the options below needs it; else 2,048 points, which nearly always give standard deviations within 2 %.
-    method : str or tuple, default="surface"
-        How moments of each unit are computed: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. Others
-        than "surface" go with the Gaussian closure.
-    covariance : {"full", "low-rank", "diagonal"}, default="full"
-        ``"full"``: between all units (Mehler's series). By the Gaussian closure also ``"low-rank"``: a factor of few columns and
-        each unit's own variance, for layers of a thousand units, of which no matrix over all pairs is formed; ``"diagonal"``:
-        none, as in the paper.
-    rank : int, default=40
-        Columns of the factor of ``covariance="low-rank"``, 2 or more.
+        How the moments are computed. ``"gaussian"``: mean and covariance of each layer in closed form, as if the layer's input
+        were Gaussian; exact for one layer of units. ``"third-order"``: third cumulants as well. ``"sobol"``: scrambled Sobol
+        points through the network. ``"auto"``: the Gaussian closure where it is exact; else points, or the third-order closure
+        of a chain of layers where its error estimate meets ``tol`` first.
+    covariance : {"full", "diagonal"}, default="full"
+        What the result has: covariances between the outputs, or only their variances, for outputs of many numbers.
     n_samples : int, default=None
-        Number of Sobol points, a power of 2, 8 or more; None: 1,024, or 2,048 with ``closure="auto"``.
+        Number of points, a power of 2, 8 or more, instead of as many as ``tol`` needs.
     rng : int or numpy.random.Generator, default=0
         Seed or generator of the scrambling; a seed gives the same result each time.
-    check : bool, default=True
-        Whether the Gaussian and the third-order closure are compared, or that of a residual network or of low rank and 1,024
-        points, which takes the time of both; without, ``error`` is NaN.
-    return_samples : bool, default=False
-        Keep the outputs of all points in ``samples``.
-    return_layers : bool, default=False
-        Keep the Gaussian after each layer in ``layers``, by the Gaussian closure.
 
     Returns
     -------
     Propagated
-        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure`` and ``error``, the estimated relative
-        error of its standard deviations: above 0.02 a warning is logged to ``pesn.networks``. Of tensors, a Gaussian of tensors.
+        The Gaussian of the output, (outputs,) or (n, outputs), with ``closure``, ``error``, the estimated relative error of its
+        standard deviations, and ``samples``. Of tensors for tensors, differentiable by autograd.
+
+    See Also
+    --------
+    pesn.networks.propagate_gaussian : The Gaussian closure with all its options, layer by layer.
 
     Examples
     --------
@@ -160,95 +157,105 @@ def propagate(
     >>> pesn.propagate([pesn.Dense([[1.0, -1.0]], activation="tanh")], pesn.Gaussian([0.5, 0.0], var=0.1))
     Gaussian(mean=[0.404], std=[0.332], covariance='full')
     >>> y = pesn.propagate(lambda rows: rows[:, :1] * rows[:, 1:], pesn.Gaussian([1.0, 2.0], var=0.01))
-    >>> y.closure, y.std.round(2)                        # √(1·0.01 + 4·0.01 + 0.0001)
-    ('sobol', array([0.22]))
+    >>> y.closure, y.std.round(3)                        # √(1·0.01 + 4·0.01 + 0.0001)
+    ('sobol', array([0.224]))
     """
-    options = _Options(closure, method, covariance, rank, n_samples, rng, check, return_samples, return_layers)
-    options.validate()
+    options = _Options(tol, closure, covariance == "full", n_samples, rng)
+    options.validate(covariance)
     adapter, is_distribution = _find_adapter(network), "torch.distributions" in _packages(x)
     given_x: Any = Gaussian(x) if is_distribution else x  # type: ignore[arg-type]  # a TensorGaussian
     given, shapes = join_inputs(given_x, shape)
     if adapter == "torch" and _has_tensors(given_x):
-        return _propagate_tensors(network, given_x, options)
-    if not given.mean.size and covariance != "diagonal":
-        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
-    program = _read(network, adapter, given, shapes, "gaussian" if options.gaussian_only else closure)
-    chosen = options.choose(program, given)
-    if chosen == "sobol":
-        if program.refusal is not None:
-            _log.info("closure 'sobol': %s", program.refusal)
-        return _warn_if_large(_propagate_points(program, given, options.point_count(), rng, return_samples))
-    layers = _require_layers(program, options)
-    if chosen == "third-order":
-        return _warn_if_large(_propagate_third_order(program, layers, given, options))
-    states = _gaussian_states(program, layers, given, options)
-    return _warn_if_large(_check_gaussian(program, given, states, options))
+        return _warn_if_large(_propagate_tensors(network, given_x, given, shapes, options), tol)
+    program = _read(network, adapter, given, shapes, closure)
+    return _warn_if_large(_solve(program, given, options)[0], tol)
+
+
+@one_blas_thread()
+def propagate_gaussian(
+    network: Network,
+    x: Gaussian | TorchDistribution | Sequence[Gaussian],
+    *,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    rank: int = 40,
+) -> list[Gaussian]:
+    """Compute the Gaussian after each layer of a chain by the Gaussian closure.
+
+    Parameters
+    ----------
+    network : list of Dense, torch.nn.Module, estimator or path
+        A chain of layers, or a network that is one, as of :func:`pesn.propagate`.
+    x : Gaussian
+        The input, one or a batch, of arrays or tensors.
+    method : str or tuple, default="surface"
+        How moments of each unit are computed: a method of :func:`pesn.moments`, or ``("spline", pesn.Mesh(...))``. For tensors
+        "surface" or "exact", which are the same there.
+    covariance : {"full", "low-rank", "diagonal"}, default="full"
+        ``"full"``: between all units (Mehler's series). ``"low-rank"``: a factor of few columns and each unit's own variance, for
+        layers of a thousand units, of which no matrix over all pairs is formed. ``"diagonal"``: none, as in the paper.
+    rank : int, default=40
+        Columns of the factor of ``covariance="low-rank"``, 2 or more.
+
+    Returns
+    -------
+    list of Gaussian
+        One for each layer, an affine map with the activation behind it; the last is the output's.
+
+    Examples
+    --------
+    >>> import pesn
+    >>> layers = [pesn.Dense([[1.0], [2.0]], activation="tanh"), pesn.Dense([[1.0, 1.0]])]
+    >>> pesn.networks.propagate_gaussian(layers, pesn.Gaussian([0.5], var=0.1), covariance="diagonal")[-1]
+    Gaussian(mean=[1.12], std=[0.433], covariance='diagonal')
+    """
+    if covariance not in ("full", "low-rank", "diagonal"):
+        raise ValueError(f"covariance must be 'full', 'low-rank' or 'diagonal', got {covariance!r}")
+    whole_number("rank", rank, 2)
+    if covariance == "low-rank" and method != "surface":
+        raise ValueError(f"covariance='low-rank' goes with method='surface', got method={method!r}")
+    given_x: Any = Gaussian(x) if "torch.distributions" in _packages(x) else x  # type: ignore[arg-type]
+    adapter = _find_adapter(network)
+    if adapter == "torch" and _has_tensors(given_x):
+        if covariance == "low-rank":
+            raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
+        states: list[Gaussian] = import_module("pesn.adapters.torch").through_layers(network, given_x, method, covariance)
+        return states
+    given, shapes = join_inputs(given_x, None)
+    program = _read(network, adapter, given, shapes, "gaussian")
+    layers = _require_layers(program)
+    if not program.is_chain:
+        raise ValueError("network must be a chain of layers, got a sum of branches; use pesn.propagate")
+    if covariance != "low-rank":
+        return through_layers(layers, given, method, covariance) or [given]
+    check_sizes(layers, given)
+    return through_layers_low_rank(layers, given, rank)
 
 
 @dataclass(frozen=True)
 class _Options:
     """The options of :func:`propagate`."""
 
+    tol: float
     closure: Closure
-    method: UnitMethod
-    covariance: NetworkCovariance
-    rank: int
+    full: bool
     n_samples: int | None
     rng: Rng
-    check: bool
-    return_samples: bool
-    return_layers: bool
 
-    @property
-    def gaussian_only(self) -> str:
-        """The option that only the Gaussian closure of a chain has, as it was given; empty where there is none."""
-        if self.method != "surface":
-            return f"method={self.method!r}"
-        return "return_layers=True" if self.return_layers else self._covariance_option
-
-    @property
-    def _covariance_option(self) -> str:
-        return f"covariance={self.covariance!r}" if self.covariance != "full" else ""
-
-    @property
-    def points_only(self) -> str:
-        """The name of the option that only points have; empty where there is none."""
-        return "n_samples" if self.n_samples is not None else "return_samples" if self.return_samples else ""
-
-    def validate(self) -> None:
+    def validate(self, covariance: str) -> None:
         """Raise an error that names an option which is wrong, or does not go with another."""
+        number("tol", self.tol, 0.0, 1.0, "(]")
         if self.closure not in _CLOSURES:
             raise ValueError(f"closure must be one of {', '.join(map(repr, _CLOSURES))}, got {self.closure!r}")
-        if self.covariance not in ("full", "low-rank", "diagonal"):
-            raise ValueError(f"covariance must be 'full', 'low-rank' or 'diagonal', got {self.covariance!r}")
-        whole_number("rank", self.rank, 2)
-        if self.covariance == "low-rank" and self.method != "surface":
-            raise ValueError(f"covariance='low-rank' goes with method='surface', got method={self.method!r}")
-        for name in ("check", "return_samples", "return_layers"):
-            flag(name, getattr(self, name))
-        if self.gaussian_only and self.closure in ("third-order", "sobol"):
-            raise ValueError(f"{self.gaussian_only} goes with closure='gaussian', got closure={self.closure!r}")
-
-    def choose(self, program: Program, x: Gaussian) -> str:
-        """Return the closure: the one asked for, of "auto" the Gaussian where it is exact or asked for by another option."""
-        chosen = self.closure
-        self.point_count()  # raises if n_samples is wrong
-        if chosen == "auto":
-            exact = program.is_exact(x) and not self.points_only
-            chosen = "gaussian" if self.gaussian_only or exact else "sobol"
-        if chosen != "sobol" and self.points_only:
-            got = self.gaussian_only or f"closure={self.closure!r}"
-            raise ValueError(f"{self.points_only} goes with closure='sobol', got {got}")
-        return chosen
-
-    def point_count(self) -> int:
-        """Return the number of Sobol's points."""
+        if covariance not in ("full", "diagonal"):
+            raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}; see pesn.networks.propagate_gaussian")
         if self.n_samples is None:
-            return _POINTS if self.closure == "sobol" else _POINTS_OF_AUTO
-        whole_number("n_samples", self.n_samples, 8)
+            return
+        whole_number("n_samples", self.n_samples, SCRAMBLES)
         if self.n_samples & (self.n_samples - 1):
             raise ValueError(f"n_samples must be a power of 2, got {self.n_samples!r}")
-        return int(self.n_samples)
+        if self.closure in ("gaussian", "third-order"):
+            raise ValueError(f"n_samples goes with closure='sobol', got closure={self.closure!r}")
 
 
 # ---------------------------------------------------------------- reading a network
@@ -309,23 +316,18 @@ def _as_layers(network: object) -> Sequence[Dense] | None:
     return network
 
 
-def _require_layers(program: Program, options: _Options) -> Sequence[Dense]:
+def _require_layers(program: Program) -> Sequence[Dense]:
     """Return the layers of a network, or raise why it has none."""
-    asked = options.gaussian_only
-    if program.layers is None:
-        assert program.refusal is not None
-        if asked:
-            raise TypeError(f"{asked} goes with a chain of layers, which network is not") from program.refusal
-        message = str(program.refusal)
-        if "closure='sobol'" in message or not (isinstance(program.refusal, TypeError) or "closed form" in message):
-            raise program.refusal
-        raise type(program.refusal)(f"{message}; use closure='sobol'") from program.refusal
-    if asked and not program.is_chain:
-        raise ValueError(f"{asked} goes with a chain of layers, but network is a sum of branches; use closure='sobol'")
-    return program.layers
+    if program.layers is not None:
+        return program.layers
+    assert program.refusal is not None
+    message = str(program.refusal)
+    if "closure='sobol'" in message or not (isinstance(program.refusal, TypeError) or "closed form" in message):
+        raise program.refusal
+    raise type(program.refusal)(f"{message}; use closure='sobol'") from program.refusal
 
 
-# ---------------------------------------------------------------- the closures
+# ---------------------------------------------------------------- tensors
 
 
 def _has_tensors(x: object) -> bool:
@@ -334,46 +336,114 @@ def _has_tensors(x: object) -> bool:
     return isinstance(x, Gaussian) and hasattr(x, "numpy")
 
 
-def _propagate_tensors(network: object, x: object, options: _Options) -> Propagated:
-    """Propagate tensors through a chain of torch layers, differentiable by autograd."""
-    if options.closure in ("third-order", "sobol") or options.points_only:
-        got = options.closure
-        raise ValueError(f"closure must be 'gaussian' for tensors, got {got!r}; for points and the others give x.numpy()")
-    if options.covariance == "low-rank":
-        raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
-    if options.return_layers:
-        raise ValueError("return_layers must be False for tensors, got True; propagate network[:k], or give x.numpy()")
-    found: Propagated = import_module("pesn.adapters.torch").propagate(network, x, options.method, options.covariance)
-    return found
+def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shapes, options: _Options) -> Propagated:
+    """Propagate tensors: closure and points are those of the arrays, their gradients those of torch."""
+    adapter = import_module("pesn.adapters.torch")
+    adapter.check_tensors(network, x)
+    differentiable = adapter.needs_gradients(network, x)
+    rng = options.rng
+    if not given.mean.size:
+        return adapter.propagate(network, x, shapes, None, None, options.full, rng)
+    again = copy.deepcopy(rng) if isinstance(rng, np.random.Generator) else rng
+    program = _read(network, "torch", given, shapes, options.closure)
+    if differentiable and options.closure != "sobol" and (refusal := adapter.refuse_chain(network, given.dim)):
+        program = Program(program.function, None, refusal)
+    if differentiable and options.closure == "third-order":
+        raise ValueError("closure must be 'auto', 'gaussian' or 'sobol' for tensors with gradients, got 'third-order'")
+    found, counts = _solve(program, given, options, only_points=differentiable)
+    return adapter.propagate(network, x, shapes, found, counts if differentiable else None, options.full, again)
 
 
-def _propagate_points(program: Program, x: Gaussian, count: int, rng: Rng, keep: bool) -> Propagated:
-    """Propagate Sobol's points through the network itself; ``keep``: with their outputs."""
+# ---------------------------------------------------------------- the closures
+
+
+def _solve(
+    program: Program, x: Gaussian, options: _Options, only_points: bool = False
+) -> tuple[Propagated, npt.NDArray[np.intp]]:
+    """Return the result, and the number of points of each row, 0 where it is in closed form.
+
+    ``only_points``: the third-order closure is not chosen.
+    """
+    if not x.mean.size:
+        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {x.mean.shape}")
+    flat = _flatten(x)
+    closed = options.closure in ("gaussian", "third-order")
+    if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
+        mean, spread, error = _solve_closed(program, flat, options)
+        name = options.closure if closed else "gaussian"
+        return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), np.zeros(len(error), int)
     known = program.refusal if isinstance(program.refusal, ValueError) else None  # the fault that the adapter has found
     try:
-        found = sample_outputs(program.function, x, count, rng, keep)
+        return _solve_by_points(program, x, flat, options, only_points)
     except Exception as error:
         if known is not None:
             raise known from error
         raise
-    if not (np.isfinite(found.mean).all() and np.isfinite(found.cov).all()):
-        raise known or ValueError("network must give finite numbers for every point, got NaN or infinity")
-    dtype, batch, size = x.mean.dtype, x.batch_shape, found.mean.shape[-1]
-    mean, cov = found.mean.reshape(*batch, size).astype(dtype), found.cov.reshape(*batch, size, size).astype(dtype)
-    samples = None if found.outputs is None else found.outputs.reshape(*batch, count, size)
-    return Propagated.from_gaussian(
-        make_gaussian(mean, cov), "sobol", found.error.max(axis=-1, initial=0.0).reshape(batch), samples
-    )
 
 
-def _gaussian_states(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> list[Gaussian]:
-    """Compute the Gaussian after each layer by the Gaussian closure."""
-    if options.covariance == "low-rank":
-        check_sizes(layers, x)
-        return through_layers_low_rank(layers, x, options.rank)
+def _solve_by_points(
+    program: Program, x: Gaussian, flat: Gaussian, options: _Options, only_points: bool
+) -> tuple[Propagated, npt.NDArray[np.intp]]:
+    """Double the points of each row until its estimated error meets the tolerance, or a closed form does."""
+    points = PointMoments(program.function, flat, options.rng, options.full)
+    count = _FIRST if options.n_samples is None else int(options.n_samples)
+    points.extend(np.arange(len(flat.mean)), count)
+    found = points.moments()
+    mean, spread, error = found.mean, found.spread, found.error.max(axis=-1, initial=0.0)
+    labels = np.full(len(error), "sobol", dtype="<U11")
+    while options.n_samples is None:
+        rows = np.flatnonzero(error > options.tol)
+        if not len(rows) or count >= _BUDGET:
+            break
+        count *= 2
+        points.extend(rows, count)
+        found = points.moments()
+        mean, spread, error = found.mean, found.spread, found.error.max(axis=-1, initial=0.0)
+    samples = points.samples()
+    if program.layers is not None:
+        labels[~flat.var.any(axis=-1)] = "gaussian"
+    return _assemble(x, options, (mean, spread, error), labels, samples), np.where(labels == "sobol", points.counts, 0)
+
+
+def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean, covariance (or variances) and estimated error of each row, by a closed form."""
+    layers = _require_layers(program)
+    third, is_exact = options.closure == "third-order", program.is_exact(x)
+    gaussian = None if third and not program.is_chain else _propagate_gaussian(program, layers, x)
+    other = third_order_gaussian(layers, x) if third or (program.is_chain and not is_exact) else None
+    found = other if third else gaussian
+    assert found is not None
+    error = np.zeros(len(x.mean))
+    if not is_exact:
+        points = PointMoments(program.function, x, options.rng, full=False)
+        points.extend(np.arange(len(x.mean)), _CHECK)
+        error = _estimate_error(found, other if found is gaussian else gaussian, points)
+    return found.mean, found.cov if options.full else found.var, error
+
+
+def _estimate_error(found: Gaussian, other: Gaussian | None, points: PointMoments) -> Array:
+    """Estimate the relative error of a closed form: its difference from another, or more if points say so beyond their noise."""
+    checked = points.moments()
+    off = _relative_difference(found.std, np.sqrt(checked.spread))
+    least = off if other is None else _relative_difference(found.std, other.std)
+    worse = np.maximum(least, off - checked.error)
+    return np.where(checked.error < 1.0, worse, least).max(axis=-1)  # points may differ by rounding alone
+
+
+def _propagate_gaussian(program: Program, layers: Sequence[Dense], x: Gaussian) -> Gaussian:
+    """Compute the Gaussian of the output by the Gaussian closure."""
     if program.is_chain:
-        return through_layers(layers, x, options.method, options.covariance) or [x]
-    return [_cast(y, x) for y in through_layers(layers, _cast(x, None), options.method, options.covariance)]
+        return (through_layers(layers, x, "surface", "full") or [x])[-1]
+    return _cast(through_layers(layers, _cast(x, None), "surface", "full")[-1], x)
+
+
+def third_order_gaussian(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
+    """Compute the Gaussian of the outputs by the third-order closure, of mean (B, d)."""
+    covs = x.cov
+    step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
+    parts = [third_order(layers, x.mean[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(covs), 1), step)]
+    mean, cov = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "cov"))
+    return make_gaussian(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
 
 
 def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
@@ -382,52 +452,43 @@ def _cast(x: Gaussian, like: Gaussian | None) -> Gaussian:
     return x if x.mean.dtype == dtype else make_gaussian(x.mean.astype(dtype), x.cov.astype(dtype))
 
 
-def _check_gaussian(program: Program, x: Gaussian, states: list[Gaussian], options: _Options) -> Propagated:
-    """Return the result of the Gaussian closure with an estimate of its error."""
-    found, full = states[-1], options.covariance == "full"
-    error: FloatArray = np.full(x.batch_shape, np.nan)
-    if full and program.is_exact(x) and (options.check or not program.is_chain):
-        error = np.zeros(x.batch_shape)
-    elif options.check and options.covariance != "diagonal":  # no other closure has a diagonal covariance
-        error = _compare_gaussian(program, x, found, full, options.rng)
-    return Propagated.from_gaussian(found, "gaussian", error, layers=states if options.return_layers else None)
+def _relative_difference(one: FloatArray, other: FloatArray) -> Array:
+    """Compute the relative difference of standard deviations."""
+    a, b = np.asarray(one, float), np.asarray(other, float)
+    return np.abs(np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0) - 1.0)
 
 
-def _compare_gaussian(program: Program, x: Gaussian, found: Gaussian, full: bool, rng: Rng) -> FloatArray:
-    """Estimate the error of the Gaussian closure: against the third-order closure of a chain, or against points."""
-    if full and program.is_chain and program.layers is not None:
-        return _relative_difference(_third_order_gaussian(program.layers, x), found)
-    return _relative_difference(found, _propagate_points(program, x, _POINTS_OF_CHECK, rng, keep=False))
+def _flatten(x: Gaussian) -> Gaussian:
+    """Return a batch of any number of axes, or none, as one of rows."""
+    mean = x.mean.reshape(-1, x.dim)
+    if x.diagonal is not None and x.factor is None:
+        return make_gaussian(mean, var=x.diagonal.reshape(mean.shape))
+    return make_gaussian(mean, x.cov.reshape(*mean.shape, x.dim))
 
 
-def _propagate_third_order(program: Program, layers: Sequence[Dense], x: Gaussian, options: _Options) -> Propagated:
-    found = _third_order_gaussian(layers, x)
-    error: FloatArray = np.full(x.batch_shape, np.nan)
-    if options.check:
-        error = _relative_difference(found, _gaussian_states(program, layers, x, options)[-1])
-    return Propagated.from_gaussian(found, "third-order", error)
+def _assemble(
+    x: Gaussian,
+    options: _Options,
+    parts: tuple[FloatArray, FloatArray, FloatArray],
+    closure: npt.NDArray[np.str_],
+    samples: FloatArray | None,
+) -> Propagated:
+    """Return the result in the batch shape and precision of the input."""
+    batch, dtype = x.batch_shape, x.mean.dtype
+    mean, spread, error = (part.reshape((*batch, *part.shape[1:])) for part in parts)
+    mean, spread = mean.astype(dtype), spread.astype(dtype)
+    found = make_gaussian(mean, spread) if options.full else make_gaussian(mean, var=spread)
+    if samples is not None:
+        samples = samples.reshape(*batch, *samples.shape[1:])
+    return Propagated.from_gaussian(found, closure.reshape(batch) if batch else str(closure[0]), error, samples)
 
 
-def _third_order_gaussian(layers: Sequence[Dense], x: Gaussian) -> Gaussian:
-    means, covs = x.mean.reshape(-1, x.dim), np.broadcast_to(x.cov, (*x.batch_shape, x.dim, x.dim)).reshape(-1, x.dim, x.dim)
-    step = max(1, _NUMBERS // max(layer.W.size for layer in layers))  # rows of a batch at a time
-    parts = [third_order(layers, means[k : k + step], covs[k : k + step])[-1] for k in range(0, max(len(means), 1), step)]
-    size = len(layers[-1].b)
-    mean = np.concatenate([part.mean for part in parts]).reshape(*x.batch_shape, size)
-    cov = np.concatenate([part.cov for part in parts]).reshape(*x.batch_shape, size, size)
-    return make_gaussian(mean.astype(x.mean.dtype), cov.astype(x.mean.dtype))
-
-
-def _relative_difference(one: Gaussian, other: Gaussian) -> FloatArray:
-    """Compute the largest relative difference of two standard deviations of an output, (...)."""
-    a, b = one.std.astype(float), other.std.astype(float)
-    ratio = np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0)
-    return np.asarray(np.abs(ratio - 1.0).max(axis=-1))
-
-
-def _warn_if_large(result: Propagated) -> Propagated:
-    """Log a warning where the error estimate is large."""
-    worst = float(np.max(result.error, initial=0.0))
-    if worst > _LARGE_ERROR:
-        _log.warning("a standard deviation of the output may be off by %.0f %% (closure %r)", 100.0 * worst, result.closure)
+def _warn_if_large(result: Propagated, tol: float) -> Propagated:
+    """Log a warning where the error estimate is above the tolerance."""
+    worst = float(result.error.max()) if result.error.size else 0.0
+    if worst > tol:
+        by = " and ".join(sorted(set(np.ravel(result.closure))))
+        _log.warning(
+            "a standard deviation of the output may be off by %.2g %%, tol is %.2g %% (%s)", 100.0 * worst, 100.0 * tol, by
+        )
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +25,7 @@ from pesn.adapters.torch.trace import OutputError, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.layers import Dense, Shapes, forward
-from pesn.networks.program import Closure, Program, split_rows
+from pesn.networks.program import Closure, Program
 from pesn.networks.reader import recognize
 
 _PASS: tuple[type[nn.Module], ...] = (
@@ -53,30 +54,27 @@ class _Layer:
         return [part for part in (self.weight, self.bias) if part is not None]
 
 
-def propagate(
+def through_layers(
     network: nn.Module, x: TensorGaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
-) -> TensorGaussian:
-    """Propagate a Gaussian of tensors, for :func:`pesn.propagate`.
+) -> list[TensorGaussian]:
+    """Return the Gaussian of tensors after each layer of a chain, by the Gaussian closure.
 
     A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
     :class:`pesn.Dense` is. Moments are nearly exact: ``method`` is "surface" or "exact", which are the same.
     """
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    network = unwrap(network)
-    elsewhere = next((p.device for p in network.parameters() if p.device != x.device), None)
-    if elsewhere is not None:
-        raise ValueError(f"network lies on {elsewhere} and x on {x.device}; move one of them with .to(...)")
-    layers = _read(network, x.dim)
+    layers = _read(unwrap(network), x.dim)
     if not layers:
-        return x
+        return [x]
     dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
-    state, full = x._cast(work), covariance == "full"
+    state, full, states = x._cast(work), covariance == "full", []
     for layer in layers:
         z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
         state = _finite(_activate(layer, z, full), layer.active or layer.affine)
-    return state if dtype == work else _finite(state._cast(dtype), layers[-1].active or layers[-1].affine)
+        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
+    return states
 
 
 def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
@@ -193,6 +191,15 @@ def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
         raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
     factor = torch.rsqrt(var + module.eps) * (1.0 if weight is None else weight)
     return _Layer(factor, -mean * factor if bias is None else bias - mean * factor, None, size, name)
+
+
+def refuse_chain(network: nn.Module, inputs: int) -> Exception | None:
+    """Return why a module is no chain of layers for tensors; None where it is one."""
+    try:
+        _read(unwrap(network), inputs)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
 
 
 def unwrap(network: nn.Module) -> nn.Module:
@@ -412,22 +419,29 @@ def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], F
     first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
 
     def function(rows: FloatArray) -> FloatArray:
-        given = (torch.from_numpy(np.ascontiguousarray(part)) for part in split_rows(rows, shapes))
-        with torch.no_grad():  # a copy: a network may change its input in place
-            out = list_tensors(network(*(part.to(first.device, first.dtype, copy=True) for part in given)))
-        if not any(tensor.numel() for tensor in out):
-            raise OutputError("network must give a tensor with numbers in it, got none")
-        return np.concatenate([_as_rows(tensor, len(rows)) for tensor in out], axis=1)
+        with torch.no_grad():
+            given = torch.from_numpy(np.ascontiguousarray(rows)).to(first.device, first.dtype)
+            return call_rows(network, given, shapes).double().cpu().numpy()
 
     return function
 
 
-def _as_rows(tensor: Tensor, count: int) -> FloatArray:
+def call_rows(network: nn.Module, rows: Tensor, shapes: Shapes) -> Tensor:
+    """Run a module on rows (n, d), and return its outputs (n, m), all output tensors side by side."""
+    parts = torch.split(rows, [math.prod(shape) for shape in shapes], dim=1)
+    given = [part.reshape(-1, *shape).clone() for part, shape in zip(parts, shapes, strict=True)]
+    out = list_tensors(network(*given))  # of a copy: a network may change its input in place
+    if not any(tensor.numel() for tensor in out):
+        raise OutputError("network must give a tensor with numbers in it, got none")
+    return torch.cat([_as_rows(tensor, len(rows)) for tensor in out], dim=1)
+
+
+def _as_rows(tensor: Tensor, count: int) -> Tensor:
     if tensor.is_complex():
         raise OutputError(f"network must give real numbers, got dtype {tensor.dtype}")
     if not tensor.ndim or len(tensor) != count:
         raise OutputError(f"network must give tensors with a row for each of {count}, got one of shape {tuple(tensor.shape)}")
-    return tensor.reshape(count, -1).double().cpu().numpy()
+    return tensor.reshape(count, -1)
 
 
 def _rounding(network: nn.Module) -> float:

@@ -100,7 +100,7 @@ def through(name: str, scaling: str, seed: int, samples: int) -> Record:
     """Propagate through one draw: ``errors`` by method, moment and layer; ``output`` by method; and points of the cdf."""
     network, x = draw_network(name, scaling, seed), _input()
     truth, out = sample(network, x, samples, np.random.default_rng([seed, 1]))
-    ours = pesn.propagate(network, x, closure="gaussian", check=False, return_layers=True).layers or []
+    ours = pesn.networks.propagate_gaussian(network, x)
     layers: dict[str, list[tuple[FloatArray, FloatArray]]] = {
         "spline": diagonal(network, x, "spline-raw"),
         "analytic": diagonal(network, x, "analytic"),

@@ -1,0 +1,142 @@
+"""Results of :func:`pesn.propagate` for tensors: the closure and the points of the arrays, differentiable by autograd."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pesn._support.types import Rng
+from pesn.adapters.torch.modules import call_rows, through_layers, unwrap
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
+from pesn.gaussian import Gaussian, probabilities
+from pesn.networks.layers import Shapes
+from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
+from pesn.networks.propagate import Propagated
+
+
+class PropagatedTensors(Propagated, TensorGaussian):  # type: ignore[misc]  # tensors, where Gaussian has arrays
+    """The result of :func:`pesn.propagate` for tensors: a :class:`TensorGaussian` with the attributes of ``Propagated``."""
+
+    @classmethod
+    def _from_parts(cls, *parts: Any, **named: Any) -> Any:
+        return TensorGaussian._from_parts(*parts, **named)
+
+    def quantile(self, q: npt.ArrayLike) -> Any:
+        """Return quantiles of each output, (...) or (k, ...) for k probabilities."""
+        levels = torch.as_tensor(probabilities(q)).to(self._mean)
+        if self.samples is None:
+            reach = torch.special.ndtri(levels).reshape(*levels.shape, *[1] * self._mean.ndim)
+            return self._mean + reach * self.std
+        return torch.quantile(self.samples.to(self._mean), levels, dim=-2)  # type: ignore[attr-defined]
+
+    def numpy(self) -> Propagated:
+        """Return the same as arrays: detached, on the CPU."""
+        samples: Any = self.samples
+        arrays = None if samples is None else samples.detach().cpu().numpy()
+        found: Propagated = Propagated.from_gaussian(super().numpy(), self.closure, self.error, arrays)
+        return found
+
+
+def check_tensors(network: nn.Module, x: TensorGaussian) -> None:
+    """Raise an error unless a module and its input lie on one device, outside of torch.func.vmap."""
+    for name, value in unwrap(network).named_parameters():
+        place, _, leaf = name.rpartition(".")
+        check_no_vmap(f"{leaf} of layer {place}", value)
+        if value.device != x.device:
+            raise ValueError(f"network lies on {value.device} and x on {x.device}; move one of them with .to(...)")
+
+
+def needs_gradients(network: nn.Module, x: TensorGaussian) -> bool:
+    """Return whether autograd is to find derivatives by the input or by the network's parameters."""
+    given = (x._mean, x._diagonal, x._cov, x._factor, *unwrap(network).parameters())
+    return torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in given)
+
+
+def propagate(
+    network: nn.Module,
+    x: TensorGaussian,
+    shapes: Shapes,
+    found: Propagated | None,
+    counts: npt.NDArray[np.intp] | None,
+    full: bool,
+    rng: Rng,
+) -> PropagatedTensors:
+    """Return the result for tensors.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        In eval mode.
+    x : TensorGaussian
+        The input.
+    shapes : tuple of tuple of int
+        Of one row of each input of the network.
+    found : Propagated, default=None
+        The result for arrays; None for a batch without rows.
+    counts : array of int, default=None
+        The number of points of each row, 0 where it is in closed form; None if no gradients are needed.
+    full : bool
+        Whether the result has covariances.
+    rng : int, Generator or None
+        Seed or Generator of the points.
+    """
+    network = unwrap(network)
+    if found is None or (counts is not None and not counts.any()):
+        state: Gaussian = through_layers(network, x, "surface", "full")[-1]
+        closure, error = ("gaussian", np.zeros(x.batch_shape)) if found is None else (found.closure, found.error)
+        return _attach(state, full, closure, error, None)
+    if counts is None:
+        own = [p.dtype for p in network.parameters() if p.is_floating_point()]
+        dtype = reduce(torch.promote_types, own, x.dtype)
+
+        def tensor(part: Any) -> Any:
+            return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
+
+        state = TensorGaussian._from_parts(*map(tensor, (found.mean, found.diagonal, found.cov if full else None)))
+        return _attach(state, full, found.closure, found.error, tensor(found.samples))
+    out = _evaluate_points(network, x, shapes, np.where(counts > 0, counts, counts[counts > 0].min()), rng)
+    mean = torch.stack([one.mean(dim=0) for one in out])
+    away = [one - one.mean(dim=0) for one in out]
+    spread = torch.stack([one.mT @ one / len(one) if full else one.square().mean(dim=0) for one in away])
+    assert found.samples is not None
+    kept = found.samples.shape[-2] // SCRAMBLES
+    samples = torch.stack([one.reshape(SCRAMBLES, -1, one.shape[1])[:, :kept].flatten(0, 1) for one in out])
+    mean, spread, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in (mean, spread, samples))
+    state = TensorGaussian._from_parts(mean, None if full else spread, spread if full else None)
+    return _attach(state, full, found.closure, found.error, samples)
+
+
+def _attach(state: Gaussian, full: bool, closure: object, error: object, samples: Tensor | None) -> PropagatedTensors:
+    if not full and state.diagonal is None:
+        state = TensorGaussian._from_parts(state.mean, state.var)  # type: ignore[arg-type]
+    result: PropagatedTensors = PropagatedTensors.from_gaussian(state, closure, error, samples)
+    return result
+
+
+def _evaluate_points(
+    network: nn.Module, x: TensorGaussian, shapes: Shapes, counts: npt.NDArray[np.intp], rng: Rng
+) -> list[Tensor]:
+    """Return the outputs of the points of each row, (n, m), differentiable by input and parameters."""
+    points, scale = StandardPoints(x.dim, rng), Scale(x.numpy())
+    mean, out = x._mean.reshape(-1, x.dim), []
+    for row, count in enumerate(counts):
+        standard = points.block(0, int(count) // SCRAMBLES).reshape(-1, x.dim)
+        given = torch.as_tensor(scale(np.array([row]), standard)[0]).to(mean)
+        fixed = (given - mean[row]).detach()
+        if x._diagonal is not None and x._factor is None:
+            std = x.std.reshape(-1, x.dim)[row]
+            unit = fixed / torch.where(std > 0.0, std, torch.ones_like(std)).detach()
+            away = unit * std
+        else:
+            # A + (C − C₀) A⁺ᵀ/2 is a root of C to first order, and that of the arrays in value.
+            root = torch.as_tensor(scale.root(np.array([row]))[0]).to(mean)
+            cov = x.cov.reshape(-1, x.dim, x.dim)[row]
+            moved = 0.5 * (cov - cov.detach()) @ torch.linalg.pinv(root).mT
+            away = fixed + torch.tensor(standard).to(mean) @ moved.mT
+        out.append(call_rows(network, mean[row] + away, shapes))
+    return out
