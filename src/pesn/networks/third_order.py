@@ -69,11 +69,11 @@ def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, va
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_ORDERS = 8  # terms of the series in ρ
-_MOST_SKEWED = 2.0  # limit of a standardized third cumulant, as Edgeworth's expansion is about 0
-_LEAST_LEFT = 0.2  # smallest fraction of a variance that is left after the correction
-_LEAST = 1e-200  # variance below which cubes of standard deviations underflow
-_STRAIGHT = 1e-12  # variance relative to the activation's scale below which f is linear up to rounding
+ORDERS = 8  # terms of the series in ρ
+MOST_SKEWED = 2.0  # limit of a standardized third cumulant, as Edgeworth's expansion is about 0
+LEAST_LEFT = 0.2  # smallest fraction of a variance that is left after the correction
+LEAST = 1e-200  # variance below which cubes of standard deviations underflow
+STRAIGHT = 1e-12  # variance relative to the activation's scale below which f is linear up to rounding
 _NODES, _REACH = 49, 7.2  # grid for averages of cubes
 
 
@@ -166,15 +166,15 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
     cov = np.asarray(activation_covariance(f, units, z.mean, z.cov, unit.var), float)
     if not (further or z.older):
         return Skewed(mean, cov)
-    live = var > _LEAST
+    live = var > LEAST
     std = np.sqrt(np.where(live, var, 1.0))
-    bent = (var > _STRAIGHT * min(f.scale, 1.0) ** 2)[..., :units]
+    bent = (var > STRAIGHT * min(f.scale, 1.0) ** 2)[..., :units]
     c = _coefficients(layer, z.mean, std, live, bent)
     rho = z.cov / (std[..., :, None] * std[..., None, :])
     np.minimum(np.maximum(rho, -1.0, out=rho), 1.0, out=rho)
     own = np.arange(std.shape[-1])
     rho[..., own, own] = live
-    x, weights, cubic = _grid()
+    x, weights, cubic = third_order_grid()
     away = np.asarray(f.value(z.mean[..., :units, None] + np.sqrt(var[..., :units])[..., None] * x), float)
     away -= unit.mean[..., None]
     shift = np.zeros(std.shape)
@@ -202,11 +202,11 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
 def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask) -> Array:
     """Compute the Hermite coefficients c_1, c_2, … (…, D, N) of a layer's outputs."""
     units = layer.units
-    c = np.zeros((*std.shape, _ORDERS + 3))
+    c = np.zeros((*std.shape, ORDERS + 3))
     some = live[..., :units]
     if some.any():
         m, s = mean[..., :units][some], std[..., :units][some]
-        c[..., :units, :][some] = project(layer.activation, m, s, _ORDERS + 3)[0] * s[:, None]
+        c[..., :units, :][some] = project(layer.activation, m, s, ORDERS + 3)[0] * s[:, None]
     c[..., :units, 1:][~bent] = 0.0
     c[..., units:, 0] = np.where(live, std, 0.0)[..., units:]
     return c
@@ -215,9 +215,9 @@ def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask)
 def _correct_moments(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
     """Compute Δμ (…, D) and the covariance (…, D, D) from coefficients c and standardized κ_iij; ``skewness``: E[(f−μ)² He_3]."""
     size = var.shape[-1]
-    iii = np.clip(np.diagonal(iij, axis1=-2, axis2=-1), -_MOST_SKEWED, _MOST_SKEWED)
+    iii = np.clip(np.diagonal(iij, axis1=-2, axis2=-1), -MOST_SKEWED, MOST_SKEWED)
     shift = iii * c[..., 2] / math.sqrt(6.0)
-    new = np.maximum(var + iii / 6.0 * skewness - np.square(shift), _LEAST_LEFT * var)
+    new = np.maximum(var + iii / 6.0 * skewness - np.square(shift), LEAST_LEFT * var)
     correlation, square, row = np.empty(cov.shape), (-1, size, size), (-1, size)
     _correlations(
         np.ascontiguousarray(transpose(c)).reshape(-1, c.shape[-1], size), rho.reshape(square), iij.reshape(square),
@@ -245,7 +245,7 @@ def _semidefinite(correlation: Array, var: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _grid() -> tuple[Array, Array, Array]:
+def third_order_grid() -> tuple[Array, Array, Array]:
     """Return points, weights of the standard normal, and these times He_3."""
     x = np.linspace(-_REACH, _REACH, _NODES)
     weights = np.exp(-0.5 * x * x)

@@ -56,7 +56,7 @@ def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0, slopes:
     ``slopes``: what :func:`tabulate` gives for them, where it is known.
     """
     slopes = tabulate(record, mean, var) if slopes is None and not count else slopes
-    first, e, q = _project(mean, var, record, count, 0, slopes)
+    first, e, q = project(mean, var, record, count, 0, slopes)
     return Units(first, q[..., 0], e)
 
 
@@ -88,7 +88,7 @@ def _least(record: Activation, dtype: torch.dtype) -> float:
     return float((record.scale * torch.finfo(dtype).eps ** (1.0 if is_closed else 1.0 / 3.0)) ** 2)
 
 
-def _project(
+def project(
     m: Tensor, v: Tensor, record: Activation, n: int, k: int, slopes: Array | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute E[f(z)], and e_1 … e_n and q_0 … q_k, each in a new last axis; k = −1: neither the mean nor any q."""
@@ -150,7 +150,7 @@ class _Projections(torch.autograd.Function):
             by_m, by_v = sum(parts) if parts else torch.zeros_like(slopes[:2])
             return by_m, by_v, None, None, None, None
         n, k = 0 if by_e is None else n, -1 if by_q is None else k
-        _, e, q = _project(m, v, record, n + 2 if n else max(2, k), k + 2 if k >= 0 else -1)
+        _, e, q = project(m, v, record, n + 2 if n else max(2, k), k + 2 if k >= 0 else -1)
         s = standard_deviation(record, v)
         by_m, by_s = torch.zeros_like(m), torch.zeros_like(m)
         if by_e is not None and n:
@@ -244,7 +244,7 @@ def covariance(record: Activation, mean: Tensor, cov: Tensor, name: str) -> tupl
         return unit.mean, (var * unit.ratio)[..., None]
     for count in _STAGES if record.slopes is None else (*_STAGES, 1280):
         unit = units(record, mean, var, count)
-        rho = _correlations(cov, standard_deviation(record, var))
+        rho = clip_correlations(cov, standard_deviation(record, var))
         order, bound = _series_order(rho, unit.coefficients, torch.where(var > 0.0, unit.ratio, torch.zeros_like(var)))
         if bound <= TOLERANCE:
             break
@@ -260,7 +260,7 @@ def covariance(record: Activation, mean: Tensor, cov: Tensor, name: str) -> tupl
     return unit.mean, torch.diagonal_scatter(between_units, var * unit.ratio, dim1=-2, dim2=-1)
 
 
-def _correlations(cov: Tensor, std: Tensor) -> Tensor:
+def clip_correlations(cov: Tensor, std: Tensor) -> Tensor:
     """Return correlations in [−1, 1], with the gradient as if not clipped; ±1 but for rounding is ±1."""
     rho = cov / (std[..., :, None] * std[..., None, :])
     with torch.no_grad():

@@ -153,7 +153,7 @@ class _Trace:
                 given = [known[places[id(value)]] for value in sources] or made
                 add_stage(torch.stack([given[0] + given[1], given[0] - given[1]], dim=-1) if len(sources) == 2 else given[0])
                 made = [affine(rows)]
-            known.update((id(out), one.reshape(-1, *out.shape)) for out, one in zip(step.outputs, made, strict=True))
+            known.update((id(out), one.reshape(len(one), *out.shape)) for out, one in zip(step.outputs, made, strict=True))
         constant = (known.get(id(out), out.double().expand(len(unit), *out.shape)) for out in self.outputs)
         add_stage(torch.cat([out.reshape(len(unit), -1) for out in constant], dim=1))
         with device:
@@ -268,9 +268,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         return False  # True would import the compiler, which takes seconds
 
-    def __init__(
-        self, inputs: Sequence[Tensor], parameters: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool
-    ) -> None:
+    def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Tensor], tracker: ModuleTracker, only_exact: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = {id(tensor): tensor for tensor in inputs}  # kept alive, so that ids stay unique
         self.depths = {id(tensor): (0, False) for tensor in inputs}  # nonlinear layers before, and whether another has begun

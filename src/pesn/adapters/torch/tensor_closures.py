@@ -1,0 +1,193 @@
+"""The Gaussian and the third-order closure on tensors: what ``pesn.networks`` computes on arrays, with derivatives.
+
+The equations are those of :mod:`pesn.networks.third_order`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pesn.activations import Activation
+from pesn.adapters.torch.tensor_gaussian import as_array
+from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project
+from pesn.adapters.torch.trace import TensorLayer
+from pesn.networks.layers import is_linear
+from pesn.networks.third_order import LEAST, LEAST_LEFT, MOST_SKEWED, ORDERS, STRAIGHT, third_order_grid
+
+
+class _Cumulants(NamedTuple):
+    """Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) or, with t in the place of U, Σ_a t_a S_ia S_ja S_ka."""
+
+    S: Tensor
+    U: Tensor | None
+    t: Tensor | None = None
+
+    def times(self, W: Tensor) -> _Cumulants:
+        """Return those of W x."""
+        return _Cumulants(W @ self.S, None if self.U is None else W @ self.U, self.t)
+
+    def rescale(self, factor: Tensor) -> _Cumulants:
+        """Return those of entries times ``factor``."""
+        return _Cumulants(factor[..., None] * self.S, None if self.U is None else factor[..., None] * self.U, self.t)
+
+    def iij(self) -> Tensor:
+        """Return κ_iij (…, D, D)."""
+        if self.U is not None:
+            return (self.U * self.S) @ (2.0 * self.S).mT + self.S.square() @ self.U.mT
+        assert self.t is not None
+        return (self.S.square() * self.t[..., None, :]) @ self.S.mT
+
+
+def propagate_moments(layers: Sequence[TensorLayer], mean: Tensor, cov: Tensor, third: bool) -> tuple[Tensor, Tensor]:
+    """Compute mean (…, m) and covariance (…, m, m) of the outputs, in double precision.
+
+    Parameters
+    ----------
+    layers : sequence of TensorLayer
+        The network.
+    mean : Tensor of shape (..., d)
+        Of the input.
+    cov : Tensor of shape (..., d, d)
+        Of the input.
+    third : bool
+        Whether third cumulants are propagated: the third-order closure, else the Gaussian one.
+    """
+    cumulants: list[_Cumulants] = []
+    for place, layer in enumerate(layers):
+        further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
+        W = layer.W
+        mean, cov = mean @ W.mT + layer.b, W @ cov @ W.mT
+        cov, cumulants = 0.5 * (cov + cov.mT), [one.times(W) for one in cumulants]
+        if not is_linear(layer):  # type: ignore[arg-type]
+            mean, cov, cumulants = _activate(layer, mean, cov, cumulants, further)
+    return mean, cov
+
+
+def _activate(
+    layer: TensorLayer, mean: Tensor, cov: Tensor, older: list[_Cumulants], further: bool
+) -> tuple[Tensor, Tensor, list[_Cumulants]]:
+    """Apply an activation; ``further``: whether a later layer needs third cumulants."""
+    f, n = layer.activation, mean.shape[-1] - layer.carried
+    m, var = mean[..., :n], torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
+    v = var[..., :n]
+    own, within = covariance(f, m, cov[..., :n, :n], f.name)
+    out, spread = torch.cat([own, mean[..., n:]], dim=-1), within
+    if layer.carried:
+        across = project(m, v, f, 2, -1)[1][..., :1] * cov[..., :n, n:]  # Stein's lemma
+        spread = torch.cat([torch.cat([within, across], -1), torch.cat([across.mT, cov[..., n:, n:]], -1)], dim=-2)
+    if not (further or older):
+        return out, spread, []
+    live = var > LEAST
+    std = torch.where(live, var, torch.ones_like(var)).sqrt()
+    bent = v > STRAIGHT * min(f.scale, 1.0) ** 2
+    c = _coefficients(f, m, v, std, live, bent)
+    rho = torch.diagonal_scatter(clip_correlations(cov, std), live.to(std.dtype), dim1=-2, dim2=-1)
+    x, weights, cubic = (torch.as_tensor(part, device=mean.device) for part in third_order_grid())
+    z = m[..., None] + torch.where(bent, std[..., :n], torch.ones_like(v))[..., None] * x
+    away = _Value.apply(z, f) - own[..., None]  # type: ignore[no-untyped-call]
+    shift = torch.zeros_like(std)
+    if older:
+        iij = sum(one.iij() for one in older) / std[..., :, None] / std[..., :, None] / std[..., None, :]
+        skewness = _pad(torch.where(bent, away.square() @ cubic, 0.0), layer.carried)
+        before = torch.diagonal(spread, dim1=-2, dim2=-1)
+        shift, spread = _correct_moments(c, rho, skewness, iij, before, spread)
+        out = out + shift
+    if not further:
+        return out, spread, []
+    gain, bend = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
+    cube = (away - shift[..., :n, None]).pow(3) @ weights
+    rest = torch.where(bent, cube - 3.0 * (bend * c[..., 0].square())[..., :n], 0.0)
+    fresh = _Cumulants(c[..., :1] * rho, torch.diag_embed(bend)), _Cumulants(_eye(std), None, _pad(rest, layer.carried))
+    return out, spread, [*(one.rescale(gain) for one in older), *fresh]
+
+
+def _coefficients(f: Activation, m: Tensor, v: Tensor, std: Tensor, live: Tensor, bent: Tensor) -> Tensor:
+    """Compute the Hermite coefficients c_1, c_2, … (…, D, N) of a layer's outputs; carried numbers are their own."""
+    n = m.shape[-1]
+    e = project(m, torch.where(bent, v, torch.ones_like(v)), f, ORDERS + 3, -1)[1]
+    gain = torch.cat([project(m, v, f, 2, -1)[1][..., 0], torch.ones_like(std[..., n:])], dim=-1)
+    first = torch.where(live, gain * std, 0.0)
+    higher = torch.where(bent[..., None], e[..., 1:] * std[..., :n, None], 0.0)
+    return torch.cat([first[..., None], torch.nn.functional.pad(higher, (0, 0, 0, std.shape[-1] - n))], dim=-1)
+
+
+def _correct_moments(c: Tensor, rho: Tensor, skewness: Tensor, iij: Tensor, var: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute Δμ (…, D) and the covariance (…, D, D) from coefficients c and standardized κ_iij; ``skewness``: E[(f−μ)² He_3]."""
+    iii = torch.diagonal(iij, dim1=-2, dim2=-1).clamp(-MOST_SKEWED, MOST_SKEWED)
+    shift = iii * c[..., 2] / math.sqrt(6.0)
+    new = torch.maximum(var + iii / 6.0 * skewness - shift.square(), LEAST_LEFT * var)
+    both, alone = torch.zeros_like(rho), torch.zeros_like(rho)
+    for n in range(ORDERS - 1, -1, -1):
+        both = both * rho + math.sqrt((n + 1) * (n + 2) * (n + 1)) * c[..., :, None, n + 1] * c[..., None, :, n]
+        if n:
+            alone = alone * rho + math.sqrt((n + 1) * (n + 2) * (n + 3)) * c[..., :, None, n + 2] * c[..., None, :, n - 1]
+    half = (iii[..., None] * rho * alone + 3.0 * iij * both) / 6.0
+    size = torch.where(new > 0.0, new, torch.ones_like(new)).sqrt()
+    positive = (new > 0.0).to(new.dtype)
+    total = cov + half + half.mT - shift[..., :, None] * shift[..., None, :]
+    correlation = (total * (positive / size)[..., :, None] * (positive / size)[..., None, :]).clamp(-1.0, 1.0)
+    correlation = torch.diagonal_scatter(correlation, torch.ones_like(new), dim1=-2, dim2=-1)
+    if torch.linalg.cholesky_ex(correlation.detach() + 1e-10 * _eye(new)).info.any():
+        whole = _Semidefinite.apply(correlation)  # type: ignore[no-untyped-call]
+        scale = torch.diagonal(whole, dim1=-2, dim2=-1).sqrt()
+        negative = torch.linalg.eigvalsh(correlation.detach())[..., :1, None] <= -1e-10
+        correlation = torch.where(negative, whole / scale[..., :, None] / scale[..., None, :], correlation)
+    size = size * positive
+    return shift, torch.diagonal_scatter(correlation * size[..., :, None] * size[..., None, :], new, dim1=-2, dim2=-1)
+
+
+def _pad(units: Tensor, carried: int) -> Tensor:
+    """Return values of units with zeros for carried numbers behind them."""
+    return torch.nn.functional.pad(units, (0, carried))
+
+
+def _eye(like: Tensor) -> Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+
+
+class _Value(torch.autograd.Function):
+    """f(z) of an activation of arrays."""
+
+    @staticmethod
+    def forward(z: Tensor, f: Activation) -> Tensor:
+        return torch.from_numpy(f.value(as_array(z, torch.float64))).to(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Activation], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.f = inputs[1]
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return by * torch.from_numpy(ctx.f.derivative(as_array(z, torch.float64))).to(z), None
+
+
+class _Semidefinite(torch.autograd.Function):
+    """A symmetric matrix without its negative eigenvalues."""
+
+    @staticmethod
+    def forward(matrix: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(matrix)
+        return (vectors * values.clamp(min=0.0)[..., None, :]) @ vectors.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, by: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(ctx.saved_tensors[0])
+        # divided differences of max(λ, 0)
+        size, risen = (part[..., :, None] - part[..., None, :] for part in (values, values.clamp(min=0.0)))
+        apart = size.abs() > 1e-14
+        slopes = torch.where(apart, risen / torch.where(apart, size, 1.0), (values > 0.0).to(size)[..., None])
+        return vectors @ ((vectors.mT @ (0.5 * (by + by.mT)) @ vectors) * slopes) @ vectors.mT
