@@ -258,7 +258,7 @@ def _merge_parallel(stages: Mapping[int, Stage], inputs: int, library: Any) -> d
 def _join_blocks(
     stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int], library: Any
 ) -> tuple[Any, Any, str | Activation, int]:
-    """Return weights and bias of a stage on the units of ``state``, with those of ``carried`` below, activation and their number."""
+    """Return weights and bias of a stage on the units of ``state``, above those of ``carried``, activation and their number."""
     count, activation, extra = len(stage.b), stage.activation or "identity", sum(sizes[k] for k in carried)
     small = {"dtype": library.int8}
     W = library.hstack([stage.weights.get(k, library.zeros((count, sizes[k]), **small)) for k in state])

@@ -22,6 +22,8 @@ SCRAMBLES = 8  # number of independent scrambles, whose variation estimates the 
 _CONFIDENCE = 2.36  # 97.5 % quantile of Student's t with one degree of freedom less
 _KEPT = 2**22  # entries of points that are cached: 32 MB
 _EVEN = 1e-4  # ratio of standard deviations below which eigenvalues of the covariance lose the smallest input
+_STEPS = 16.0  # of correlations, per unit, in the matrix whose eigenvectors order the directions
+_TINY = np.finfo(float).tiny
 _AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
 _ROOTS = 2**22  # entries of the roots of covariances that are kept
 _SAMPLES = 2**24  # outputs that are kept
@@ -214,7 +216,9 @@ class Scale:
         self._root: Any = None
         if x.diagonal is not None and x.factor is None:
             var = np.broadcast_to(x.var, x.mean.shape).reshape(self._mean.shape).astype(float)
-            self._std, self._order = np.sqrt(var), np.argsort(np.argsort(-var, axis=-1), axis=-1)
+            # about by width: a small change of a variance does not exchange coordinates
+            self._std, coarse = np.sqrt(var), np.round(np.log2(np.maximum(var, _TINY)))
+            self._order = np.argsort(np.argsort(-coarse, axis=-1, kind="stable"), axis=-1)
             return
         self._cov = x.cov.reshape(-1, x.dim, x.dim)
         if self._cov.size <= _ROOTS:
@@ -232,22 +236,56 @@ class Scale:
         """Return A with A Aᵀ = cov of some rows, (R, d, d)."""
         return np.asarray(_root(self._cov[rows].astype(float)) if self._root is None else self._root[rows])
 
+    def order(self, row: int) -> npt.NDArray[np.intp]:
+        """Return which coordinate of the points each independent input of a row has."""
+        return np.asarray(self._order[row])
+
+    def frame(self, row: int) -> tuple[Array, Array | None]:
+        """Return A with A Aᵀ = cov, and V with A = V L, L the Cholesky factor of Vᵀ cov V; V is None if cov is singular."""
+        cov = self._cov[row].astype(float)
+        frame = _frame(cov)
+        return self.root(np.array([row]))[0], None if _factor(cov, frame) is None else frame
+
 
 def _root(cov: Array) -> Array:
-    """Return A with A Aᵀ = cov, (R, d, d), the widest direction in the first column."""
-    values, vectors = np.linalg.eigh(cov)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[..., ::-1]
-    scale = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-    uneven = scale.min(axis=1) < _EVEN * scale.max(axis=1)
-    if uneven.any():
-        # Eigenvalues have the absolute accuracy of the largest, in which inputs in small units are lost. So the root of the
-        # correlation matrix is scaled, and rotated to put the widest direction first.
-        size = scale[uneven, :, None]
-        unit = np.where(size > 0.0, size, 1.0)
-        values, vectors = np.linalg.eigh(cov[uneven] / unit / transpose(unit))
-        scaled = size * vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        root[uneven] = (scaled @ np.linalg.eigh(transpose(scaled) @ scaled)[1])[..., ::-1]
-    return root
+    """Return A with A Aᵀ = cov, (R, d, d), the widest direction about first; smooth where cov is not singular."""
+    return np.stack([_root_of_one(one) for one in cov])
+
+
+def _root_of_one(cov: Array) -> Array:
+    frame = _frame(cov)
+    lower = _factor(cov, frame)
+    if lower is not None:
+        return np.asarray(frame @ lower)
+    scale = np.sqrt(np.diagonal(cov))
+    if scale.min() >= _EVEN * scale.max():
+        values, vectors = np.linalg.eigh(cov)
+        return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1])
+    # Eigenvalues have the absolute accuracy of the largest, in which inputs in small units are lost. So the root of the
+    # correlation matrix is scaled, and rotated to put the widest direction first.
+    unit = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(cov / unit[:, None] / unit)
+    scaled = scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray((scaled @ np.linalg.eigh(scaled.T @ scaled)[1])[:, ::-1])
+
+
+def _frame(cov: Array) -> Array:
+    """Return directions that are about the eigenvectors of a covariance, and that small changes of it do not change."""
+    scale = np.sqrt(np.diagonal(cov))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    coarse = 2.0 ** np.round(np.log2(unit))
+    correlation = np.round(_STEPS * (cov / unit[:, None] / unit)) / _STEPS
+    return np.asarray(np.linalg.eigh(correlation * coarse[:, None] * coarse)[1][:, ::-1])
+
+
+def _factor(cov: Array, frame: Array) -> Array | None:
+    """Return the Cholesky factor of a covariance in a frame; None if it is singular."""
+    turned = frame.T @ cov @ frame
+    try:
+        lower = np.linalg.cholesky(turned)
+    except np.linalg.LinAlgError:
+        return None
+    return lower if np.diagonal(lower).min() > _EVEN * math.sqrt(np.diagonal(turned).max()) else None
 
 
 _EXPECTED = (

@@ -346,24 +346,15 @@ def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shap
         return adapter.propagate(network, x, shapes, None, None, options.full, rng)
     again = copy.deepcopy(rng) if isinstance(rng, np.random.Generator) else rng
     program = _read(network, "torch", given, shapes, options.closure)
-    if differentiable and options.closure != "sobol" and (refusal := adapter.refuse_chain(network, given.dim)):
-        program = Program(program.function, None, refusal)
-    if differentiable and options.closure == "third-order":
-        raise ValueError("closure must be 'auto', 'gaussian' or 'sobol' for tensors with gradients, got 'third-order'")
-    found, counts = _solve(program, given, options, only_points=differentiable)
+    found, counts = _solve(program, given, options)
     return adapter.propagate(network, x, shapes, found, counts if differentiable else None, options.full, again)
 
 
 # ---------------------------------------------------------------- the closures
 
 
-def _solve(
-    program: Program, x: Gaussian, options: _Options, only_points: bool = False
-) -> tuple[Propagated, npt.NDArray[np.intp]]:
-    """Return the result, and the number of points of each row, 0 where it is in closed form.
-
-    ``only_points``: the third-order closure is not chosen.
-    """
+def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated, npt.NDArray[np.intp]]:
+    """Return the result, and the number of points of each row, 0 where it is in closed form."""
     if not x.mean.size:
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {x.mean.shape}")
     flat = _flatten(x)
@@ -374,16 +365,14 @@ def _solve(
         return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), np.zeros(len(error), int)
     known = program.refusal if isinstance(program.refusal, ValueError) else None  # the fault that the adapter has found
     try:
-        return _solve_by_points(program, x, flat, options, only_points)
+        return _solve_by_points(program, x, flat, options)
     except Exception as error:
         if known is not None:
             raise known from error
         raise
 
 
-def _solve_by_points(
-    program: Program, x: Gaussian, flat: Gaussian, options: _Options, only_points: bool
-) -> tuple[Propagated, npt.NDArray[np.intp]]:
+def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Options) -> tuple[Propagated, npt.NDArray[np.intp]]:
     """Double the points of each row until its estimated error meets the tolerance, or a closed form does."""
     points = PointMoments(program.function, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)

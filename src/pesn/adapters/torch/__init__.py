@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pesn.adapters.torch.modules import as_layers, read, refuse_chain, through_layers
+from pesn.adapters.torch.modules import as_layers, read, through_layers
 from pesn.adapters.torch.tanh_normal import TanhNormal
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, to_distribution
 from pesn.adapters.torch.tensor_propagation import PropagatedTensors, check_tensors, needs_gradients, propagate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PropagatedTensors", "TanhNormal", "TensorGaussian", "as_layers", "check_tensors", "needs_gradients", "propagate", "read",
-    "refuse_chain", "rollout", "through_layers", "to_distribution",
+    "rollout", "through_layers", "to_distribution",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name

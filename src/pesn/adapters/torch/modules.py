@@ -21,7 +21,7 @@ from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap, find_nonfinite
 from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
 from pesn.adapters.torch.tensor_moments import units, working_dtype
-from pesn.adapters.torch.trace import OutputError, list_tensors, trace_layers
+from pesn.adapters.torch.trace import OutputError, TensorLayer, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
 from pesn.networks.layers import Dense, Shapes, forward
@@ -71,9 +71,9 @@ def through_layers(
     work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
     state, full, states = x._cast(work), covariance == "full", []
     for layer in layers:
-        z = _finite(_affine(layer, state, full, work), layer.affine or layer.active)
-        state = _finite(_activate(layer, z, full), layer.active or layer.affine)
-        states.append(state if dtype == work else _finite(state._cast(dtype), layer.active or layer.affine))
+        z = check_finite(_affine(layer, state, full, work), layer.affine or layer.active)
+        state = check_finite(_activate(layer, z, full), layer.active or layer.affine)
+        states.append(state if dtype == work else check_finite(state._cast(dtype), layer.active or layer.affine))
     return states
 
 
@@ -85,13 +85,19 @@ def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
     """
 
     def array(tensor: Tensor) -> Array:
-        return tensor.detach().cpu().double().numpy()
+        return tensor.detach().cpu().numpy()
 
+    return [Dense(array(layer.W), array(layer.b), layer.activation) for layer in as_tensor_layers(network, inputs)]
+
+
+def as_tensor_layers(network: nn.Module, inputs: int) -> list[TensorLayer]:
+    """Return a chain as layers of tensors, float64, differentiable by the parameters."""
     result = []
     for layer in _read(network, inputs):
-        matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
-        bias = None if layer.bias is None else array(layer.bias)
-        result.append(Dense(np.diag(matrix) if matrix.ndim == 1 else matrix, bias, layer.function or "identity"))
+        W = torch.eye(layer.size) if layer.weight is None else layer.weight
+        matrix = torch.diag(W) if W.ndim == 1 else W
+        bias = matrix.new_zeros(len(matrix)) if layer.bias is None else layer.bias
+        result.append(TensorLayer.make(matrix.double(), bias.double(), layer.function or "identity", 0))
     return result
 
 
@@ -113,7 +119,7 @@ def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) ->
     return TensorGaussian._from_parts(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
 
 
-def _finite(x: TensorGaussian, name: str) -> TensorGaussian:
+def check_finite(x: TensorGaussian, name: str) -> TensorGaussian:
     """Return ``x``; raise where it is not finite."""
     var = x.var if x._cov is None else x._cov
     for what, part in (("mean", x._mean), ("variance", var)):
@@ -193,13 +199,13 @@ def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
     return _Layer(factor, -mean * factor if bias is None else bias - mean * factor, None, size, name)
 
 
-def refuse_chain(network: nn.Module, inputs: int) -> Exception | None:
-    """Return why a module is no chain of layers for tensors; None where it is one."""
+def is_chain(network: nn.Module, inputs: int) -> bool:
+    """Return whether a module is a chain of layers of known modules."""
     try:
         _read(unwrap(network), inputs)
-    except (TypeError, ValueError) as error:
-        return error
-    return None
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def unwrap(network: nn.Module) -> nn.Module:

@@ -85,7 +85,7 @@ def _least(record: Activation, dtype: torch.dtype) -> float:
     """Return the least variance that coefficients are computed at."""
     base = record.reduction.base if record.reduction else record
     is_closed = base.slopes is not None or base.elu_alpha is not None
-    return float((record.scale * torch.finfo(dtype).eps ** (1.0 if is_closed else 1.0 / 3.0)) ** 2)
+    return float((min(record.scale, 1.0) * torch.finfo(dtype).eps ** (1.0 if is_closed else 1.0 / 3.0)) ** 2)
 
 
 def project(

@@ -10,9 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pesn._support.types import Rng
-from pesn.adapters.torch.modules import call_rows, through_layers, unwrap
+from pesn._support.types import Array, Rng
+from pesn.adapters.torch.modules import as_tensor_layers, call_rows, check_finite, is_chain, through_layers, unwrap
+from pesn.adapters.torch.tensor_closures import propagate_moments
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
+from pesn.adapters.torch.trace import trace_tensor_layers
 from pesn.gaussian import Gaussian, probabilities
 from pesn.networks.layers import Shapes
 from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
@@ -87,12 +89,10 @@ def propagate(
     """
     network = unwrap(network)
     if found is None or (counts is not None and not counts.any()):
-        state: Gaussian = through_layers(network, x, "surface", "full")[-1]
         closure, error = ("gaussian", np.zeros(x.batch_shape)) if found is None else (found.closure, found.error)
-        return _attach(state, full, closure, error, None)
+        return _attach(_propagate_closed(network, x, shapes, str(np.ravel(closure)[0])), full, closure, error, None)
+    dtype = _result_dtype(network, x)
     if counts is None:
-        own = [p.dtype for p in network.parameters() if p.is_floating_point()]
-        dtype = reduce(torch.promote_types, own, x.dtype)
 
         def tensor(part: Any) -> Any:
             return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
@@ -118,6 +118,21 @@ def _attach(state: Gaussian, full: bool, closure: object, error: object, samples
     return result
 
 
+def _result_dtype(network: nn.Module, x: TensorGaussian) -> torch.dtype:
+    return reduce(torch.promote_types, [p.dtype for p in network.parameters() if p.is_floating_point()], x.dtype)
+
+
+def _propagate_closed(network: nn.Module, x: TensorGaussian, shapes: Shapes, closure: str) -> TensorGaussian:
+    """Compute the Gaussian of the output by a closed form: of a chain, or of layers read from a run."""
+    third, chain = closure == "third-order", shapes == ((x.dim,),) and is_chain(network, x.dim)
+    if chain and not third:
+        return through_layers(network, x, "surface", "full")[-1]
+    layers = as_tensor_layers(network, x.dim) if chain else trace_tensor_layers(network, shapes)
+    state, dtype = x._cast(torch.float64), _result_dtype(network, x)
+    mean, cov = propagate_moments(layers, state._mean, state.cov, third)
+    return check_finite(TensorGaussian._from_parts(mean.to(dtype), cov=cov.to(dtype)), "network")
+
+
 def _evaluate_points(
     network: nn.Module, x: TensorGaussian, shapes: Shapes, counts: npt.NDArray[np.intp], rng: Rng
 ) -> list[Tensor]:
@@ -125,18 +140,20 @@ def _evaluate_points(
     points, scale = StandardPoints(x.dim, rng), Scale(x.numpy())
     mean, out = x._mean.reshape(-1, x.dim), []
     for row, count in enumerate(counts):
-        standard = points.block(0, int(count) // SCRAMBLES).reshape(-1, x.dim)
-        given = torch.as_tensor(scale(np.array([row]), standard)[0]).to(mean)
-        fixed = (given - mean[row]).detach()
+        standard = torch.tensor(points.block(0, int(count) // SCRAMBLES)).reshape(-1, x.dim).to(mean.device)
         if x._diagonal is not None and x._factor is None:
-            std = x.std.reshape(-1, x.dim)[row]
-            unit = fixed / torch.where(std > 0.0, std, torch.ones_like(std)).detach()
-            away = unit * std
+            away = standard[:, scale.order(row)] * x.std.reshape(-1, x.dim)[row]
         else:
-            # A + (C − C₀) A⁺ᵀ/2 is a root of C to first order, and that of the arrays in value.
-            root = torch.as_tensor(scale.root(np.array([row]))[0]).to(mean)
-            cov = x.cov.reshape(-1, x.dim, x.dim)[row]
-            moved = 0.5 * (cov - cov.detach()) @ torch.linalg.pinv(root).mT
-            away = fixed + torch.tensor(standard).to(mean) @ moved.mT
-        out.append(call_rows(network, mean[row] + away, shapes))
+            away = standard @ _root(x.cov.reshape(-1, x.dim, x.dim)[row].double(), *scale.frame(row)).mT
+        out.append(call_rows(network, (mean[row] + away).to(mean.dtype), shapes))
     return out
+
+
+def _root(cov: Tensor, root: Array, frame: Array | None) -> Tensor:
+    """Return the root of a covariance that arrays have, differentiable."""
+    if frame is not None:
+        turn = torch.tensor(frame.copy()).to(cov)
+        return turn @ torch.linalg.cholesky(turn.mT @ cov @ turn)
+    # Singular: A + (C − C₀) A⁺ᵀ/2 is a root of C to first order.
+    fixed = torch.tensor(root.copy()).to(cov)
+    return fixed + 0.5 * (cov - cov.detach()) @ torch.linalg.pinv(fixed).mT
