@@ -345,8 +345,9 @@ def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shap
     if not given.mean.size:
         return adapter.propagate(network, x, shapes, None, None, options.full, rng)
     again = copy.deepcopy(rng) if isinstance(rng, np.random.Generator) else rng
-    program = _read(network, "torch", given, shapes, options.closure)
-    found, counts = _solve(program, given, options)
+    with adapter.leave_transforms(network):
+        program = _read(network, "torch", given, shapes, options.closure)
+        found, counts = _solve(program, given, options)
     return adapter.propagate(network, x, shapes, found, counts if differentiable else None, options.full, again)
 
 

@@ -21,13 +21,14 @@ from pesn.adapters.torch.modules import as_layers, read, through_layers
 from pesn.adapters.torch.tanh_normal import TanhNormal
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, to_distribution
 from pesn.adapters.torch.tensor_propagation import PropagatedTensors, check_tensors, needs_gradients, propagate
+from pesn.adapters.torch.trace import leave_transforms
 
 if TYPE_CHECKING:
     from pesn.adapters.torch.rollouts import rollout
 
 __all__ = [
-    "PropagatedTensors", "TanhNormal", "TensorGaussian", "as_layers", "check_tensors", "needs_gradients", "propagate", "read",
-    "rollout", "through_layers", "to_distribution",
+    "PropagatedTensors", "TanhNormal", "TensorGaussian", "as_layers", "check_tensors", "leave_transforms", "needs_gradients",
+    "propagate", "read", "rollout", "through_layers", "to_distribution",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name

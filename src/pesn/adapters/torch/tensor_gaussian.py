@@ -90,12 +90,18 @@ def check_tensor(name: str, value: Tensor, device: torch.device) -> None:
         raise TypeError(f"{name} must be a dense tensor, got layout {value.layout}; use .to_dense()")
 
 
+def unwrap_tensor(x: Tensor) -> Tensor:
+    """Return the tensor within those of torch.func.grad, vjp and jacrev."""
+    functorch: Any = torch._C._functorch
+    while functorch.is_gradtrackingtensor(x):
+        x = functorch.get_unwrapped(x)
+    return x
+
+
 def as_array(x: Tensor, dtype: torch.dtype | None = None) -> Any:
     """Return a tensor as an array: detached, also within torch.func.grad, on the CPU, float32 or float64 without ``dtype``."""
-    functorch: Any = torch._C._functorch
     with temporarily_clear_interpreter_stack():  # which would wrap each result
-        while functorch.is_gradtrackingtensor(x):
-            x = functorch.get_unwrapped(x)
+        x = unwrap_tensor(x)
         return x.detach().cpu().to(dtype or (x.dtype if x.dtype.itemsize >= 4 else torch.float32)).numpy()
 
 

@@ -6,8 +6,8 @@ Below modules, functions, hooks and scripts there are few kinds of operations; :
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.func import functionalize, vmap
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from pesn._support.types import Array
 from pesn.activations import Activation, get
+from pesn.adapters.torch.tensor_gaussian import unwrap_tensor
 from pesn.networks.layers import LARGEST, AffineRows, Dense, Shapes, Stage, TooLargeError, stack_stages
 from pesn.networks.reader import Operation, Reader, Value
 
@@ -97,7 +100,22 @@ def trace_tensor_layers(network: nn.Module, shapes: Shapes) -> list[TensorLayer]
 
     The units of all layers are replaced by unit vectors: one run of the recorded operations gives every affine map.
     """
-    return _read(network, shapes, only_exact=False).tensor_layers(dict(network.named_parameters()))
+    own = dict(network.named_parameters())
+    with leave_transforms(network) as plain:
+        trace = _read(network, shapes, only_exact=False)
+    return trace.tensor_layers({id(plain[name]): parameter.double() for name, parameter in own.items()})
+
+
+@contextmanager
+def leave_transforms(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Leave torch.func.grad, vjp and jacrev, whose tensors have no numbers; the module has the plain parameters meanwhile."""
+    plain = {name: unwrap_tensor(parameter) for name, parameter in network.named_parameters()}
+    if all(plain[name] is parameter for name, parameter in network.named_parameters()):
+        plain_network: AbstractContextManager[object] = nullcontext()
+    else:
+        plain_network = _reparametrize_module(network, plain)
+    with plain_network, temporarily_clear_interpreter_stack():
+        yield plain
 
 
 @dataclass
@@ -115,14 +133,13 @@ class _Trace:
         """Return the layers as arrays."""
         return self.reader.layers([self.values[id(tensor)] for tensor in self.outputs])
 
-    def tensor_layers(self, parameters: dict[str, nn.Parameter]) -> list[TensorLayer]:
-        """Return the layers as tensors."""
+    def tensor_layers(self, known: dict[int, Tensor]) -> list[TensorLayer]:
+        """Return the layers as tensors, from those that stand for the parameters, by the identity of these."""
         self.layers()  # raises where there are none
         sizes, stages = self.reader.tape.sizes[: 1 + len(self.ends)], self.reader.tape.stages
         starts = np.cumsum([1, *sizes])
         if starts[-1] > LARGEST:
             raise TooLargeError(f"network would bring {starts[-1]} numbers into one run for gradients; use closure='sobol'")
-        known = {id(parameter): parameter.double() for parameter in parameters.values()}
         device = self.inputs[0].device
         unit = torch.eye(starts[-1], dtype=torch.float64, device=device)
 
