@@ -423,3 +423,21 @@ def test_invalid_arguments_of_the_constructor_raise(arguments, error, words):
 def test_invalid_arguments_of_methods_raise(call, error, words):
     with pytest.raises(error, match=words):
         call(Gaussian(Z2, 1.0))
+
+
+def test_std_is_the_root_of_var():
+    mean, std = np.zeros((2, 3)), np.array([0.0, 1e-150, 2.0])
+    for given in ({}, {"factor": np.ones((2, 3, 1))}):
+        np.testing.assert_array_equal(Gaussian(mean, std=std, **given).cov, Gaussian(mean, var=std**2, **given).cov)
+    assert Gaussian(np.float32(1.0), std=np.float32(0.1)).std.dtype == np.float32
+    for wrong, words in (
+        ({"std": -1.0}, "std must not be negative, got -1.0"),
+        ({"std": [1.0, 2.0]}, "broadcast"),
+        ({"std": 1e-170}, "std must have squares that are neither 0 nor infinite in float64, got 1e-170"),
+        ({"std": 1e200}, "std must have squares that are neither 0 nor infinite"),
+        ({"std": 1.0, "var": 1.0}, "var and std must not both be given"),
+        ({"std": 1.0, "cov": np.eye(3)}, "cov must be given alone, got std too"),
+        ({"std": np.nan}, "std must be finite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Gaussian(np.zeros(3), **wrong)

@@ -51,7 +51,7 @@ SIGNATURES = {
     "error_bound": "activation, mean, var, mesh, *, constant='sharp'",
     "choose_mesh": "activation, tolerance, mean_range, var_range",
     "Mesh": "a, b, n_points",
-    "Gaussian": "mean, var=None, cov=None, factor=None",
+    "Gaussian": "mean, var=None, cov=None, factor=None, *, std=None",
     "Dense": "W, b=None, activation='identity'",
     "propagate": "network, x, *, tol=0.01, shape=None, closure='auto', covariance='full', n_samples=None, rng=0",
     "EchoStateNetwork": f"{NETWORK}, verbose=False",

@@ -165,6 +165,8 @@ class Gaussian(NormalMarginals[FloatArray]):
         Covariance, instead of ``var`` and ``factor``; may be semi-definite.
     factor : array-like of shape (d, k) or (n, d, k), default=None
         F: the covariance is F Fᵀ, or F Fᵀ + diag(var) if ``var`` is given.
+    std : array-like, default=None
+        Standard deviations, instead of ``var``.
 
     Examples
     --------
@@ -190,9 +192,11 @@ class Gaussian(NormalMarginals[FloatArray]):
         var: npt.ArrayLike | None = None,
         cov: npt.ArrayLike | None = None,
         factor: npt.ArrayLike | None = None,
+        *,
+        std: npt.ArrayLike | None = None,
     ) -> Gaussian:
         """Return a :class:`pesn.adapters.torch.TensorGaussian` for tensors and ``torch.distributions`` Gaussians."""
-        if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor))):
+        if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor, std))):
             cls = import_module("pesn.adapters.torch").TensorGaussian  # imported here because torch is optional
         return object.__new__(cls)
 
@@ -209,9 +213,17 @@ class Gaussian(NormalMarginals[FloatArray]):
         var: npt.ArrayLike | None = None,
         cov: npt.ArrayLike | None = None,
         factor: npt.ArrayLike | None = None,
+        *,
+        std: npt.ArrayLike | None = None,
     ) -> None:
-        check_cov_alone(cov, var=var, factor=factor)
+        check_parts(cov, var, factor, std)
         m = as_real("mean", mean)
+        if std is not None:
+            given = as_real("std", std)
+            check_not_negative("std", given)
+            with np.errstate(over="ignore", under="ignore"):
+                var = np.square(given)
+            check_squares(given, var)
         if cov is not None and m.ndim == 0:
             var, cov = (cov, None) if np.ndim(cov) == 0 else (None, cov)  # a scalar's covariance is its variance
         m, diagonal = broadcast_moments(m, np.zeros_like(m) if var is None else var)
@@ -633,11 +645,23 @@ def as_vector(x: Gaussian) -> Gaussian:
 # ---------------------------------------------------------------- what was given, what is handed out
 
 
-def check_cov_alone(cov: object, **others: object) -> None:
-    """Raise a ValueError if a covariance is given together with other parts."""
+def check_parts(cov: object, var: object, factor: object, std: object) -> None:
+    """Raise a ValueError if a covariance is given together with other parts, or variances with standard deviations."""
+    others = {"var": var, "factor": factor, "std": std}
+    if var is not None and std is not None:
+        raise ValueError("var and std must not both be given; drop one")
     if cov is not None and (also := " and ".join(name for name, given in others.items() if given is not None)):
         raise ValueError(
             f"cov must be given alone, got {also} too; drop one, or give var and factor for factor·factorᵀ + diag(var)"
+        )
+
+
+def check_squares(std: Any, var: Any) -> None:
+    """Raise a ValueError where the square of a standard deviation overflows or underflows."""
+    wrong = (var == math.inf) | ((std > 0.0) & (var == 0.0))
+    if wrong.any():
+        raise ValueError(
+            f"std must have squares that are neither 0 nor infinite in {std.dtype}, got {std[wrong].flatten()[0]:.3g}"
         )
 
 

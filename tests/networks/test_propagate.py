@@ -221,6 +221,115 @@ def test_auto_uses_as_many_points_as_are_asked_for():
     assert (y.closure, y.samples.shape) == ("sobol", (64, 2))
 
 
+# ---------------------------------------------------------------- the tolerance
+
+
+@pytest.mark.parametrize("tol", [0.03, 0.01, 0.003])
+def test_error_is_within_the_tolerance(tol):
+    """Of 20 runs at most three may exceed what 95 % meet."""
+    errors = []
+    for seed, inputs in enumerate([2, 5, 10, 20]):
+        layers, x = network([inputs, 30, 30, 2], seed=seed), Gaussian(np.full(inputs, 0.3), var=0.25)
+        _, std = truth(layers, x, 1_000_000 if tol < 0.01 else 400_000)
+        found = [propagate(layers, x, tol=tol, rng=rng) for rng in range(5)]
+        assert all(y.error <= tol for y in found)
+        errors += [np.abs(y.std / std - 1.0).max() for y in found]
+    assert np.sum(np.array(errors) > tol + 0.002) <= 3
+
+
+def test_doubling_evaluates_each_point_once():
+    rows = []
+
+    def function(points):
+        rows.append(points.copy())
+        return np.stack([np.tanh(points[:, 0] * points[:, 1]), points.sum(axis=1)], axis=1)
+
+    x = Gaussian(np.zeros(8), var=1.0)
+    y = propagate(function, x, tol=0.005)
+    count, m = y.samples.shape
+    points = np.unique(np.concatenate(rows), axis=0)
+    assert (count > 1024, len(points), m) == (True, count, 2)
+    assert sum(map(len, rows)) <= count + 4  # and the first and the last again alone
+    np.testing.assert_allclose(np.sort(y.samples[:, 1]), np.sort(points.sum(axis=1)), rtol=1e-12)
+    np.testing.assert_allclose(y.cov, np.cov(y.samples.T, bias=True), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(y.mean, y.samples.mean(axis=0), atol=1e-12)
+
+
+def test_tolerance_out_of_reach_is_logged_with_the_number_reached(monkeypatch, caplog):
+    monkeypatch.setattr("pesn.networks.propagate._BUDGET", 2048)
+    with caplog.at_level(logging.WARNING, logger="pesn.networks"):
+        y = propagate(SMALL, Gaussian(np.zeros(4), var=0.3), tol=1e-5)
+    assert len(y.samples) == 2048
+    assert f"may be off by {100 * y.error:.2g} %, tol is 0.001 % (sobol)" in caplog.text
+
+
+def test_third_order_closure_replaces_very_many_points():
+    """Nearly linear: it agrees with the Gaussian closure, where points would have to be doubled to 2¹⁵ or beyond."""
+    layers, rng = network([40, 60, 60, 2], gain=1.0), np.random.default_rng(3)
+    x = Gaussian(rng.normal(size=(2, 40)), var=np.array([[1e-3], [0.25]]))
+    y = propagate(layers, x, tol=0.002)
+    assert y.closure.tolist() == ["third-order", "sobol"]
+    alone = propagate(layers, Gaussian(x.mean[0], var=1e-3), tol=0.002)
+    assert alone.closure == "third-order"
+    np.testing.assert_allclose(alone.cov, y.cov[0], rtol=1e-6)
+    np.testing.assert_allclose(alone.std, propagate(layers, Gaussian(x.mean[0], var=1e-3), closure="third-order").std, rtol=1e-9)
+    np.testing.assert_allclose(alone.samples.std(axis=0), alone.std, rtol=1e-6)  # its points are scaled to its moments
+    _, std = truth(layers, Gaussian(x.mean[0], var=1e-3 * np.ones(40)))
+    np.testing.assert_allclose(alone.std, std, rtol=0.004)
+
+
+def test_quantiles_are_those_of_the_points():
+    """The exponential of a Gaussian is skewed: its quantiles are exponentials of quantiles."""
+    y = propagate(np.exp, Gaussian([0.0, 1.0], var=0.25), n_samples=2**14)
+    z = pesn.Gaussian([0.0, 1.0], var=0.25)
+    for found, expected in zip((y.median, *y.interval(0.9)), (z.median, *z.interval(0.9)), strict=True):
+        np.testing.assert_allclose(found, np.exp(expected), rtol=0.01)
+    assert y.quantile([0.1, 0.5]).shape == (2, 2)
+    exact = propagate([SMALL[0]], Gaussian(np.zeros(4), var=0.3))
+    assert exact.samples is None
+    np.testing.assert_allclose(exact.interval(0.9), Gaussian(exact.mean, cov=exact.cov).interval(0.9))
+
+
+@pytest.mark.parametrize("closure", ["auto", "gaussian"])
+def test_float32_gives_the_same_result_within_its_precision(closure):
+    mean, f32 = np.array([0.3, -0.2, 0.1, 0.4]), np.float32
+    double = propagate(SMALL, Gaussian(mean, var=0.3), closure=closure)
+    single = propagate(SMALL, Gaussian(mean.astype(f32), var=f32(0.3)), closure=closure)
+    assert single.closure == double.closure
+    assert (single.samples is None) == (double.samples is None)
+    assert single.samples is None or single.samples.shape == double.samples.shape
+    np.testing.assert_allclose(single.mean, double.mean, atol=1e-6)
+    np.testing.assert_allclose(single.std, double.std, rtol=1e-5)
+    assert single.error == pytest.approx(double.error, rel=1e-3)
+
+
+def test_variances_alone_equal_those_of_the_covariance():
+    x = Gaussian(np.zeros((3, 4)), var=0.3)
+    for closure in ("auto", "gaussian", "third-order"):
+        full, alone = (propagate(SMALL, x, closure=closure, covariance=c) for c in ("full", "diagonal"))
+        np.testing.assert_allclose(alone.var, full.var, rtol=1e-12)
+        assert alone.diagonal is not None
+    many = propagate(lambda rows: rows @ np.ones((4, 9000)), Gaussian(np.zeros(4), var=0.1), covariance="diagonal", n_samples=64)
+    assert many.var.shape == (9000,)
+    with pytest.raises(ValueError, match="network has 9000 outputs, too many for a covariance matrix; use covariance='diagonal'"):
+        propagate(lambda rows: rows @ np.ones((4, 9000)), Gaussian(np.zeros(4), var=0.1))
+
+
+def test_error_estimates_of_closed_forms_hold_in_saturation():
+    """Both closures miss the fourth cumulant and agree: points tell. Networks of the benchmark that were stated below 2 %."""
+    stated_below = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        layers = network([3, 20, 20, 20, 2], seed=seed, gain=rng.uniform(3.0, 6.0))
+        x = Gaussian(rng.normal(size=3), var=rng.uniform(0.3, 3.0) ** 2)
+        _, std = truth(layers, x, 100_000)
+        gaussian, third = (propagate(layers, x, closure=closure) for closure in ("gaussian", "third-order"))
+        for y in (gaussian, third):
+            assert y.error >= 0.02 or np.abs(y.std / std - 1.0).max() <= 0.05
+            stated_below += np.abs(third.std / gaussian.std - 1.0).max() < 0.02 and np.abs(y.std / std - 1.0).max() > 0.05
+    assert stated_below > 0  # what the difference of the closures alone would have stated
+
+
 # ---------------------------------------------------------------- low-rank covariances
 # Standard deviations of few outputs agree with the full covariance, and no covariance matrix of the units is formed.
 

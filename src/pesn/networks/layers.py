@@ -134,7 +134,8 @@ def nonlinear_depth(layers: Sequence[Dense]) -> int:
 def forward(layers: Sequence[Dense], rows: FloatArray) -> FloatArray:
     """Compute the outputs (n, m) of certain inputs (n, d)."""
     for layer in layers:
-        rows = rows @ layer.W.T + layer.b
+        rows = rows @ layer.W.T
+        rows = np.add(rows, layer.b, out=rows if rows.dtype >= layer.b.dtype else None)
         if not is_linear(layer):
             active = layer.activation(rows[:, : layer.units])
             rows = active if layer.units == len(layer.b) else np.hstack([active, rows[:, layer.units :]])

@@ -28,7 +28,7 @@ from pesn.gaussian import Gaussian, make_gaussian, probabilities
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, Shape, Shapes, check_sizes, forward
-from pesn.networks.points import SCRAMBLES, PointMoments, as_row_function
+from pesn.networks.points import SCRAMBLES, PointMoments, Sampled, as_row_function
 from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
 
@@ -43,6 +43,7 @@ _ADAPTERS = {
 }  # adapter by package of the network's class
 _FIRST, _BUDGET = 1024, 2**17  # numbers of points that "auto" begins and ends with
 _CHECK = 2048  # number of points that check a closed form
+_CLOSED_FROM, _CLOSED_WORTH = 4096, 2**15  # points that are there, and points to expect, before the third-order closure is tried
 _NUMBERS = 2**19  # entries of the matrices of as many rows as are computed at once, 4 MB
 _SHAPED = ("torch", "onnx")  # adapters whose inputs may have a shape
 _SHAPED_ONLY = "shape and several inputs go with a torch module, an ONNX file or a function"
@@ -378,21 +379,61 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
     points = PointMoments(program.function, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
-    found = points.moments()
-    mean, spread, error = found.mean, found.spread, found.error.max(axis=-1, initial=0.0)
-    labels = np.full(len(error), "sobol", dtype="<U11")
-    while options.n_samples is None:
+    closed = _ClosedRows(program, flat, options) if program.is_chain and options.closure == "auto" else None
+    while True:
+        found = points.moments()
+        error = found.error.max(axis=-1, initial=0.0)
         rows = np.flatnonzero(error > options.tol)
-        if not len(rows) or count >= _BUDGET:
+        if closed is not None and count >= _CLOSED_FROM:
+            closed.try_rows(rows[count * (error[rows] / options.tol) ** (4 / 3) >= _CLOSED_WORTH], found)
+            rows = np.setdiff1d(rows, closed.accepted)
+        if not len(rows) or count >= _BUDGET or options.n_samples is not None:
             break
         count *= 2
         points.extend(rows, count)
-        found = points.moments()
-        mean, spread, error = found.mean, found.spread, found.error.max(axis=-1, initial=0.0)
-    samples = points.samples()
+    mean, spread, samples = found.mean, found.spread, points.samples()
+    labels = np.full(len(error), "sobol", dtype="<U11")
     if program.layers is not None:
         labels[~flat.var.any(axis=-1)] = "gaussian"
+    if closed is not None and len(closed.accepted):
+        closed.replace(mean, spread, error, samples)
+        labels[closed.accepted] = "third-order"
     return _assemble(x, options, (mean, spread, error), labels, samples), np.where(labels == "sobol", points.counts, 0)
+
+
+class _ClosedRows:
+    """Rows of a batch that the third-order closure is taken for, in place of many points."""
+
+    def __init__(self, program: Program, x: Gaussian, options: _Options) -> None:
+        self._program, self._x, self._options = program, x, options
+        self._tried = np.zeros(len(x.mean), bool)
+        self._found: list[tuple[int, Array, Array, float]] = []
+
+    @property
+    def accepted(self) -> npt.NDArray[np.intp]:
+        """The rows whose estimated error meets the tolerance."""
+        return np.array([one[0] for one in self._found], np.intp)
+
+    def try_rows(self, rows: npt.NDArray[np.intp], checked: Sampled) -> None:
+        """Compute rows that have not been tried before, and accept those that the Gaussian closure and points confirm."""
+        rows = rows[~self._tried[rows]]
+        if not len(rows):
+            return
+        self._tried[rows] = True
+        x, layers = self._x, _require_layers(self._program)
+        some = make_gaussian(x.mean[rows], x.cov[rows]) if x.diagonal is None else make_gaussian(x.mean[rows], var=x.var[rows])
+        third, gaussian = third_order_gaussian(layers, some), _propagate_gaussian(self._program, layers, some)
+        error = _estimate_error(third, gaussian, Sampled(*(part[rows] for part in checked)), 0.5)
+        spread = third.cov if self._options.full else third.var
+        self._found += [(int(rows[k]), third.mean[k], spread[k], error[k]) for k in np.flatnonzero(error <= self._options.tol)]
+
+    def replace(self, mean: Array, spread: Array, error: Array, samples: FloatArray) -> None:
+        """Write the accepted rows into the moments, and scale their samples to them."""
+        for row, new_mean, new_spread, new_error in self._found:
+            std, new_std = (np.sqrt(_variances(part, self._options.full)) for part in (spread[row], new_spread))
+            factor = np.divide(new_std, std, out=np.ones_like(std), where=std > 0.0)
+            samples[row] = new_mean + factor * (samples[row] - mean[row])
+            mean[row], spread[row], error[row] = new_mean, new_spread, new_error
 
 
 def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -407,17 +448,26 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
     if not is_exact:
         points = PointMoments(program.function, x, options.rng, full=False)
         points.extend(np.arange(len(x.mean)), _CHECK)
-        error = _estimate_error(found, other if found is gaussian else gaussian, points)
+        error = _estimate_error(found, other if found is gaussian else gaussian, points.moments())
     return found.mean, found.cov if options.full else found.var, error
 
 
-def _estimate_error(found: Gaussian, other: Gaussian | None, points: PointMoments) -> Array:
-    """Estimate the relative error of a closed form: its difference from another, or more if points say so beyond their noise."""
-    checked = points.moments()
-    off = _relative_difference(found.std, np.sqrt(checked.spread))
+def _variances(spread: Array, full: bool) -> Array:
+    """Return the variances of a covariance (..., m, m), or those that are given (..., m)."""
+    return np.maximum(np.diagonal(spread, axis1=-2, axis2=-1), 0.0) if full else spread
+
+
+def _estimate_error(found: Gaussian, other: Gaussian | None, checked: Sampled, noise: float = 1.0) -> Array:
+    """Estimate the relative error of a closed form for each row.
+
+    It is its difference from another closed form, or that from points, if that is larger and more than ``noise`` times their own
+    error.
+    """
+    var = _variances(checked.spread, checked.spread.ndim > checked.mean.ndim)
+    off = _relative_difference(found.std, np.sqrt(var))
     least = off if other is None else _relative_difference(found.std, other.std)
-    worse = np.maximum(least, off - checked.error)
-    return np.where(checked.error < 1.0, worse, least).max(axis=-1)  # points may differ by rounding alone
+    is_known = (checked.error < 1.0) & (off > noise * checked.error)  # with an error of 1, points differ by rounding alone
+    return np.where(is_known, np.maximum(least, off), least).max(axis=-1)
 
 
 def _propagate_gaussian(program: Program, layers: Sequence[Dense], x: Gaussian) -> Gaussian:

@@ -13,7 +13,7 @@ from torch import Tensor, distributions
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from pesn._support.arguments import as_covariance, as_real
-from pesn.gaussian import Gaussian, check_cov_alone
+from pesn.gaussian import Gaussian, check_parts, check_squares
 
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
@@ -47,7 +47,7 @@ def root(x: Tensor) -> Tensor:
 
 def find_nonfinite(x: Tensor) -> float | None:
     """Return the first entry that is infinite or NaN; None where there is none."""
-    if math.isfinite(x.detach().sum()):  # a finite sum implies finite entries
+    if x.is_meta or math.isfinite(x.detach().sum()):  # a finite sum implies finite entries
         return None
     wrong = x.detach()[~torch.isfinite(x)]
     return wrong[0].item() if len(wrong) else None
@@ -152,6 +152,8 @@ class TensorGaussian(Gaussian):
         As for :class:`pesn.Gaussian`.
     factor : Tensor or array-like, default=None
         As for :class:`pesn.Gaussian`.
+    std : Tensor or array-like, default=None
+        As for :class:`pesn.Gaussian`.
 
     Examples
     --------
@@ -176,14 +178,21 @@ class TensorGaussian(Gaussian):
         var: TensorLike | None = None,
         cov: TensorLike | None = None,
         factor: TensorLike | None = None,
+        *,
+        std: TensorLike | None = None,
     ) -> None:
         if isinstance(mean, distributions.Distribution):
-            parts = {"var": var, "cov": cov, "factor": factor}
+            parts = {"var": var, "cov": cov, "factor": factor, "std": std}
             if given := " and ".join(name for name, value in parts.items() if value is not None):
                 raise ValueError(f"{given} must not be given beside a distribution, which has its own")
             mean, var, cov, factor = distribution_parts(mean)
-        check_cov_alone(cov, var=var, factor=factor)
-        m, diagonal, c, f = as_tensors(mean=mean, var=var, cov=cov, factor=factor)
+        check_parts(cov, var, factor, std)
+        m, diagonal, c, f, s = as_tensors(mean=mean, var=var, cov=cov, factor=factor, std=std)
+        if s is not None:
+            if (s < 0.0).any():
+                raise ValueError(f"std must not be negative, got {s[s < 0.0].flatten()[0].item()}")
+            diagonal = s.square()
+            check_squares(s.detach(), diagonal.detach())
         if c is not None and m.ndim == 0:
             if c.ndim:
                 raise ValueError(f"cov must have no axes, as mean has none, got shape {tuple(c.shape)}")

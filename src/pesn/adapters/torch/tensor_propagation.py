@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from pesn._support.types import Array, Rng
 from pesn.adapters.torch.modules import as_tensor_layers, call_rows, check_finite, is_chain, through_layers, unwrap
@@ -19,6 +20,8 @@ from pesn.gaussian import Gaussian, probabilities
 from pesn.networks.layers import Shapes
 from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
 from pesn.networks.propagate import Propagated
+
+_AT_ONCE = 2**19  # numbers of the points of a row up to which all that a network computes from them is kept for its gradients
 
 
 class PropagatedTensors(Propagated, TensorGaussian):  # type: ignore[misc]  # tensors, where Gaussian has arrays
@@ -88,27 +91,47 @@ def propagate(
         Seed or Generator of the points.
     """
     network = unwrap(network)
-    if found is None or (counts is not None and not counts.any()):
-        closure, error = ("gaussian", np.zeros(x.batch_shape)) if found is None else (found.closure, found.error)
-        return _attach(_propagate_closed(network, x, shapes, str(np.ravel(closure)[0])), full, closure, error, None)
+    if found is None:
+        return _attach(_propagate_closed(network, x, shapes, "gaussian"), full, "gaussian", np.zeros(x.batch_shape), None)
     dtype = _result_dtype(network, x)
+
+    def tensor(part: Any) -> Any:
+        return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
+
+    names, samples = np.ravel(found.closure), tensor(found.samples)
     if counts is None:
-
-        def tensor(part: Any) -> Any:
-            return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
-
         state = TensorGaussian._from_parts(*map(tensor, (found.mean, found.diagonal, found.cov if full else None)))
-        return _attach(state, full, found.closure, found.error, tensor(found.samples))
-    out = _evaluate_points(network, x, shapes, np.where(counts > 0, counts, counts[counts > 0].min()), rng)
-    mean = torch.stack([one.mean(dim=0) for one in out])
-    away = [one - one.mean(dim=0) for one in out]
-    spread = torch.stack([one.mT @ one / len(one) if full else one.square().mean(dim=0) for one in away])
-    assert found.samples is not None
-    kept = found.samples.shape[-2] // SCRAMBLES
-    samples = torch.stack([one.reshape(SCRAMBLES, -1, one.shape[1])[:, :kept].flatten(0, 1) for one in out])
-    mean, spread, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in (mean, spread, samples))
-    state = TensorGaussian._from_parts(mean, None if full else spread, spread if full else None)
+        return _attach(state, full, found.closure, found.error, samples)
+    if not counts.any() and len(set(names)) == 1:
+        return _attach(_propagate_closed(network, x, shapes, names[0]), full, found.closure, found.error, samples)
+    mean, spread = [x._mean] * len(counts), [x._mean] * len(counts)
+    for name in set(names[counts == 0]):
+        rows = np.flatnonzero((counts == 0) & (names == name))
+        part = _propagate_closed(network, _select_rows(x, rows), shapes, name)
+        for k, row in enumerate(rows):
+            mean[row], spread[row] = part._mean[k], part.cov[k] if full else part.var[k]
+    points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
+    kept, outputs = outputs.shape[1] // SCRAMBLES, list(outputs)
+    for row in np.flatnonzero(counts):
+        out = points.evaluate(network, row, int(counts[row]), shapes)
+        mean[row] = out.mean(dim=0)
+        away = out - mean[row]
+        spread[row] = away.mT @ away / len(out) if full else away.square().mean(dim=0)
+        outputs[row] = out.reshape(SCRAMBLES, -1, out.shape[1])[:, :kept].flatten(0, 1)
+    stacked = (torch.stack([one.to(dtype) for one in part]) for part in (mean, spread, outputs))
+    means, spreads, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in stacked)
+    state = TensorGaussian._from_parts(means, None if full else spreads, spreads if full else None)
     return _attach(state, full, found.closure, found.error, samples)
+
+
+def _select_rows(x: TensorGaussian, rows: npt.NDArray[np.intp]) -> TensorGaussian:
+    """Return some rows of a batch of any number of axes."""
+
+    def select(part: Tensor | None, axes: int) -> Tensor | None:
+        return None if part is None else part.reshape(-1, *part.shape[part.ndim - axes :])[torch.as_tensor(rows, device=x.device)]
+
+    mean, diagonal, cov, factor = x._vector_parts()
+    return TensorGaussian._from_parts(select(mean, 1), select(diagonal, 1), select(cov, 2), select(factor, 2))  # type: ignore[arg-type]
 
 
 def _attach(state: Gaussian, full: bool, closure: object, error: object, samples: Tensor | None) -> PropagatedTensors:
@@ -133,20 +156,30 @@ def _propagate_closed(network: nn.Module, x: TensorGaussian, shapes: Shapes, clo
     return check_finite(TensorGaussian._from_parts(mean.to(dtype), cov=cov.to(dtype)), "network")
 
 
-def _evaluate_points(
-    network: nn.Module, x: TensorGaussian, shapes: Shapes, counts: npt.NDArray[np.intp], rng: Rng
-) -> list[Tensor]:
-    """Return the outputs of the points of each row, (n, m), differentiable by input and parameters."""
-    points, scale = StandardPoints(x.dim, rng), Scale(x.numpy())
-    mean, out = x._mean.reshape(-1, x.dim), []
-    for row, count in enumerate(counts):
-        standard = torch.tensor(points.block(0, int(count) // SCRAMBLES)).reshape(-1, x.dim).to(mean.device)
-        if x._diagonal is not None and x._factor is None:
-            away = standard[:, scale.order(row)] * x.std.reshape(-1, x.dim)[row]
+class _Points:
+    """The points of the rows of x that arrays have, differentiable."""
+
+    def __init__(self, x: TensorGaussian, rng: Rng) -> None:
+        self._mean = x._mean.reshape(-1, x.dim)
+        self._alone = x._diagonal is not None and x._factor is None
+        self._spread = x.std.reshape(-1, x.dim) if self._alone else x.cov.reshape(-1, x.dim, x.dim)
+        self._points, self._scale = StandardPoints(x.dim, rng), Scale(x.numpy())
+
+    def evaluate(self, network: nn.Module, row: int, count: int, shapes: Shapes) -> Tensor:
+        """Return the outputs (count, m) of the points of a row, differentiable by input and parameters."""
+        mean, spread = self._mean[row], self._spread[row].double()
+        standard = torch.tensor(self._points.block(0, count // SCRAMBLES)).reshape(count, -1).to(spread)
+        if self._alone:
+            away = standard[:, self._scale.order(row)] * spread
         else:
-            away = standard @ _root(x.cov.reshape(-1, x.dim, x.dim)[row].double(), *scale.frame(row)).mT
-        out.append(call_rows(network, (mean[row] + away).to(mean.dtype), shapes))
-    return out
+            away = standard @ _root(spread, *self._scale.frame(row)).mT
+        rows = (mean + away).to(mean.dtype)
+        step = max(1, _AT_ONCE // mean.numel())
+        if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
+            return call_rows(network, rows, shapes)
+        # The intermediate numbers of many points are not kept but computed again.
+        parts = [checkpoint(call_rows, network, part, shapes, use_reentrant=False) for part in rows.split(step)]
+        return torch.cat(parts)
 
 
 def _root(cov: Tensor, root: Array, frame: Array | None) -> Tensor:
