@@ -192,6 +192,8 @@ class StandardPoints:
         if not self._engines:
             self._engines = [_make_engine(self._dim, self._rng) for _ in range(SCRAMBLES)]
         for engine in self._engines:
+            if engine.num_generated > start:
+                engine.reset()
             if engine.num_generated < start:
                 engine.fast_forward(start - engine.num_generated)
         points = np.stack([_draw_normal(engine, stop - start, self._dim, self._rng) for engine in self._engines])

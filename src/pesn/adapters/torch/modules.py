@@ -322,7 +322,7 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     network, shapes = _unwrap_sequences(network, shapes)
     function = _as_function(network, shapes)
     rows = _probe(x)
-    if np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)):  # near the rounding of its numbers
+    if is_sharp(network, x):
         function = _in_double(network, shapes, rows, function)
     refusal: Exception | None = None
     if shapes == ((x.dim,),):
@@ -432,7 +432,7 @@ def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], F
     return function
 
 
-def call_rows(network: nn.Module, rows: Tensor, shapes: Shapes) -> Tensor:
+def call_rows(network: Callable[..., object], rows: Tensor, shapes: Shapes) -> Tensor:
     """Run a module on rows (n, d), and return its outputs (n, m), all output tensors side by side."""
     parts = torch.split(rows, [math.prod(shape) for shape in shapes], dim=1)
     given = [part.reshape(-1, *shape).clone() for part, shape in zip(parts, shapes, strict=True)]
@@ -453,6 +453,17 @@ def _as_rows(tensor: Tensor, count: int) -> Tensor:
 def _rounding(network: nn.Module) -> float:
     """Return the relative rounding error of the network's floating point numbers."""
     return max((torch.finfo(p.dtype).eps for p in network.parameters() if p.is_floating_point()), default=0.0)
+
+
+def is_sharp(network: nn.Module, x: Gaussian) -> bool:
+    """Return whether a standard deviation is near the rounding of the network's numbers."""
+    return bool(np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)))
+
+
+def call_double(network: nn.Module, *given: Tensor) -> Any:
+    """Run a network in float64, differentiable by its parameters."""
+    own = (*network.named_parameters(), *network.named_buffers())
+    return torch.func.functional_call(network, {name: value.double() for name, value in own if value.is_floating_point()}, given)
 
 
 def _in_double(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pesn._support.types import Array, Rng
-from pesn.adapters.torch.modules import as_tensor_layers, call_rows, check_finite, is_chain, through_layers, unwrap
+from pesn.adapters.torch.modules import (
+    as_tensor_layers,
+    call_double,
+    call_rows,
+    check_finite,
+    is_chain,
+    is_sharp,
+    through_layers,
+    unwrap,
+)
 from pesn.adapters.torch.tensor_closures import propagate_moments
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
@@ -163,7 +172,8 @@ class _Points:
         self._mean = x._mean.reshape(-1, x.dim)
         self._alone = x._diagonal is not None and x._factor is None
         self._spread = x.std.reshape(-1, x.dim) if self._alone else x.cov.reshape(-1, x.dim, x.dim)
-        self._points, self._scale = StandardPoints(x.dim, rng), Scale(x.numpy())
+        self._x = x.numpy()
+        self._points, self._scale = StandardPoints(x.dim, rng), Scale(self._x)
 
     def evaluate(self, network: nn.Module, row: int, count: int, shapes: Shapes) -> Tensor:
         """Return the outputs (count, m) of the points of a row, differentiable by input and parameters."""
@@ -173,12 +183,14 @@ class _Points:
             away = standard[:, self._scale.order(row)] * spread
         else:
             away = standard @ _root(spread, *self._scale.frame(row)).mT
-        rows = (mean + away).to(mean.dtype)
+        rows, run = (mean + away).to(mean.dtype), network
+        if is_sharp(network, self._x):
+            rows, run = mean + away, partial(call_double, network)
         step = max(1, _AT_ONCE // mean.numel())
         if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
-            return call_rows(network, rows, shapes)
+            return call_rows(run, rows, shapes)
         # The intermediate numbers of many points are not kept but computed again.
-        parts = [checkpoint(call_rows, network, part, shapes, use_reentrant=False) for part in rows.split(step)]
+        parts = [checkpoint(call_rows, run, part, shapes, use_reentrant=False) for part in rows.split(step)]
         return torch.cat(parts)
 
 
