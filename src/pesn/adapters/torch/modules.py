@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -464,6 +464,17 @@ def call_double(network: nn.Module, *given: Tensor) -> Any:
     """Run a network in float64, differentiable by its parameters."""
     own = (*network.named_parameters(), *network.named_buffers())
     return torch.func.functional_call(network, {name: value.double() for name, value in own if value.is_floating_point()}, given)
+
+
+def can_run_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> bool:
+    """Return whether :func:`call_double` works: a network may cast to its own dtype, or be scripted."""
+    try:
+        with torch.no_grad():
+            call_rows(partial(call_double, network), rows.double(), shapes)
+    except Exception as error:
+        _log.debug("no run in float64: %s", error)
+        return False
+    return True
 
 
 def _in_double(

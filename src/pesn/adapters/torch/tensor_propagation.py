@@ -184,8 +184,8 @@ class _Points:
         else:
             away = standard @ _root(spread, *self._scale.frame(row)).mT
         rows, run = (mean + away).to(mean.dtype), network
-        if is_sharp(network, self._x):
-            rows, run = mean + away, partial(call_double, network)
+        if is_sharp(network, self._x) and can_run_double(network, rows[:1], shapes):
+            rows, run = rows.double(), partial(call_double, network)
         step = max(1, _AT_ONCE // mean.numel())
         if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
             return call_rows(run, rows, shapes)
