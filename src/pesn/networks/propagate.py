@@ -220,7 +220,9 @@ def propagate_gaussian(
     if adapter == "torch" and _has_tensors(given_x):
         if covariance == "low-rank":
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
-        states: list[Gaussian] = import_module("pesn.adapters.torch").through_layers(network, given_x, method, covariance)
+        torch = import_module("pesn.adapters.torch")
+        torch.check_tensors(network, given_x)
+        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance)
         return states
     given, shapes = join_inputs(given_x, None)
     program = _read(network, adapter, given, shapes, "gaussian")
@@ -470,14 +472,14 @@ def _variances(spread: Array, full: bool) -> Array:
 def _estimate_error(found: Gaussian, other: Gaussian | None, checked: Sampled, noise: float = 1.0) -> Array:
     """Estimate the relative error of a closed form for each row.
 
-    It is its difference from another closed form, or that from points, if that is larger and more than ``noise`` times their own
-    error.
+    It is its difference from another closed form; where it differs from points by more than ``noise`` times their own error, that
+    difference and their error.
     """
     var = _variances(checked.spread, checked.spread.ndim > checked.mean.ndim)
     off = _relative_difference(found.std, np.sqrt(var))
     least = off if other is None else _relative_difference(found.std, other.std)
     is_known = (checked.error < 1.0) & (off > noise * checked.error)  # with an error of 1, points differ by rounding alone
-    return np.where(is_known, np.maximum(least, off), least).max(axis=-1)
+    return np.where(is_known, np.maximum(least, off + checked.error), least).max(axis=-1)
 
 
 def _propagate_gaussian(program: Program, layers: Sequence[Dense], x: Gaussian) -> Gaussian:
