@@ -444,7 +444,7 @@ def saturation(count: int = 60) -> list[str]:
     some = [(case, sobol_std(case)) for case in map(saturated_network, range(count))]
     rows = []
     for closure in ("gaussian", "third-order", "auto"):
-        results = [pesn.propagate(case.layers, case.x, closure=closure) for case, _ in some]  # type: ignore[arg-type]
+        results = [pesn.propagate(case.layers, case.x, closure=closure) for case, _ in some]
         errors = np.array([relative_error(y.std, true) for y, (_, true) in zip(results, some, strict=True)])
         stated = np.array([float(y.error) for y in results])
         shares = ((stated < 0.02) & (errors > 0.05), errors > stated, errors > np.maximum(2.0 * stated, 0.02))
