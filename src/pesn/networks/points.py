@@ -306,7 +306,7 @@ def _factor(cov: Array, frame: Array) -> Array | None:
     """Return the Cholesky factor of a covariance in a frame; None if it is singular."""
     turned = frame.T @ cov @ frame
     try:
-        lower = np.linalg.cholesky(turned)
+        lower = np.asarray(np.linalg.cholesky(turned), float)
     except np.linalg.LinAlgError:
         return None
     return lower if np.diagonal(lower).min() > _EVEN * math.sqrt(np.diagonal(turned).max()) else None

@@ -164,7 +164,7 @@ class _Value(torch.autograd.Function):
         ctx.f = inputs[1]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         return by * torch.from_numpy(ctx.f.derivative(as_array(z, torch.float64))).to(z), None
@@ -183,7 +183,7 @@ class _Semidefinite(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, by: Tensor) -> Tensor:
         values, vectors = torch.linalg.eigh(ctx.saved_tensors[0])
         # divided differences of max(λ, 0)

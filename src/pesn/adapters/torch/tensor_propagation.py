@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
 
@@ -16,6 +17,7 @@ from pesn.adapters.torch.modules import (
     as_tensor_layers,
     call_double,
     call_rows,
+    can_run_double,
     check_finite,
     is_chain,
     is_sharp,
@@ -117,11 +119,11 @@ def propagate(
     for name in set(names[counts == 0]):
         rows = np.flatnonzero((counts == 0) & (names == name))
         part = _propagate_closed(network, _select_rows(x, rows), shapes, name)
-        for k, row in enumerate(rows):
+        for k, row in enumerate(rows.tolist()):
             mean[row], spread[row] = part._mean[k], part.cov[k] if full else part.var[k]
     points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
     kept, outputs = outputs.shape[1] // SCRAMBLES, list(outputs)
-    for row in np.flatnonzero(counts):
+    for row in np.flatnonzero(counts).tolist():
         out = points.evaluate(network, row, int(counts[row]), shapes)
         mean[row] = out.mean(dim=0)
         away = out - mean[row]
@@ -183,7 +185,8 @@ class _Points:
             away = standard[:, self._scale.order(row)] * spread
         else:
             away = standard @ _root(spread, *self._scale.frame(row)).mT
-        rows, run = (mean + away).to(mean.dtype), network
+        rows = (mean + away).to(mean.dtype)
+        run: Callable[..., object] = network
         if is_sharp(network, self._x) and can_run_double(network, rows[:1], shapes):
             rows, run = rows.double(), partial(call_double, network)
         step = max(1, _AT_ONCE // mean.numel())
