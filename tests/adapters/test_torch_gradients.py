@@ -152,6 +152,22 @@ def test_torch_func_gives_the_gradients_of_autograd(name, options):
         torch.func.vmap(lambda mean: function(mean, SPREADS["cov"]))(MEAN.expand(2, 4))
 
 
+@pytest.mark.parametrize("options", CLOSURES.values(), ids=CLOSURES)
+def test_second_derivatives_are_right_or_raise(options):
+    _, propagate = sent("residual", **options)
+
+    def function(mean, cov):
+        return propagate(gaussian(mean, 0.5 * (cov + cov.T))).std
+
+    inputs = MEAN.clone().requires_grad_(), SPREADS["cov"].clone().requires_grad_()
+    if options["closure"] != "third-order":
+        assert torch.autograd.gradgradcheck(function, inputs, atol=1e-5, rtol=1e-3)
+        return
+    (slope,) = torch.autograd.grad(function(*inputs).sum(), inputs[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="the third-order closure has no second derivatives; use closure='gaussian'"):
+        slope.sum().backward()
+
+
 @pytest.mark.parametrize("rng", [3, "generator"])
 def test_rows_of_a_batch_have_their_own_points(rng, monkeypatch):
     network, _ = sent("chain")

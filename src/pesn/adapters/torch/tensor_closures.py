@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import as_array
@@ -164,10 +163,30 @@ class _Value(torch.autograd.Function):
         ctx.f = inputs[1]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None]:
-        (z,) = ctx.saved_tensors
-        return by * torch.from_numpy(ctx.f.derivative(as_array(z, torch.float64))).to(z), None
+        slope: Tensor = _Slope.apply(ctx.saved_tensors[0], ctx.f)  # type: ignore[no-untyped-call]
+        return by * slope, None
+
+
+class _Slope(torch.autograd.Function):
+    """f′(z) of an activation of arrays."""
+
+    @staticmethod
+    def forward(z: Tensor, f: Activation) -> Tensor:
+        assert f.derivative is not None
+        return torch.from_numpy(f.derivative(as_array(z, torch.float64))).to(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Activation], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], z: Tensor, f: Activation) -> tuple[Tensor, int | None]:
+        return _Slope.apply(z, f), in_dims[0]  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None]:
+        raise RuntimeError("the third-order closure has no second derivatives; use closure='gaussian' or closure='sobol'")
 
 
 class _Semidefinite(torch.autograd.Function):
@@ -183,7 +202,6 @@ class _Semidefinite(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, by: Tensor) -> Tensor:
         values, vectors = torch.linalg.eigh(ctx.saved_tensors[0])
         # divided differences of max(λ, 0)
