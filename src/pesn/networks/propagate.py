@@ -440,7 +440,7 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
 
 def _variances(spread: FloatArray, full: bool) -> FloatArray:
     """Return the variances of a covariance (..., m, m), or those that are given (..., m)."""
-    return np.maximum(np.diagonal(spread, axis1=-2, axis2=-1), 0.0) if full else spread
+    return np.asarray(np.maximum(np.diagonal(spread, axis1=-2, axis2=-1), 0.0) if full else spread)
 
 
 def _estimate_error(found: Gaussian, other: Gaussian | None, checked: Sampled, noise: float = 1.0) -> Array:
