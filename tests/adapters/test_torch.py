@@ -492,27 +492,6 @@ def test_result_for_tensors_is_that_for_arrays(dtype, kind):
     np.testing.assert_allclose(y.numpy().cov, expected.cov, **tolerance)
 
 
-def test_gradients_by_points_agree_with_finite_differences():
-    class Gated(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(3, 8), nn.Linear(8, 2)
-
-        def forward(self, x):
-            h = torch.tanh(self.a(x))
-            return self.b(h * torch.sigmoid(h))
-
-    torch.manual_seed(0)
-    net = Gated().double().eval()
-
-    def function(mean, var):
-        y = pesn.propagate(net, pesn.Gaussian(mean, var=var), n_samples=256)
-        return y.mean, y.cov
-
-    inputs = of(3).requires_grad_(), torch.tensor([0.1, 0.3, 0.2], dtype=F64, requires_grad=True)
-    assert torch.autograd.gradcheck(function, inputs, eps=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("tensors", [False, True])
 def test_networks_that_give_nan_raise(tensors):
     class Root(nn.Module):

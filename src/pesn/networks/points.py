@@ -23,7 +23,7 @@ _CONFIDENCE = 2.2  # standard errors that are the estimated error: exceeded in 5
 _RATE = 2.0**-1.5  # factor by which the square of the error falls if points are doubled: between plain and ideal Sobol points
 _KEPT = 2**22  # entries of points that are cached: 32 MB
 _EVEN = 1e-4  # ratio of standard deviations below which eigenvalues of the covariance lose the smallest input
-_STEPS = 16.0  # of correlations, per unit, in the matrix whose eigenvectors order the directions
+_STEPS = 256.0  # of correlations, per unit, in the matrix whose eigenvectors order the directions
 _TINY = np.finfo(float).tiny
 _AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
 _ROOTS = 2**22  # entries of the roots of covariances that are kept
@@ -297,7 +297,7 @@ def _frame(cov: Array) -> Array:
     """Return directions that are about the eigenvectors of a covariance, and that small changes of it do not change."""
     scale = np.sqrt(np.diagonal(cov))
     unit = np.where(scale > 0.0, scale, 1.0)
-    coarse = 2.0 ** np.round(np.log2(unit))
+    coarse = 2.0 ** (np.round(8.0 * np.log2(unit)) / 8.0)
     correlation = np.round(_STEPS * (cov / unit[:, None] / unit)) / _STEPS
     return np.asarray(np.linalg.eigh(correlation * coarse[:, None] * coarse)[1][:, ::-1])
 
