@@ -241,13 +241,13 @@ def _unknown(place: str, module: nn.Module) -> TypeError:
     """Return the error that names a module of which tensors have no closed form."""
     if isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
         return TypeError(
-            f"{_name(place, module)} was made by torch.jit or torch.fx, and tensors go through chains of layers alone; "
-            "give the module that it was made from, or arrays (x.numpy())"
+            f"{_name(place, module)} was made by torch.jit or torch.fx, and is no chain of layers for tensors; "
+            "give the module that it was made from, arrays (x.numpy()), or use pesn.propagate"
         )
     names = ", ".join(sorted({known.__name__ for known in _KNOWN}))
     return TypeError(
-        f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go through chains of these, "
-        "arrays (x.numpy()) through any module"
+        f"{_name(place, module)} is not known to pesn; known: {names}. Tensors go layer by layer through chains of these; "
+        "pesn.propagate takes any module"
     )
 
 

@@ -60,8 +60,8 @@ def propagate_moments(layers: Sequence[TensorLayer], mean: Tensor, cov: Tensor, 
     cumulants: list[_Cumulants] = []
     for place, layer in enumerate(layers):
         further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
-        W = layer.W
-        mean, cov = mean @ W.mT + layer.b, W @ cov @ W.mT
+        W = layer.W.to(mean)  # on its device
+        mean, cov = mean @ W.mT + layer.b.to(mean), W @ cov @ W.mT
         cov, cumulants = 0.5 * (cov + cov.mT), [one.times(W) for one in cumulants]
         if not is_linear(layer):  # type: ignore[arg-type]
             mean, cov, cumulants = _activate(layer, mean, cov, cumulants, further)
