@@ -36,11 +36,7 @@ from pesn._support.records import annotation_types, check_annotation, check_type
 from pesn._support.types import AnyArray, PathLike
 
 if TYPE_CHECKING:
-    from pesn.esn.classifier import ReservoirClassifier
-    from pesn.esn.network import EchoStateNetwork
-    from pesn.esn.probabilistic import ProbabilisticESN
-    from pesn.forecasting.forecaster import Forecaster
-    from pesn.series.forecaster import SeriesForecaster
+    from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN, ReservoirClassifier, SeriesForecaster
     from pesn.series.model import FittedSeries
 
     Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
@@ -53,39 +49,20 @@ MOST = {files.MANIFEST: 2**12, _TREE: files.LARGEST_JSON}  # bytes of JSON; pars
 
 # Modules of the classes that a file may hold; they are imported when a file holds them.
 _MODELS = {
-    "EchoStateNetwork": "pesn.esn.network",
-    "Forecaster": "pesn.forecasting.forecaster",
-    "ProbabilisticESN": "pesn.esn.probabilistic",
-    "ReservoirClassifier": "pesn.esn.classifier",
+    "EchoStateNetwork": "pesn.esn.network", "Forecaster": "pesn.forecasting.forecaster",
+    "ProbabilisticESN": "pesn.esn.probabilistic", "ReservoirClassifier": "pesn.esn.classifier",
     "SeriesForecaster": "pesn.series.forecaster",
-}
+}  # fmt: skip
 _RECORDS = {
-    "forecasting.context": "Columns",
-    "forecasting.dataset": "Scale",
-    "forecasting.design": "Candidate Design",
-    "forecasting.model": "ForecastModel",
-    "forecasting.time_index": "TimeIndex",
-    "moments": "Mesh",
-    "readout.classification": "LogitReadout",
-    "readout.features": "Features",
-    "readout.groups": "Groups Patches",
-    "readout.ridge": "Readout",
-    "readout.rls": "RLSState",
-    "reservoir.closed_loop": "ErrorModel",
-    "reservoir.drive": "State",
-    "reservoir.initial_state": "LocalStart Start",
-    "reservoir.weights": "Layer Reservoir",
-    "series.members.closed_loops": "Loops",
-    "series.members.decomposition": "Effects",
-    "series.members.dynamics": "Dynamics Joint",
-    "series.members.smoothing": "Grid",
-    "series.members.weights": "Widths",
-    "series.model": "FittedSeries",
-    "series.univariate": "Member UnivariateModel",
-    "statespace.ensemble": "Draws Ensemble",
-    "statespace.low_rank": "LowRank",
-    "statespace.state": "Dense Diagonal",
-}
+    "forecasting.context": "Columns", "forecasting.dataset": "Scale", "forecasting.design": "Candidate Design",
+    "forecasting.model": "ForecastModel", "forecasting.time_index": "TimeIndex", "moments": "Mesh",
+    "readout.classification": "LogitReadout", "readout.features": "Features", "readout.groups": "Groups Patches",
+    "readout.ridge": "Readout", "readout.rls": "RLSState", "reservoir.closed_loop": "ErrorModel", "reservoir.drive": "State",
+    "reservoir.initial_state": "LocalStart Start", "reservoir.weights": "Layer Reservoir", "series.members.closed_loops": "Loops",
+    "series.members.decomposition": "Effects", "series.members.dynamics": "Dynamics Joint", "series.members.smoothing": "Grid",
+    "series.members.weights": "Widths", "series.model": "FittedSeries", "series.univariate": "Member UnivariateModel",
+    "statespace.ensemble": "Draws Ensemble", "statespace.low_rank": "LowRank", "statespace.state": "Dense Diagonal",
+}  # fmt: skip
 _CLASSES = _MODELS | {name: f"pesn.{module}" for module, names in _RECORDS.items() for name in names.split()}
 
 
@@ -145,7 +122,7 @@ def load(path: PathLike) -> Model:
     OSError
         If it is not a regular file, or has more than 4 GiB: it is not read.
     """
-    return _read_file(path, _load_archive)
+    return _read_file(path)
 
 
 def load_series(path: PathLike) -> tuple[FittedSeries, object]:
@@ -153,17 +130,18 @@ def load_series(path: PathLike) -> tuple[FittedSeries, object]:
 
     Errors are those of :func:`load`, and a ValueError for another estimator and one that was not fitted.
     """
-    return _read_file(path, _load_series)
+    found = _read_file(path, series=True)
+    return found["fitted_"], found["level"]
 
 
-def _read_file(path: PathLike, read: Callable[[ZipFile], Any]) -> Any:
-    """Return what ``read`` returns of the archive in a file."""
+def _read_file(path: PathLike, *, series: bool = False) -> Any:
+    """Return the model of a file; with ``series``, the fields of a SeriesForecaster."""
     name = os.fspath(path)
     with files.regular(path, LARGEST) as file:
         try:
             _check_container(file)
             with ZipFile(file) as archive:
-                return read(archive)
+                return _load_archive(archive, series)
         except RefusedError as refusal:
             raise ValueError(f"{name} {files.one_line(refusal)}") from None
         except MemoryError:
@@ -231,38 +209,8 @@ def _check_manifest(archive: ZipFile) -> None:
         raise RefusedError("was changed after pesn saved it: its digest does not match")
 
 
-def _load_archive(archive: ZipFile) -> Any:
-    """Return the model of an archive, checked."""
-
-    def build(tree: Any, read_array: Callable[[Any], AnyArray]) -> Any:
-        model = _decode(tree, read_array)
-        _check_kind(model)
-        return model
-
-    return _load_checked(archive, build, check_model)
-
-
-def _load_series(archive: ZipFile) -> tuple[Any, object]:
-    """Return the fitted series and the level of a SeriesForecaster, checked."""
-    from pesn.series.model import FittedSeries
-    from pesn.series.result import check_levels
-
-    def build(tree: Any, read_array: Callable[[Any], AnyArray]) -> Any:
-        if tree["class"] != "SeriesForecaster" or "fitted_" not in tree["fields"]:
-            raise RefusedError(f"is not a file of pesn.SeriesForecaster that was fitted: it holds a {tree['class']}")
-        return {name: _decode(part, read_array) for name, part in tree["fields"].items()}
-
-    def check(found: dict[str, Any]) -> None:
-        check_levels(found["level"])
-        check_type("fitted_", found["fitted_"], FittedSeries)
-        found["fitted_"].check_attributes()
-
-    found = _load_checked(archive, build, check)
-    return found["fitted_"], found["level"]
-
-
-def _load_checked(archive: ZipFile, build: Callable[..., Any], check: Callable[[Any], None]) -> Any:
-    """Build a model from the tree of an archive and its arrays, and check it."""
+def _load_archive(archive: ZipFile, series: bool) -> Any:
+    """Return the model of an archive, checked; with ``series``, the fields of a SeriesForecaster."""
     _check_manifest(archive)
     unread = set(archive.namelist()) - {files.MANIFEST, _TREE}
 
@@ -273,9 +221,14 @@ def _load_checked(archive: ZipFile, build: Callable[..., Any], check: Callable[[
         unread.remove(name)
         return files.npy_array(name, archive.read(name))
 
-    model = build(json.loads(archive.read(_TREE)), read_array)
+    tree = json.loads(archive.read(_TREE))
+    if series and (tree["class"] != "SeriesForecaster" or "fitted_" not in tree["fields"]):
+        raise RefusedError(f"is not a file of pesn.SeriesForecaster that was fitted: it holds a {tree['class']}")
+    model = _decode({"dict": tree["fields"]} if series else tree, read_array)
+    if not series:
+        _check_kind(model)
     try:
-        check(model)
+        (_check_series if series else check_model)(model)
     except MemoryError:
         raise
     except Exception as error:
@@ -447,6 +400,16 @@ def check_model(model: Any) -> None:
         check_model(inside)
     if fitted:
         model.check_attributes()
+
+
+def _check_series(found: Mapping[str, Any]) -> None:
+    """Raise an error where the fields of a SeriesForecaster that forecasts depend on are damaged."""
+    from pesn.series.model import FittedSeries
+    from pesn.series.result import check_levels
+
+    check_levels(found["level"])
+    check_type("fitted_", found["fitted_"], FittedSeries)
+    found["fitted_"].check_attributes()
 
 
 def _find_models(value: Any) -> Iterator[Any]:
