@@ -125,7 +125,7 @@ def load(path: PathLike) -> Model:
     return _read_file(path)
 
 
-def load_series(path: PathLike) -> tuple[FittedSeries, object]:
+def load_series(path: PathLike) -> tuple[FittedSeries, Any]:
     """Return the fitted series and the parameter ``level`` of a saved SeriesForecaster, without scikit-learn, slow to import.
 
     Errors are those of :func:`load`, and a ValueError for another estimator and one that was not fitted.
