@@ -360,6 +360,21 @@ def test_leverage_is_limited_by_the_training_ranges():
         assert start.leverage_limits(lags)[1] == pytest.approx(width @ width / own - 1.0, rel=1e-9)
 
 
+def test_moments_of_gaussian_input_equal_gauss_hermite_quadrature():
+    """The mean is quadratic in z: quadrature with three nodes an axis gives its mean and covariances exactly."""
+    z, h = series(400, 2, 3)
+    start, center = learn([(z, h, 0)], max_lags=1), z.mean(axis=0)
+    root = 0.1 * z.std(axis=0)[:, None] * np.array([[1.0, 0.3], [-0.5, 0.8]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    w, share = np.array([(a, b) for a in nodes for b in nodes]), np.outer(weights, weights).ravel() / weights.sum() ** 2
+    points = center + w @ root.T
+    both = np.hstack([points, start.predict(points[:, None])[0]])
+    mean, found = start.predict_gaussian(center, root)
+    np.testing.assert_allclose(mean, share @ both[:, 2:], rtol=1e-9)
+    found = found[:, :5]  # due to z: by its two columns, and by their three products
+    np.testing.assert_allclose(found @ found.T, np.cov(both.T, aweights=share, ddof=0), rtol=1e-9, atol=1e-12)
+
+
 def test_gaussian_input_without_features_gives_the_stationary_state():
     z, h = series(2, 2, 3)
     start = learn([(z, h, 0)], max_lags=1)
