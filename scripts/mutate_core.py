@@ -2,7 +2,7 @@
 
 Each mutant is a copy of the sources with one change: a sign, an operator or a comparison is turned, operands are swapped, a
 number is off by 1 % or by one. The tests of its package must fail: those of its own module first, then the others, then tests of
-packages that use it. A test that fails on the sources as they are does not count. Annotations, messages, argument checks, logs,
+packages that use it (``stages``). A test that fails on the sources as they are does not count. Annotations, messages, argument checks, logs,
 tolerances and numbers that only steer speed (sizes of blocks, numbers of threads) are not mutated; nor is a line that ends in
 ``# no mutant: why``. An hour or more on two cores, as kernels are compiled anew; the table at the end lists all mutants.
 """
@@ -44,6 +44,37 @@ WIDER = {  # tests of packages above that use a package most
 SPEED = re.compile(
     r"BLOCK|CHUNK|BATCH|AT_ONCE|_FEW|_MANY|MOST|LARGE|SMALL|TINY|FARTHEST|PARALLEL|THREAD|CACHE|WIDE|TRIAL|eps|tiny|TOLER"
 )
+# A plugin of pytest: a kernel is compiled anew only where its module, or one that it imports, is mutated, not after every mutant.
+CACHE = '''
+import functools, hashlib, re
+from pathlib import Path
+from pesn._support import kernel_cache as cache
+
+@functools.cache
+def sources():
+    return {name: text.decode() for name, text in cache.kernel_sources().items()}
+
+@functools.cache
+def digest(module):
+    found, pending = set(), [module]
+    while pending:
+        one = pending.pop()
+        if one in sources() and one not in found:
+            found.add(one)
+            names = re.findall(r"[\\w.]+", " ".join(re.findall(r"\\n(?:from|import) (?:[^(\\n]*\\([^)]*|[^\\n]*)", sources()[one])))
+            bases = re.findall(r"\\nfrom ([\\w.]+) import", sources()[one])
+            pending += [*names, *bases, *(base + "." + name for base in bases for name in names)]
+    text = cache.numba.__version__ + "".join(name + sources()[name] for name in sorted(found))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+def cache_path(self):
+    path = Path(self._locator._py_file).resolve()
+    module = ".".join(path.with_suffix("").parts[path.parts.index("src") + 1 :]).removesuffix(".__init__")
+    return str(Path(self._locator.get_cache_path()) / ("pesn-" + digest(module)))
+
+cache._Locator.get_cache_path = cache_path
+cache._Locator.get_source_stamp = lambda self: "any"  # the folder's name tells
+'''
 SETTING = re.compile(r"\b_?[A-Z][A-Z_]{2,}\b")
 CHECKS = re.compile(r"^_?(check|refuse|validate|__repr__|__str__|describe|plot|_repr|explain|log)")
 OPERATORS: dict[type[ast.AST], str] = {
@@ -247,11 +278,15 @@ class Tree:
         for path in ROOT.iterdir():  # what tests read
             if path.name not in COPIED and not path.name.startswith("."):
                 (folder / path.name).symlink_to(path)
+        (folder / "mutant_cache.py").write_text(CACHE)
 
     def run(self, tests: list[str], seconds: float) -> tuple[bool | None, str]:
         """Whether tests pass, None where they took too long; and the first that failed."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "mutant_cache"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
+        python_path = f"{self.folder / 'src'}{os.pathsep}{self.folder}"
+        settings = {"PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **settings, "PYTHONDONTWRITEBYTECODE": ""}  # bytecode saves most of the start
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
@@ -270,7 +305,7 @@ class Tree:
         file, begun = self.folder / "src" / "pesn" / mutant.path, time.monotonic()
         original = file.read_text()
         test = ""
-        for tests in stages(mutant.path, self.folder):
+        for tests in stages(mutant, self.folder):
             file.write_text(mutant.apply(original))
             try:
                 passed, test = self.run(tests, seconds - (time.monotonic() - begun))
@@ -283,16 +318,31 @@ class Tree:
         return Verdict(mutant, "survived", "", time.monotonic() - begun)
 
 
-def stages(path: Path, folder: Path) -> Iterator[list[str]]:
-    """Tests to run one after the other: of the module, of the package, of packages above."""
-    package, own = path.parts[0], folder / "tests" / path.parts[0]
+def enclosing_names(mutant: Mutant, folder: Path) -> set[str]:
+    """Names of the functions and classes that the line is in."""
+    tree = ast.parse((folder / "src" / "pesn" / mutant.path).read_text())
+    scopes = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef)))
+    return {one.name for one in scopes if one.lineno <= mutant.line <= (one.end_lineno or 0)}
+
+
+def stages(mutant: Mutant, folder: Path) -> Iterator[list[str]]:
+    """Tests to run one after the other: of the module, those that use the line's function first, of the package, of those above."""
+    path, own = mutant.path, folder / "tests" / mutant.path.parts[0]
     words = set(path.stem.replace("kernels", "kernel").split("_"))
-    near = sorted(str(one.relative_to(folder)) for one in own.glob("test_*.py") if words & set(one.stem.split("_")[1:]))
-    yield [f"src/pesn/{path}", *near]
-    others = sorted(str(one.relative_to(folder)) for one in own.glob("test_*.py"))
-    if rest := [one for one in others if one not in near]:
+    imports = re.compile(rf"from pesn\.{'.'.join(path.parent.parts)}(\.{path.stem} import|.* import .*\b{path.stem}\b)")
+    uses = re.compile(rf"\b({'|'.join(enclosing_names(mutant, folder)) or '-'})\b")
+    near, rest = dict[str, int](), list[str]()
+    for one in sorted(own.glob("test_*.py")):
+        text, name = one.read_text(), str(one.relative_to(folder))
+        score = 2 * bool(uses.search(text)) + bool(words & set(one.stem.split("_")[1:])) + bool(imports.search(text))
+        if score:
+            near[name] = score
+        else:
+            rest.append(name)
+    yield [f"src/pesn/{path}", *sorted(near, key=near.__getitem__, reverse=True)]
+    if rest:
         yield rest
-    if wider := [one for one in WIDER.get(package, []) if (folder / one).exists()]:
+    if wider := [one for one in WIDER.get(path.parts[0], []) if (folder / one).exists()]:
         yield wider
 
 
@@ -338,9 +388,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--seconds", type=float, default=900.0, help="time limit of a mutant")
     parser.add_argument("--only", help="mutate files whose path has this text")
+    parser.add_argument("--lines", nargs="*", metavar="FILE:LINE", help="those of the chosen lines to mutate, all by default")
     parser.add_argument("--list", action="store_true", help="print the mutants and test nothing")
     options = parser.parse_args()
     mutants = choose_mutants(options.count, options.seed, options.only)
+    mutants = [mutant for mutant in mutants if not options.lines or mutant.name in options.lines]
     if options.list:
         for mutant in mutants:
             print(f"{mutant.name}  {mutant.kind}\n      {mutant.before.strip()}\n   -> {mutant.after.strip()}")
