@@ -2,7 +2,7 @@
 
 Each mutant is a copy of the sources with one change: a sign, an operator or a comparison is turned, operands are swapped, a
 number is off by 1 % or by one. The tests of its package must fail: those of its own module first, then the others, then tests of
-packages that use it (``stages``). A test that fails on the sources as they are does not count. Annotations, messages, argument checks, logs,
+packages that use it. A test that fails on the sources as they are does not count. Annotations, messages, argument checks, logs,
 tolerances and numbers that only steer speed (sizes of blocks, numbers of threads) are not mutated; nor is a line that ends in
 ``# no mutant: why``. An hour or more on two cores, as kernels are compiled anew; the table at the end lists all mutants.
 """
@@ -24,9 +24,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("moments", "statespace", "reservoir", "readout", "networks", "evaluation/calibration.py")
@@ -44,37 +47,6 @@ WIDER = {  # tests of packages above that use a package most
 SPEED = re.compile(
     r"BLOCK|CHUNK|BATCH|AT_ONCE|_FEW|_MANY|MOST|LARGE|SMALL|TINY|FARTHEST|PARALLEL|THREAD|CACHE|WIDE|TRIAL|eps|tiny|TOLER"
 )
-# A plugin of pytest: a kernel is compiled anew only where its module, or one that it imports, is mutated, not after every mutant.
-CACHE = '''
-import functools, hashlib, re
-from pathlib import Path
-from pesn._support import kernel_cache as cache
-
-@functools.cache
-def sources():
-    return {name: text.decode() for name, text in cache.kernel_sources().items()}
-
-@functools.cache
-def digest(module):
-    found, pending = set(), [module]
-    while pending:
-        one = pending.pop()
-        if one in sources() and one not in found:
-            found.add(one)
-            names = re.findall(r"[\\w.]+", " ".join(re.findall(r"\\n(?:from|import) (?:[^(\\n]*\\([^)]*|[^\\n]*)", sources()[one])))
-            bases = re.findall(r"\\nfrom ([\\w.]+) import", sources()[one])
-            pending += [*names, *bases, *(base + "." + name for base in bases for name in names)]
-    text = cache.numba.__version__ + "".join(name + sources()[name] for name in sorted(found))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-def cache_path(self):
-    path = Path(self._locator._py_file).resolve()
-    module = ".".join(path.with_suffix("").parts[path.parts.index("src") + 1 :]).removesuffix(".__init__")
-    return str(Path(self._locator.get_cache_path()) / ("pesn-" + digest(module)))
-
-cache._Locator.get_cache_path = cache_path
-cache._Locator.get_source_stamp = lambda self: "any"  # the folder's name tells
-'''
 SETTING = re.compile(r"\b_?[A-Z][A-Z_]{2,}\b")
 CHECKS = re.compile(r"^_?(check|refuse|validate|__repr__|__str__|describe|plot|_repr|explain|log)")
 OPERATORS: dict[type[ast.AST], str] = {
@@ -278,13 +250,12 @@ class Tree:
         for path in ROOT.iterdir():  # what tests read
             if path.name not in COPIED and not path.name.startswith("."):
                 (folder / path.name).symlink_to(path)
-        (folder / "mutant_cache.py").write_text(CACHE)
 
     def run(self, tests: list[str], seconds: float) -> tuple[bool | None, str]:
         """Whether tests pass, None where they took too long; and the first that failed."""
-        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "mutant_cache"]
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "mutate_core"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
-        python_path = f"{self.folder / 'src'}{os.pathsep}{self.folder}"
+        python_path = f"{self.folder / 'src'}{os.pathsep}{self.folder / 'scripts'}"
         settings = {"PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **settings, "PYTHONDONTWRITEBYTECODE": ""}  # bytecode saves most of the start
         process = subprocess.Popen(
@@ -326,7 +297,7 @@ def enclosing_names(mutant: Mutant, folder: Path) -> set[str]:
 
 
 def stages(mutant: Mutant, folder: Path) -> Iterator[list[str]]:
-    """Tests to run one after the other: of the module, those that use the line's function first, of the package, of those above."""
+    """Tests to run one after the other: of the module, of the package, of packages above; those that name the function first."""
     path, own = mutant.path, folder / "tests" / mutant.path.parts[0]
     words = set(path.stem.replace("kernels", "kernel").split("_"))
     imports = re.compile(rf"from pesn\.{'.'.join(path.parent.parts)}(\.{path.stem} import|.* import .*\b{path.stem}\b)")
@@ -344,6 +315,34 @@ def stages(mutant: Mutant, folder: Path) -> Iterator[list[str]]:
         yield rest
     if wider := [one for one in WIDER.get(path.parts[0], []) if (folder / one).exists()]:
         yield wider
+
+
+def pytest_configure() -> None:
+    """Compile a kernel anew only if its module, or one that it imports, has changed: this module is a plugin of the tests."""
+    from pesn._support import kernel_cache
+
+    sources = {name: text.decode() for name, text in kernel_cache.kernel_sources().items()}
+
+    @cache
+    def digest(module: str) -> str:
+        found, pending = set[str](), [module]
+        while pending:
+            one = pending.pop()
+            if one in sources and one not in found:
+                found.add(one)
+                pending += re.findall(r"^import ([\w.]+)", sources[one], re.M)
+                for base, names in re.findall(r"^from ([\w.]+) import (\([^)]*\)|[^#\n]+)", sources[one], re.M):
+                    pending += [base, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
+        text = "".join(name + sources[name] for name in sorted(found))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def find_folder(locator: Any) -> str:
+        parts = Path(locator._locator._py_file).resolve().with_suffix("").parts
+        name = ".".join(parts[parts.index("src") + 1 :]).removesuffix(".__init__")
+        return str(Path(locator._locator.get_cache_path()) / f"pesn-{digest(name)}")
+
+    kernel_cache._Locator.get_cache_path = find_folder  # type: ignore[assignment, method-assign]
+    kernel_cache._Locator.get_source_stamp = lambda _: "by folder"  # type: ignore[assignment, method-assign]
 
 
 def judge_all(mutants: list[Mutant], jobs: int, seconds: float) -> list[Verdict]:
