@@ -310,11 +310,14 @@ def stages(mutant: Mutant, folder: Path) -> Iterator[list[str]]:
             near[name] = score
         else:
             rest.append(name)
+    wider = [folder / one for one in WIDER.get(path.parts[0], []) if (folder / one).exists()]
+    files = [file for one in wider for file in (sorted(one.glob("test_*.py")) if one.is_dir() else [one])]
+    near |= {str(one.relative_to(folder)): 1 for one in files if uses.search(one.read_text())}
     yield [f"src/pesn/{path}", *sorted(near, key=near.__getitem__, reverse=True)]
     if rest:
         yield rest
-    if wider := [one for one in WIDER.get(path.parts[0], []) if (folder / one).exists()]:
-        yield wider
+    if last := [name for name in (str(one.relative_to(folder)) for one in files) if name not in near]:
+        yield last
 
 
 def pytest_configure() -> None:
