@@ -2,6 +2,7 @@
 lags from one factor. Its covariances equal those of residuals and samples and are calibrated on held-out data."""
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ def series(n, d, n_states, seed=0):
     return z, h + 0.05 * rng.normal(size=h.shape)
 
 
+@cache
 def lorenz(n):
     return chaotic.lorenz(runs=1, steps=n, dt=0.02, rng=0)[0].states[:n] / np.array([8.0, 9.0, 25.0])
 
@@ -177,7 +179,7 @@ def test_subsampling_covers_all_phases_of_a_periodic_input():
 @pytest.mark.parametrize("columns", [slice(0, 3), slice(0, 1)])
 def test_held_out_errors_match_predicted_std_and_shrink_with_more_lags(columns):
     z = lorenz(6000)[:, columns]
-    h, _, _ = run(draw(100, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
+    h, _, _ = run(draw(50, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
     start = learn([(z[:4500], h[:4500], 200)], max_lags=3)
     sizes = []
     for lags in range(4):
@@ -203,7 +205,7 @@ def test_memory_usage_does_not_grow_with_the_number_of_samples():
 
 
 def test_the_mean_stays_near_the_training_range():
-    z = lorenz(3000)[:, :1]
+    z = lorenz(6000)[:3000, :1]
     h, _, _ = run(draw(30, n_inputs=1, n_outputs=1, rng=0), z)
     start = learn([(z, h, 100)], max_lags=3)
     width = h[100:].max(axis=0) - h[100:].min(axis=0)
