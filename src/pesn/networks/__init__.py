@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pesn.networks.propagate import Propagated as Propagated
     from pesn.networks.propagate import propagate_gaussian as propagate_gaussian
 
-__all__ = ["Propagated", "propagate_gaussian"]
+__all__ = ["propagate_gaussian"]
 
 
 def __getattr__(name: str) -> Any:
