@@ -64,7 +64,7 @@ def test_slopes_agree_with_quadrature(name):
 
 @pytest.mark.parametrize("m", [0.0, 1.0, -3.0, 16.0, 30.0, 300.0, 1e308])
 def test_slopes_without_variance_are_derivatives_of_the_activation(m):
-    slope, sign = 1.0 / np.cosh(min(abs(m), 300.0)) ** 2, -2.0 * np.tanh(m)
+    slope, sign = 1.0 / np.cosh(m) ** 2 if abs(m) <= 300.0 else 0.0, -2.0 * np.tanh(m)
     for v in (0.0, 1e-300):
         found = surfaces.slopes(surfaces.load(activations.get("tanh")), np.array([m]), np.array([v]))[:, 0]
         expected = np.tanh(m), slope**2, slope, 0.5 * sign * slope, 2.0 * sign * slope**2  # the last are f″/2 and 2 f′ f″
