@@ -37,6 +37,7 @@ from pesn.activations import get
 from pesn.forecasting.design import Candidate, Design
 from pesn.linalg import orthonormal
 from pesn.moments.covariance import covariance
+from pesn.networks import propagate_gaussian
 from pesn.readout.ridge import PARTS
 from pesn.reservoir.closed_loop import ClosedLoop
 from pesn.reservoir.drive import run
@@ -127,10 +128,12 @@ def batches(rounds: int = 5, count: int = 1000, size: int = 20) -> list[str]:
     chain = random_network([5, size, size, 2], "tanh")
     x = pesn.Gaussian(rng.normal(size=(count, 5)), var=0.1)
     ones = [pesn.Gaussian(m, var=0.1) for m in x.mean]
-    for closure, options in (("gaussian", {"check": False}), ("third-order", {"check": False}), ("sobol", {"n_samples": 256})):
-        run: Any = partial(pesn.propagate, chain, closure=closure, **options)  # type: ignore[arg-type]
-        calls = {"batch": partial(run, x), "loop": lambda run=run: [run(one) for one in ones]}  # type: ignore[misc]
-        name = f"propagate, {closure}" + (", 256 points" if closure == "sobol" else "")
+    runs: dict[str, Any] = {
+        "propagate_gaussian": partial(propagate_gaussian, chain),
+        "propagate, 256 points": partial(pesn.propagate, chain, n_samples=256),
+    }
+    for name, call in runs.items():
+        calls = {"batch": partial(call, x), "loop": lambda call=call: [call(one) for one in ones]}  # type: ignore[misc]
         rows.append([name, str(ratio(time_in_turns(calls, rounds), "loop", "batch"))])
     return [
         f"{count:,} inputs one by one ÷ in one call (median of the ratios, minimum–maximum); network: 5 → {size} → {size} → 2.",
@@ -147,10 +150,10 @@ def low_rank(rounds: int = 5, rank: int = 40) -> list[str]:
         for inputs in (3, 50, units):
             chain = random_network([inputs, units, units, units, 5], "tanh")
             x = pesn.Gaussian(np.random.default_rng(1).normal(size=inputs), var=0.25)
-            run = partial(pesn.propagate, chain, x, closure="gaussian", check=False)
+            run = partial(propagate_gaussian, chain, x)
             calls: dict[str, Call] = {"full": run, "low": partial(run, covariance="low-rank", rank=rank)}
             times = time_in_turns(calls, rounds)
-            full, low, diagonal = run(), run(covariance="low-rank", rank=rank), run(covariance="diagonal")
+            full, low, diagonal = run()[-1], run(covariance="low-rank", rank=rank)[-1], run(covariance="diagonal")[-1]
             differences = [f"{100 * np.max(np.abs(y.std / full.std - 1.0)):.2g} %" for y in (low, diagonal)]
             means = f"{np.max(np.abs(low.mean - full.mean) / full.std):.2g}"
             rows.append([f"{inputs} → 3 × {units} → 5", str(ratio(times, "full", "low")), differences[0], means, differences[1]])

@@ -42,7 +42,7 @@ Results = dict[str, npt.NDArray[np.generic]]
 propagate: Callable[..., Any] = pesn.propagate  # of arrays and tensors alike
 
 
-def propagate_gaussian(network: Any, x: pesn.Gaussian, covariance: str) -> pesn.Gaussian:
+def propagate_gaussian(network: Any, x: pesn.Gaussian, covariance: Any) -> pesn.Gaussian:
     """Propagate by the Gaussian closure, in this version or one before it."""
     if hasattr(pesn, "networks") and hasattr(pesn.networks, "propagate_gaussian"):
         return pesn.networks.propagate_gaussian(network, x, covariance=covariance)[-1]

@@ -427,8 +427,8 @@ def test_invalid_arguments_of_methods_raise(call, error, words):
 
 def test_std_is_the_root_of_var():
     mean, std = np.zeros((2, 3)), np.array([0.0, 1e-150, 2.0])
-    for given in ({}, {"factor": np.ones((2, 3, 1))}):
-        np.testing.assert_array_equal(Gaussian(mean, std=std, **given).cov, Gaussian(mean, var=std**2, **given).cov)
+    for rest in ({}, {"factor": np.ones((2, 3, 1))}):
+        np.testing.assert_array_equal(Gaussian(mean, std=std, **rest).cov, Gaussian(mean, var=std**2, **rest).cov)
     assert Gaussian(np.float32(1.0), std=np.float32(0.1)).std.dtype == np.float32
     for wrong, words in (
         ({"std": -1.0}, "std must not be negative, got -1.0"),

@@ -20,7 +20,7 @@ network = [
 x = pesn.Gaussian(mean=[0.5, -1.0], cov=[[0.05, 0.03], [0.03, 0.08]])
 
 full = pesn.propagate(network, x)
-diagonal = pesn.propagate(network, x, covariance="diagonal")
+diagonal = pesn.networks.propagate_gaussian(network, x, covariance="diagonal")[-1]
 
 # %%
 # The truth, from samples:

@@ -453,8 +453,77 @@ def test_vmap_raises_with_a_remedy():
         def forward(self):
             return propagate(self.net, x).mean
 
-    with pytest.raises(TypeError, match=r"weight of layer 0, Linear\(4 -> 12\) must not come from torch\.func\.vmap"):
+    with pytest.raises(TypeError, match=r"weight of layer 0 must not come from torch\.func\.vmap"):
         torch.func.vmap(lambda p: torch.func.functional_call(Sent().eval(), p, ()))(parameters)
+
+
+# ---------------------------------------------------------------- the front door
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
+@pytest.mark.parametrize("kind", ["var", "cov", "batch", "exact"])
+def test_result_for_tensors_is_that_for_arrays(dtype, kind):
+    """Closure, error estimate, samples, moments and intervals are those of the arrays, with gradients and without."""
+    net = network(nn.Tanh(), sizes=(4, 12, 9, 3) if kind != "exact" else (4, 12, 3)).to(dtype)
+    mean = of(*((3, 4) if kind == "batch" else (4,))).to(dtype).requires_grad_()
+    spread = {"cov": gaussian().cov.to(dtype)} if kind == "cov" else {"std": torch.full((4,), 0.5, dtype=dtype)}
+    x = pesn.Gaussian(mean, **spread)
+    expected = pesn.propagate(net, x.numpy())
+    y = pesn.propagate(net, x)
+    with torch.no_grad():
+        without = pesn.propagate(net, x)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-7, "atol": 1e-9}
+    for found in (y, without):
+        assert isinstance(found, TensorGaussian)
+        assert found.mean.dtype == dtype
+        assert np.array_equal(found.closure, expected.closure)
+        np.testing.assert_allclose(found.error, expected.error, rtol=1e-3)
+        pairs = [(found.mean, expected.mean), (found.cov, expected.cov), *zip(found.interval(), expected.interval(), strict=True)]
+        if kind == "exact":
+            assert found.samples is expected.samples is None
+        else:
+            pairs += [(found.samples, expected.samples), (found.median, expected.median)]
+        for one, other in pairs:
+            np.testing.assert_allclose(one.detach(), other, **tolerance)
+    assert y.mean.requires_grad
+    assert not without.mean.requires_grad
+    y.std.sum().backward()
+    assert torch.isfinite(mean.grad).all()
+    np.testing.assert_allclose(y.numpy().cov, expected.cov, **tolerance)
+
+
+def test_gradients_by_points_agree_with_finite_differences():
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            h = torch.tanh(self.a(x))
+            return self.b(h * torch.sigmoid(h))
+
+    torch.manual_seed(0)
+    net = Gated().double().eval()
+
+    def function(mean, var):
+        y = pesn.propagate(net, pesn.Gaussian(mean, var=var), n_samples=256)
+        return y.mean, y.cov
+
+    inputs = of(3).requires_grad_(), torch.tensor([0.1, 0.3, 0.2], dtype=F64, requires_grad=True)
+    assert torch.autograd.gradcheck(function, inputs, eps=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_networks_that_give_nan_raise(tensors):
+    class Root(nn.Module):
+        def forward(self, x):
+            return torch.sqrt(x)
+
+    x = pesn.Gaussian(torch.full((2,), 1.0), var=1.0)
+    with pytest.raises(ValueError, match="network must give finite numbers"):
+        pesn.propagate(Root().eval(), x if tensors else x.numpy())
+    with pytest.raises(ValueError, match=TRAINING):
+        pesn.propagate(nn.Sequential(nn.Dropout()).train(), x if tensors else x.numpy())
 
 
 # ---------------------------------------------------------------- Gaussians of tensors

@@ -205,3 +205,23 @@ def test_nan_and_infinity_do_not_read_outside_the_table(name, dtype):
         MomentMethod(name).gain(mean.ravel(), var.ravel())
     assert np.isfinite(first[-1])
     assert np.isfinite(second[-1])
+
+
+@pytest.mark.parametrize("name", ["hard_swish", "softsign"])
+def test_compiled_panels_agree_with_quadrature(name):
+    """Activations with kinks and no closed form; softsign also at variances where quadrature would need too many panels."""
+    rng, f = np.random.default_rng(0), activations.get(name)
+    mean, var = rng.normal(size=400) * 10.0 ** rng.uniform(-2, 1, 400), 10.0 ** rng.uniform(-8, 3.5, 400)
+    first, second, slope = exact.moments_and_gain(f, mean, var)
+    near = np.abs(mean) < 9.0 * np.sqrt(var) + 3.0  # further in the tail, quadrature loses digits
+    found = pesn.moments(f, mean, var)
+    np.testing.assert_allclose(found.mean, first, rtol=1e-12, atol=1e-14 * (1.0 + np.sqrt(var).max()))
+    np.testing.assert_allclose(found.var[near], second[near], rtol=1e-11)
+    np.testing.assert_allclose(pesn.gain(f, mean, var), slope, rtol=1e-11, atol=1e-14)
+    with np.errstate(under="ignore"):
+        tiny, point = pesn.moments(f, [0.5, -1.0], 1e-300), np.array([0.5, -1.0])
+        np.testing.assert_allclose(tiny.var, 1e-300 * np.square(f.derivative(point)), rtol=1e-9)
+    wide = pesn.moments(f, 0.0, 1e300)
+    expected = 1.0 if name == "softsign" else 1e300 * (0.5 - 0.5 / np.pi)  # a sign, a relu
+    assert wide.var == pytest.approx(expected, rel=1e-9)
+    assert pesn.moments(f, 0.3, 0.0)[:2] == pytest.approx((float(f.value(0.3)), 0.0))

@@ -176,6 +176,16 @@ def test_moment_methods_agree_with_the_exact_method(method, covariance):
     np.testing.assert_allclose(out.std, best.std, rtol=tolerance)
 
 
+def test_variances_of_the_papers_spline_are_not_negative():
+    """In saturation E[f²] − E[f]² of the spline cancels: 10 layers of 50 units with standard normal weights, as in the paper."""
+    rng, sizes = np.random.default_rng(0), [1024, *[50] * 10, 1]
+    layers = [Dense(rng.normal(size=(b, a)), None, "tanh") for a, b in pairwise(sizes)]
+    x = Gaussian(np.full(1024, -0.5), var=0.01)
+    states = propagate_gaussian(layers, x, method="spline-raw", covariance="diagonal")
+    assert pesn.moments("tanh", np.linspace(0.0, 30.0, 3001), 0.01, method="spline-raw").var.min() < 0.0
+    assert all((y.var >= 0.0).all() and np.isfinite(y.mean).all() for y in states)
+
+
 # ---------------------------------------------------------------- shapes, types, properties
 
 

@@ -137,12 +137,12 @@ def test_random_function_adds_its_variance():
 
 
 WRONG = {
-    "of one row": (lambda row: row[0] * row[1], ValueError, r"lambda.* gave shape \(2,\) for rows of shape \(1024, 2\)"),
+    "of one row": (lambda row: row[0] * row[1], ValueError, r"lambda.* gave shape \(2,\) for rows of shape \(256, 2\)"),
     "a scalar": (lambda rows: rows.sum(), ValueError, r"a function of rows, .*np.array\(\[f\(row\).*gave one number"),
     "unequal rows": (lambda rows: [[0.0] * (1 + k % 2) for k in range(len(rows))], ValueError, "gave rows of unequal length"),
     "nothing": (lambda rows: None, TypeError, "network must give real numbers, got None from .*lambda.* for rows of shape"),
     "words": (lambda rows: ["a"] * len(rows), TypeError, "network must give real numbers, got a list of <U1"),
-    "scaled": (lambda rows: rows / np.linalg.norm(rows), ValueError, "gives a row other numbers among 1024 rows than among 2"),
+    "scaled": (lambda rows: rows / np.linalg.norm(rows), ValueError, "gives a row other numbers among 256 rows than among 2"),
     "centred": (lambda rows: rows - rows.mean(axis=0), ValueError, "a mean or a norm over all?"),
     "masked": (lambda rows: np.ma.masked_less(rows, 2.0), ValueError, "NaN or infinity from .*lambda"),
     "a class": (Ridge, TypeError, "network must be a function or an instance, got the class Ridge"),
@@ -163,7 +163,7 @@ def test_errors_of_the_function_get_a_note():
     with pytest.raises(TypeError, match=r"only|convert") as raised:  # error of the function
         pesn.propagate(of_one_row, X)
     (note,) = raised.value.__notes__
-    assert "of_one_row, was given rows of shape (1024, 2): network must be a function of rows" in note
+    assert "of_one_row, was given rows of shape (256, 2): network must be a function of rows" in note
     assert "lambda rows: np.array([f(row) for row in rows])" in note
     fixed = pesn.propagate(lambda rows: np.array([of_one_row(row) for row in rows]), X)  # the remedy works
     assert fixed.mean == pytest.approx([math.sin(1.0) * math.exp(-0.02)], abs=1e-3)

@@ -192,7 +192,7 @@ def test_points_of_a_batch_are_evaluated_in_few_calls():
     x = Gaussian(np.random.default_rng(0).normal(size=(100, 2)), var=0.1)
     y = propagate(function, x, closure="sobol", n_samples=256)
     assert sum(calls) >= 100 * 256
-    assert len(calls) < 10
+    assert len(calls) <= 10
     assert y.samples.shape == (100, 256, 1)
     assert max(calls) <= 2**14
 

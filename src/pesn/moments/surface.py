@@ -35,7 +35,7 @@ from scipy import special
 from pesn._support.intrinsics import polynomial
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, get
-from pesn.moments import closed, exact
+from pesn.moments import closed, exact, panels
 from pesn.moments.special import density, exp, fast, fast_helper, fast_inline, ndtr
 
 FOLD = 5.0
@@ -456,6 +456,8 @@ def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if order <= 2 and activation.has_closed_form:
         return closed.moments(activation, mean, var, order)
+    if order <= 2 and panels.covers(activation):
+        return tuple(panels.integrate(activation, mean, var)[:order])
     surface = load(activation) if order <= 2 else None
     if surface is None:
         return exact.moments(activation, mean, var, order)
@@ -471,6 +473,8 @@ def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if activation.has_closed_form:
         return closed.gain(activation, mean, var)
+    if panels.covers(activation):
+        return panels.integrate(activation, mean, var)[2]
     surface = load(activation)
     if surface is None:
         return exact.gain(activation, mean, var)

@@ -216,7 +216,7 @@ def propagate_gaussian(
     >>> import pesn
     >>> layers = [pesn.Dense([[1.0], [2.0]], activation="tanh"), pesn.Dense([[1.0, 1.0]])]
     >>> pesn.networks.propagate_gaussian(layers, pesn.Gaussian([0.5], var=0.1), covariance="diagonal")[-1]
-    Gaussian(mean=[1.12], std=[0.433], covariance='diagonal')
+    Gaussian(mean=[1.083], std=[0.404], covariance='diagonal')
     """
     if covariance not in ("full", "low-rank", "diagonal"):
         raise ValueError(f"covariance must be 'full', 'low-rank' or 'diagonal', got {covariance!r}")
@@ -233,8 +233,9 @@ def propagate_gaussian(
     if adapter == "torch" and _has_tensors(given_x):
         if covariance == "low-rank":
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
-        through = import_module("pesn.adapters.torch").through_layers
-        states: list[Gaussian] = through(network, given_x, method, covariance, weight_var, dropout)
+        torch = import_module("pesn.adapters.torch")
+        torch.check_tensors(network, given_x)
+        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance, weight_var, dropout)
         return states
     given, shapes = join_inputs(given_x, None)
     if weight_var is not None or dropout:
@@ -410,15 +411,18 @@ def _solve_by_points(
     points = PointMoments(program.function, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
-    third = program.is_chain and not program.is_random and options.closure == "auto" and not only_points
-    closed = _ClosedRows(program, flat, options) if third else None
+    is_open = program.is_chain and options.closure == "auto" and options.n_samples is None and not only_points
+    is_open = is_open and not program.is_random
+    untried, closed = np.full(len(flat.mean), is_open), dict[int, tuple[FloatArray, FloatArray, float]]()
     while True:
         found = points.moments()
         error = found.error.max(axis=-1, initial=0.0)
         rows = np.flatnonzero(error > options.tol)
-        if closed is not None and count >= _CLOSED_FROM:
-            closed.try_rows(rows[count * (error[rows] / options.tol) ** (4 / 3) >= _CLOSED_WORTH], found)
-            rows = np.setdiff1d(rows, closed.accepted)
+        if count >= _CLOSED_FROM and untried[rows].any():
+            tried = rows[untried[rows] & (count * (error[rows] / options.tol) ** (4 / 3) >= _CLOSED_WORTH)]
+            untried[tried] = False
+            closed |= _try_third_order(program, flat, tried, found, options)
+        rows = np.setdiff1d(rows, list(closed)).astype(np.intp)
         if not len(rows) or count >= _BUDGET or options.n_samples is not None:
             break
         count *= 2
@@ -427,45 +431,26 @@ def _solve_by_points(
     labels = np.full(len(error), "sobol", dtype="<U11")
     if program.layers is not None and not program.is_random:
         labels[~flat.var.any(axis=-1)] = "gaussian"
-    if closed is not None and len(closed.accepted):
-        closed.replace(mean, spread, error, samples)
-        labels[closed.accepted] = "third-order"
+    for row, parts in closed.items():
+        std, new = (np.sqrt(_variances(part, options.full)) for part in (spread[row], parts[1]))
+        scale = np.divide(new, std, out=np.ones_like(std), where=std > 0.0)
+        samples[row] = parts[0] + scale * (samples[row] - mean[row])
+        mean[row], spread[row], error[row], labels[row] = *parts, "third-order"
     return _assemble(x, options, (mean, spread, error), labels, samples), np.where(labels == "sobol", points.counts, 0)
 
 
-class _ClosedRows:
-    """Rows of a batch that the third-order closure is taken for, in place of many points."""
-
-    def __init__(self, program: Program, x: Gaussian, options: _Options) -> None:
-        self._program, self._x, self._options = program, x, options
-        self._tried = np.zeros(len(x.mean), bool)
-        self._found: list[tuple[int, Array, Array, float]] = []
-
-    @property
-    def accepted(self) -> npt.NDArray[np.intp]:
-        """The rows whose estimated error meets the tolerance."""
-        return np.array([one[0] for one in self._found], np.intp)
-
-    def try_rows(self, rows: npt.NDArray[np.intp], checked: Sampled) -> None:
-        """Compute rows that have not been tried before, and accept those that the Gaussian closure and points confirm."""
-        rows = rows[~self._tried[rows]]
-        if not len(rows):
-            return
-        self._tried[rows] = True
-        x, layers = self._x, _require_layers(self._program)
-        some = make_gaussian(x.mean[rows], x.cov[rows]) if x.diagonal is None else make_gaussian(x.mean[rows], var=x.var[rows])
-        third, gaussian = third_order_gaussian(layers, some), _propagate_gaussian(self._program, layers, some)
-        error = _estimate_error(third, gaussian, Sampled(*(part[rows] for part in checked)), 0.5)
-        spread = third.cov if self._options.full else third.var
-        self._found += [(int(rows[k]), third.mean[k], spread[k], error[k]) for k in np.flatnonzero(error <= self._options.tol)]
-
-    def replace(self, mean: Array, spread: Array, error: Array, samples: FloatArray) -> None:
-        """Write the accepted rows into the moments, and scale their samples to them."""
-        for row, new_mean, new_spread, new_error in self._found:
-            std, new_std = (np.sqrt(_variances(part, self._options.full)) for part in (spread[row], new_spread))
-            factor = np.divide(new_std, std, out=np.ones_like(std), where=std > 0.0)
-            samples[row] = new_mean + factor * (samples[row] - mean[row])
-            mean[row], spread[row], error[row] = new_mean, new_spread, new_error
+def _try_third_order(
+    program: Program, x: Gaussian, rows: npt.NDArray[np.intp], checked: Sampled, options: _Options
+) -> dict[int, tuple[FloatArray, FloatArray, float]]:
+    """Return moments and errors of those rows whose third-order closure meets the tolerance, confirmed by the points."""
+    if not len(rows):
+        return {}
+    layers = _require_layers(program)
+    some = make_gaussian(x.mean[rows], x.cov[rows]) if x.diagonal is None else make_gaussian(x.mean[rows], var=x.var[rows])
+    third, gaussian = third_order_gaussian(layers, some), _propagate_gaussian(program, layers, some)
+    error = _estimate_error(third, gaussian, Sampled(*(part[rows] for part in checked)), 0.5)
+    spread = third.cov if options.full else third.var
+    return {int(rows[k]): (third.mean[k], spread[k], float(error[k])) for k in np.flatnonzero(error <= options.tol)}
 
 
 def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -494,22 +479,22 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
     return found.mean, found.cov if options.full else found.var, error
 
 
-def _variances(spread: Array, full: bool) -> Array:
+def _variances(spread: FloatArray, full: bool) -> FloatArray:
     """Return the variances of a covariance (..., m, m), or those that are given (..., m)."""
-    return np.maximum(np.diagonal(spread, axis1=-2, axis2=-1), 0.0) if full else spread
+    return np.asarray(np.maximum(np.diagonal(spread, axis1=-2, axis2=-1), 0.0) if full else spread)
 
 
 def _estimate_error(found: Gaussian, other: Gaussian | None, checked: Sampled, noise: float = 1.0) -> Array:
     """Estimate the relative error of a closed form for each row.
 
-    It is its difference from another closed form, or that from points, if that is larger and more than ``noise`` times their own
-    error.
+    It is its difference from another closed form; where it differs from points by more than ``noise`` times their own error, that
+    difference and their error.
     """
     var = _variances(checked.spread, checked.spread.ndim > checked.mean.ndim)
     off = _relative_difference(found.std, np.sqrt(var))
     least = off if other is None else _relative_difference(found.std, other.std)
     is_known = (checked.error < 1.0) & (off > noise * checked.error)  # with an error of 1, points differ by rounding alone
-    return np.where(is_known, np.maximum(least, off), least).max(axis=-1)
+    return np.where(is_known, np.maximum(least, off + checked.error), least).max(axis=-1)
 
 
 def _propagate_gaussian(program: Program, layers: Sequence[Dense], x: Gaussian) -> Gaussian:

@@ -1,9 +1,8 @@
-"""The networks are the paper's, the diagonal propagation is the library's, and the verdicts tell the cases apart."""
+"""The networks are the paper's, and the verdicts tell the cases apart."""
 
 import numpy as np
 import pytest
 
-import pesn
 from pesn.paper.items import feedforward
 
 ITEM = "feedforward"
@@ -22,17 +21,6 @@ def test_saturation_is_that_of_the_network():
     network, x = feedforward.draw_network("shallow", "1", 7), feedforward._input()
     z = x.affine(network[0].W, network[0].b)
     assert feedforward.saturation(7) == pytest.approx(float(np.min(np.abs(z.mean) / z.std)))
-
-
-def test_diagonal_is_the_library_s():
-    network, x = feedforward.draw_network("shallow", "1/√n", 3), feedforward._input()
-    for (mean, var), y in zip(
-        feedforward.diagonal(network, x, "analytic"),
-        pesn.networks.propagate_gaussian(network, x, method="analytic", covariance="diagonal"),
-        strict=True,
-    ):
-        assert np.allclose(mean, y.mean)
-        assert np.allclose(var, y.var)
 
 
 def test_samples_are_those_of_the_inputs():

@@ -497,19 +497,18 @@ def _unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Sh
 
 def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """Return a module as a function of rows (n, d) to rows (n, m), all output tensors side by side."""
-    first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
 
     def function(rows: FloatArray) -> FloatArray:
         with torch.no_grad():
-            given = torch.from_numpy(np.ascontiguousarray(rows)).to(first.device, first.dtype)
-            return call_rows(network, given, shapes).double().cpu().numpy()
+            return call_rows(network, torch.from_numpy(np.ascontiguousarray(rows)), shapes).double().cpu().numpy()
 
     return function
 
 
 def call_rows(network: nn.Module, rows: Tensor, shapes: Shapes) -> Tensor:
     """Run a module on rows (n, d), and return its outputs (n, m), all output tensors side by side."""
-    parts = torch.split(rows, [math.prod(shape) for shape in shapes], dim=1)
+    first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
+    parts = torch.split(rows.to(first.device, first.dtype), [math.prod(shape) for shape in shapes], dim=1)
     given = [part.reshape(-1, *shape).clone() for part, shape in zip(parts, shapes, strict=True)]
     out = list_tensors(network(*given))  # of a copy: a network may change its input in place
     if not any(tensor.numel() for tensor in out):

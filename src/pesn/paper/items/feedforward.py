@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
 import pandas as pd
 
 import pesn
-from pesn._support.types import FloatArray, MomentName, Rng
+from pesn._support.types import FloatArray, Rng
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
@@ -58,18 +59,6 @@ def saturation(seed: int) -> float:
     return float(np.min(0.5 * np.abs(W.sum(axis=1)) / (0.1 * np.sqrt(np.square(W).sum(axis=1)))))
 
 
-def diagonal(network: Sequence[pesn.Dense], x: pesn.Gaussian, method: MomentName) -> list[tuple[FloatArray, FloatArray]]:
-    """Compute mean and variance of every layer without covariances, as in the paper, a negative variance raised to 0."""
-    mean, var, layers = x.mean, np.broadcast_to(x.var, np.shape(x.mean)), []
-    for layer in network:
-        mean, var = layer.W @ mean + layer.b, np.square(layer.W) @ var
-        if layer.activation.name == "tanh":
-            mean, var, *_ = pesn.moments("tanh", mean, var, method=method)
-            var = np.maximum(var, 0.0)
-        layers.append((mean, var))
-    return layers
-
-
 def sample(
     network: Sequence[pesn.Dense], x: pesn.Gaussian, n: int, rng: Rng
 ) -> tuple[list[tuple[FloatArray, FloatArray]], FloatArray]:
@@ -100,19 +89,19 @@ def through(name: str, scaling: str, seed: int, samples: int) -> Record:
     """Propagate through one draw: ``errors`` by method, moment and layer; ``output`` by method; and points of the cdf."""
     network, x = draw_network(name, scaling, seed), _input()
     truth, out = sample(network, x, samples, np.random.default_rng([seed, 1]))
-    ours = pesn.networks.propagate_gaussian(network, x)
-    layers: dict[str, list[tuple[FloatArray, FloatArray]]] = {
-        "spline": diagonal(network, x, "spline-raw"),
-        "analytic": diagonal(network, x, "analytic"),
-        "full": [(y.mean, y.var) for y in ours],
+    propagate = partial(pesn.networks.propagate_gaussian, network, x)
+    layers = {
+        "spline": propagate(method="spline-raw", covariance="diagonal"),
+        "analytic": propagate(method="analytic", covariance="diagonal"),
+        "full": propagate(),
     }
     errors, output = [], {}
     for method, states in layers.items():
-        for k, (got, true) in enumerate(zip(states, truth, strict=True)):
-            for moment, found, expected in zip(_MOMENTS, got, true, strict=True):
+        for k, (y, true) in enumerate(zip(states, truth, strict=True)):
+            for moment, found, expected in zip(_MOMENTS, (y.mean, y.var), true, strict=True):
                 value = float(np.mean(np.abs(found - expected)))
                 errors.append({"method": method, "moment": moment, "layer": k + 1, "error": value})
-        mean, std = float(states[-1][0][0]), float(np.sqrt(states[-1][1][0]))
+        mean, std = float(states[-1].mean[0]), float(states[-1].std[0])
         output[method] = {"mean": mean, "std": std, "distance": distance(out, mean, std)}
     output["samples"] = {"mean": float(out.mean()), "std": float(out.std()), "distance": 0.0}
     return {
