@@ -28,6 +28,7 @@ BENCHMARKS = {
     ),
     "speed": Benchmark("speed", "speed against another version (--against PATH_OR_REV)", "3 min", "speed"),
     "first-call": Benchmark("speed", "cost of the first call: compilation", "5 min", "first_call"),
+    "threads": Benchmark("speed", "CPU time in the default environment against one thread", "10 min", "threads"),
     "moments": Benchmark("moments", "speed of activation moments by method and activation", "3 min"),
     "covariance": Benchmark("covariance", "accuracy and cost of covariances: layers, closed loops, ensembles", "1 h"),
     "networks": Benchmark("networks", "accuracy and speed of propagate: 52 networks, trained networks, estimators", "1 h"),

@@ -1,10 +1,14 @@
-"""Runtime against another version of pesn (speed), and the cost of the first call (first-call).
+"""Runtime against another version (speed), cost of the first call (first-call), and of threads (threads).
 
 speed: each version runs in its own process, on one thread, after every task has run once (compiled, imported). The processes take
 turns within a round, so that other load affects both. A ratio below 1: this version is faster. Printed are the ratio of the
 smallest times, the median of the ratios of the rounds with minimum and maximum, and both times.
 
 first-call: CPU seconds of a process with an empty cache and of the next one, imports included; the smallest of the rounds.
+
+threads: CPU seconds of all threads of a process in the default environment, divided by those with one thread, while another
+process keeps a processor busy. Each measurement has its own process, which calls once before it measures; the two environments
+take turns. Printed are the median ratio of the rounds with minimum and maximum, and the smallest seconds of both.
 """
 
 import argparse
@@ -276,3 +280,97 @@ def first_call(arguments: Sequence[str]) -> None:
             first, second = (min(times) for times in zip(*pairs, strict=True))
             print(f"{what:34}{first:8.1f}{second:8.1f}{first - second:8.1f}{len(functions) or '':>11}", flush=True)
             print_functions(functions, options.list)
+
+
+# ---------------------------------------------------------------- threads
+
+# Calls that a child process measures after it has made them once. A second number: repetitions of short ones.
+SETUP = """
+import sys, time
+import numpy as np, pesn
+from pesn.systems.chaotic import lorenz
+
+y = lorenz(steps=1500, rng=0).states
+
+def make_forecast():
+    forecaster = pesn.Forecaster(pesn.ProbabilisticESN(random_state=0)).fit(y[:1000])
+    return lambda: forecaster.forecast(20, y[1000:1200])
+
+def make_propagate():
+    rng = np.random.default_rng(0)
+    sizes = (50, 300, 300, 10)
+    layers = [pesn.Dense(rng.normal(size=(m, n)) / n**0.5) for n, m in zip(sizes, sizes[1:])]
+    x = pesn.Gaussian(np.zeros(50), np.eye(50))
+    return lambda: pesn.propagate(layers, x)
+
+def make_prediction():
+    esn = pesn.ProbabilisticESN(random_state=0).fit(y[:999], y[1:1000])
+    return lambda: esn.predict(y[1000:], return_std=True)
+
+def make_series():
+    rows = 100.0 + np.arange(300.0) + 10.0 * np.sin(np.arange(300.0) / 2.0) + np.random.default_rng(0).normal(size=300)
+    return lambda: pesn.SeriesForecaster().fit(rows).forecast(12)
+
+CALLS = {
+    "Forecaster().fit": lambda: lambda: pesn.Forecaster().fit(y[:500]),
+    "Forecaster(esn).fit": lambda: lambda: pesn.Forecaster(pesn.ProbabilisticESN(random_state=0)).fit(y[:1000]),
+    "ProbabilisticESN.fit": lambda: lambda: pesn.ProbabilisticESN(500, random_state=0).fit(y[:-1], y[1:]),
+    "forecast": make_forecast,
+    "predict with std": make_prediction,
+    "propagate": make_propagate,
+    "SeriesForecaster": make_series,
+}
+"""
+MEASURE = """
+call = CALLS[sys.argv[1]]()
+call()
+count, start = 0, time.process_time()
+while count == 0 or time.process_time() - start < 0.3:
+    call()
+    count += 1
+print((time.process_time() - start) / count)
+"""
+
+
+def measure_cpu(command: list[str], folder: Path, environment: dict[str, str]) -> float:
+    """Return the CPU seconds that a child process prints, or its own if it is the command line."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if command[1] == "-c":
+        return float(done.stdout)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def threads(arguments: Sequence[str]) -> None:
+    """Compare the CPU seconds of the default environment with those of one thread, beside a busy process."""
+    names: dict[str, Any] = {}
+    exec(SETUP, names)
+    parser = make_parser("threads", __doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    entries = [*names["CALLS"], "pesn forecast"]
+    parser.add_argument("--only", nargs="+", choices=entries, default=entries)
+    options = parser.parse_args(arguments)
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS") and name != "XLA_FLAGS"}
+    with tempfile.TemporaryDirectory() as folder:
+        table = write_sunspots(Path(folder))
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            print(f"{'CPU seconds':24}{'ratio':>20}{'default':>10}{'one':>8}")
+            for name in options.only:
+                command = [sys.executable, "-c", SETUP + MEASURE, name]
+                if name == "pesn forecast":
+                    command = [sys.executable, "-m", "pesn", "forecast", str(table), "--overwrite"]
+                    measure_cpu(command, Path(folder), plain)  # compile
+                rounds = []
+                for turn in range(options.rounds):
+                    order = (0, 1) if turn % 2 else (1, 0)
+                    taken = {k: measure_cpu(command, Path(folder), plain | ONE_THREAD if k else plain) for k in order}
+                    rounds.append((taken[0], taken[1]))
+                ratios = [default / one for default, one in rounds]
+                least = [min(times) for times in zip(*rounds, strict=True)]
+                spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+                print(f"{name:24}{spread:>20}{least[0]:10.3f}{least[1]:8.3f}", flush=True)
+        finally:
+            busy.kill()
+            busy.wait()

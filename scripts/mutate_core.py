@@ -24,9 +24,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("moments", "statespace", "reservoir", "readout", "networks", "evaluation/calibration.py")
@@ -250,8 +253,11 @@ class Tree:
 
     def run(self, tests: list[str], seconds: float) -> tuple[bool | None, str]:
         """Whether tests pass, None where they took too long; and the first that failed."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "mutate_core"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
+        python_path = f"{self.folder / 'src'}{os.pathsep}{self.folder / 'scripts'}"
+        settings = {"PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **settings, "PYTHONDONTWRITEBYTECODE": ""}  # bytecode saves most of the start
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
@@ -270,7 +276,7 @@ class Tree:
         file, begun = self.folder / "src" / "pesn" / mutant.path, time.monotonic()
         original = file.read_text()
         test = ""
-        for tests in stages(mutant.path, self.folder):
+        for tests in stages(mutant, self.folder):
             file.write_text(mutant.apply(original))
             try:
                 passed, test = self.run(tests, seconds - (time.monotonic() - begun))
@@ -283,17 +289,63 @@ class Tree:
         return Verdict(mutant, "survived", "", time.monotonic() - begun)
 
 
-def stages(path: Path, folder: Path) -> Iterator[list[str]]:
-    """Tests to run one after the other: of the module, of the package, of packages above."""
-    package, own = path.parts[0], folder / "tests" / path.parts[0]
+def enclosing_names(mutant: Mutant, folder: Path) -> set[str]:
+    """Names of the functions and classes that the line is in."""
+    tree = ast.parse((folder / "src" / "pesn" / mutant.path).read_text())
+    scopes = (one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef)))
+    return {one.name for one in scopes if one.lineno <= mutant.line <= (one.end_lineno or 0)}
+
+
+def stages(mutant: Mutant, folder: Path) -> Iterator[list[str]]:
+    """Tests to run one after the other: of the module, of the package, of packages above; those that name the function first."""
+    path, own = mutant.path, folder / "tests" / mutant.path.parts[0]
     words = set(path.stem.replace("kernels", "kernel").split("_"))
-    near = sorted(str(one.relative_to(folder)) for one in own.glob("test_*.py") if words & set(one.stem.split("_")[1:]))
-    yield [f"src/pesn/{path}", *near]
-    others = sorted(str(one.relative_to(folder)) for one in own.glob("test_*.py"))
-    if rest := [one for one in others if one not in near]:
+    imports = re.compile(rf"from pesn\.{'.'.join(path.parent.parts)}(\.{path.stem} import|.* import .*\b{path.stem}\b)")
+    uses = re.compile(rf"\b({'|'.join(enclosing_names(mutant, folder)) or '-'})\b")
+    near, rest = dict[str, int](), list[str]()
+    for one in sorted(own.glob("test_*.py")):
+        text, name = one.read_text(), str(one.relative_to(folder))
+        score = 2 * bool(uses.search(text)) + bool(words & set(one.stem.split("_")[1:])) + bool(imports.search(text))
+        if score:
+            near[name] = score
+        else:
+            rest.append(name)
+    wider = [folder / one for one in WIDER.get(path.parts[0], []) if (folder / one).exists()]
+    files = [file for one in wider for file in (sorted(one.glob("test_*.py")) if one.is_dir() else [one])]
+    near |= {str(one.relative_to(folder)): 1 for one in files if uses.search(one.read_text())}
+    yield [f"src/pesn/{path}", *sorted(near, key=near.__getitem__, reverse=True)]
+    if rest:
         yield rest
-    if wider := [one for one in WIDER.get(package, []) if (folder / one).exists()]:
-        yield wider
+    if last := [name for name in (str(one.relative_to(folder)) for one in files) if name not in near]:
+        yield last
+
+
+def pytest_configure() -> None:
+    """Compile a kernel anew only if its module, or one that it imports, has changed: this module is a plugin of the tests."""
+    from pesn._support import kernel_cache
+
+    sources = {name: text.decode() for name, text in kernel_cache.kernel_sources().items()}
+
+    @cache
+    def digest(module: str) -> str:
+        found, pending = set[str](), [module]
+        while pending:
+            one = pending.pop()
+            if one in sources and one not in found:
+                found.add(one)
+                pending += re.findall(r"^import ([\w.]+)", sources[one], re.M)
+                for base, names in re.findall(r"^from ([\w.]+) import (\([^)]*\)|[^#\n]+)", sources[one], re.M):
+                    pending += [base, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
+        text = "".join(name + sources[name] for name in sorted(found))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def find_folder(locator: Any) -> str:
+        parts = Path(locator._locator._py_file).resolve().with_suffix("").parts
+        name = ".".join(parts[parts.index("src") + 1 :]).removesuffix(".__init__")
+        return str(Path(locator._locator.get_cache_path()) / f"pesn-{digest(name)}")
+
+    kernel_cache._Locator.get_cache_path = find_folder  # type: ignore[assignment, method-assign]
+    kernel_cache._Locator.get_source_stamp = lambda _: "by folder"  # type: ignore[assignment, method-assign]
 
 
 def judge_all(mutants: list[Mutant], jobs: int, seconds: float) -> list[Verdict]:
@@ -338,9 +390,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--seconds", type=float, default=900.0, help="time limit of a mutant")
     parser.add_argument("--only", help="mutate files whose path has this text")
+    parser.add_argument("--lines", nargs="*", metavar="FILE:LINE", help="those of the chosen lines to mutate, all by default")
     parser.add_argument("--list", action="store_true", help="print the mutants and test nothing")
     options = parser.parse_args()
     mutants = choose_mutants(options.count, options.seed, options.only)
+    mutants = [mutant for mutant in mutants if not options.lines or mutant.name in options.lines]
     if options.list:
         for mutant in mutants:
             print(f"{mutant.name}  {mutant.kind}\n      {mutant.before.strip()}\n   -> {mutant.after.strip()}")

@@ -23,48 +23,47 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from importlib.metadata import version
-from typing import IO, Any, TypeAlias, get_args
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from zipfile import ZipFile
 
 import numpy as np
 
 from pesn._support import files
 from pesn._support.files import RefusedError
-from pesn._support.records import annotation_types, check_annotation
+from pesn._support.records import annotation_types, check_annotation, check_type
 from pesn._support.types import AnyArray, PathLike
-from pesn.esn.classifier import ReservoirClassifier
-from pesn.esn.network import EchoStateNetwork
-from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting import context, dataset, design, time_index
-from pesn.forecasting.forecaster import Forecaster
-from pesn.forecasting.model import ForecastModel
-from pesn.moments import Mesh
-from pesn.readout import classification, features, groups, ridge, rls
-from pesn.reservoir import closed_loop, drive, initial_state, weights
-from pesn.series import univariate
-from pesn.series.forecaster import SeriesForecaster
-from pesn.series.members import closed_loops, decomposition, dynamics, smoothing
-from pesn.series.members.weights import Widths
-from pesn.series.model import FittedSeries
-from pesn.statespace import ensemble, low_rank, state
+
+if TYPE_CHECKING:
+    from pesn import EchoStateNetwork, Forecaster, ProbabilisticESN, ReservoirClassifier, SeriesForecaster
+    from pesn.series.model import FittedSeries
+
+    Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
 
 FORMAT = 11  # incremented when an older pesn cannot read the files; earlier formats were never released
 LARGEST = 2**32  # bytes of a file
 _DEEPEST = 50  # levels of nesting
 _TREE = "model.json"
 MOST = {files.MANIFEST: 2**12, _TREE: files.LARGEST_JSON}  # bytes of JSON; parsed, it takes many times as much memory
-Model: TypeAlias = EchoStateNetwork | ProbabilisticESN | ReservoirClassifier | Forecaster | SeriesForecaster
 
-_MODELS: tuple[type, ...] = get_args(Model)
-_RECORDS: tuple[type, ...] = (
-    FittedSeries, ForecastModel, Mesh, Widths, classification.LogitReadout, closed_loop.ErrorModel, closed_loops.Loops,
-    context.Columns, dataset.Scale, decomposition.Effects, design.Candidate, design.Design, drive.State, dynamics.Dynamics,
-    dynamics.Joint, ensemble.Draws, ensemble.Ensemble, features.Features, groups.Groups, groups.Patches, initial_state.LocalStart,
-    initial_state.Start, low_rank.LowRank, ridge.Readout, rls.RLSState, smoothing.Grid, state.Dense, state.Diagonal,
-    time_index.TimeIndex, univariate.Member, univariate.UnivariateModel, weights.Layer, weights.Reservoir,
-)  # fmt: skip
-_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (*_MODELS, *_RECORDS)}
+# Modules of the classes that a file may hold; they are imported when a file holds them.
+_MODELS = {
+    "EchoStateNetwork": "pesn.esn.network", "Forecaster": "pesn.forecasting.forecaster",
+    "ProbabilisticESN": "pesn.esn.probabilistic", "ReservoirClassifier": "pesn.esn.classifier",
+    "SeriesForecaster": "pesn.series.forecaster",
+}  # fmt: skip
+_RECORDS = {
+    "forecasting.context": "Columns", "forecasting.dataset": "Scale", "forecasting.design": "Candidate Design",
+    "forecasting.model": "ForecastModel", "forecasting.time_index": "TimeIndex", "moments": "Mesh",
+    "readout.classification": "LogitReadout", "readout.features": "Features", "readout.groups": "Groups Patches",
+    "readout.ridge": "Readout", "readout.rls": "RLSState", "reservoir.closed_loop": "ErrorModel", "reservoir.drive": "State",
+    "reservoir.initial_state": "LocalStart Start", "reservoir.weights": "Layer Reservoir", "series.members.closed_loops": "Loops",
+    "series.members.decomposition": "Effects", "series.members.dynamics": "Dynamics Joint", "series.members.smoothing": "Grid",
+    "series.members.weights": "Widths", "series.model": "FittedSeries", "series.univariate": "Member UnivariateModel",
+    "statespace.ensemble": "Draws Ensemble", "statespace.low_rank": "LowRank", "statespace.state": "Dense Diagonal",
+}  # fmt: skip
+_CLASSES = _MODELS | {name: f"pesn.{module}" for module, names in _RECORDS.items() for name in names.split()}
 
 
 def save(model: Model, path: PathLike) -> None:
@@ -123,12 +122,26 @@ def load(path: PathLike) -> Model:
     OSError
         If it is not a regular file, or has more than 4 GiB: it is not read.
     """
+    return _read_file(path)
+
+
+def load_series(path: PathLike) -> tuple[FittedSeries, Any]:
+    """Return the fitted series and the parameter ``level`` of a saved SeriesForecaster, without scikit-learn, slow to import.
+
+    Errors are those of :func:`load`, and a ValueError for another estimator and one that was not fitted.
+    """
+    found = _read_file(path, series=True)
+    return found["fitted_"], found["level"]
+
+
+def _read_file(path: PathLike, *, series: bool = False) -> Any:
+    """Return the model of a file; with ``series``, the fields of a SeriesForecaster."""
     name = os.fspath(path)
     with files.regular(path, LARGEST) as file:
         try:
             _check_container(file)
             with ZipFile(file) as archive:
-                return _load_archive(archive)
+                return _load_archive(archive, series)
         except RefusedError as refusal:
             raise ValueError(f"{name} {files.one_line(refusal)}") from None
         except MemoryError:
@@ -196,8 +209,8 @@ def _check_manifest(archive: ZipFile) -> None:
         raise RefusedError("was changed after pesn saved it: its digest does not match")
 
 
-def _load_archive(archive: ZipFile) -> Any:
-    """Return the model of an archive, checked."""
+def _load_archive(archive: ZipFile, series: bool) -> Any:
+    """Return the model of an archive, checked; with ``series``, the fields of a SeriesForecaster."""
     _check_manifest(archive)
     unread = set(archive.namelist()) - {files.MANIFEST, _TREE}
 
@@ -208,10 +221,14 @@ def _load_archive(archive: ZipFile) -> Any:
         unread.remove(name)
         return files.npy_array(name, archive.read(name))
 
-    model = _decode(json.loads(archive.read(_TREE)), read_array)
-    _check_kind(model)
+    tree = json.loads(archive.read(_TREE))
+    if series and (tree["class"] != "SeriesForecaster" or "fitted_" not in tree["fields"]):
+        raise RefusedError(f"is not a file of pesn.SeriesForecaster that was fitted: it holds a {tree['class']}")
+    model = _decode({"dict": tree["fields"]} if series else tree, read_array)
+    if not series:
+        _check_kind(model)
     try:
-        check_model(model)
+        (_check_series if series else check_model)(model)
     except MemoryError:
         raise
     except Exception as error:
@@ -226,7 +243,7 @@ def _load_archive(archive: ZipFile) -> Any:
 
 def _check_kind(model: object) -> None:
     """Refuse an object that is not a model."""
-    if type(model) not in _MODELS:
+    if not _is_model(type(model)):
         raise RefusedError(f"holds {_name(type(model))}, which is not a model of pesn")
 
 
@@ -256,7 +273,7 @@ def _encode_items(parts: Mapping[str, object], arrays: list[AnyArray]) -> dict[s
 
 def _encode_record(value: object, arrays: list[AnyArray]) -> object:
     """Encode a model or record by its fields."""
-    if _CLASSES.get(type(value).__name__) is not type(value):
+    if _CLASSES.get(type(value).__name__) != type(value).__module__:
         raise RefusedError(f"holds {_name(value if callable(value) else type(value))}, which is not part of a model of pesn")
     names = _field_names(type(value))
     parts: Any = value.__getstate__() if names is None else {name: getattr(value, name) for name in names}
@@ -296,9 +313,10 @@ def _decode(tree: Any, read_array: Callable[[Any], AnyArray], depth: int = 0) ->
         return dict(zip(body, decode_list(body.values()), strict=True))
 
     if "class" in tree:
-        if str(tree["class"]) not in _CLASSES:
-            raise RefusedError(f"holds {tree['class']}, which is not part of a model of pesn")
-        return _build(_CLASSES[tree["class"]], decode_items(tree["fields"]))
+        name = str(tree["class"])
+        if name not in _CLASSES:
+            raise RefusedError(f"holds {name}, which is not part of a model of pesn")
+        return _build(getattr(import_module(_CLASSES[name]), name), decode_items(tree["fields"]))
     [(kind, body)] = tree.items()
     builders: dict[str, Callable[[Any], Any]] = {
         "array": read_array,
@@ -347,6 +365,11 @@ def _build_random_state(parts: dict[str, Any]) -> np.random.RandomState:
     return made
 
 
+def _is_model(kind: type) -> bool:
+    """Return whether a class is an estimator that files may hold."""
+    return _MODELS.get(kind.__name__) == kind.__module__
+
+
 def _name(kind: Any) -> str:
     """Return the full name of a class or function."""
     return f"{kind.__module__}.{kind.__qualname__}"
@@ -371,7 +394,7 @@ def check_model(model: Any) -> None:
         raise ValueError(f"its attributes are not those of a {kind.__name__}: {', '.join(sorted(missing or extra))}")
     for name, types in {**annotated, **{name: (one,) for name, one in kind.optional_attributes.items()}}.items():
         # numbers among the parameters are checked with their ranges by check_stored
-        if name in found and (name not in parameters or set(types) & set(_MODELS)):
+        if name in found and (name not in parameters or any(map(_is_model, types))):
             check_annotation(name, found[name], types)
     for inside in _find_models(found):
         check_model(inside)
@@ -379,9 +402,19 @@ def check_model(model: Any) -> None:
         model.check_attributes()
 
 
+def _check_series(found: Mapping[str, Any]) -> None:
+    """Raise an error where the fields of a SeriesForecaster that forecasts depend on are damaged."""
+    from pesn.series.model import FittedSeries
+    from pesn.series.result import check_levels
+
+    check_levels(found["level"])
+    check_type("fitted_", found["fitted_"], FittedSeries)
+    found["fitted_"].check_attributes()
+
+
 def _find_models(value: Any) -> Iterator[Any]:
     """Return the models inside a value, but not those inside of them."""
-    if type(value) in _MODELS:
+    if _is_model(type(value)):
         yield value
     elif isinstance(value, (Mapping, list, tuple)):
         for one in value.values() if isinstance(value, Mapping) else value:

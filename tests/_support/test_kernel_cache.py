@@ -44,7 +44,7 @@ def root(tmp_path):
         path = tmp_path / "pesn" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    for name in ("jit.py", "kernel_cache.py", "files.py"):
+    for name in ("jit.py", "lowering.py", "kernel_cache.py", "files.py"):
         shutil.copy(PACKAGE / "_support" / name, tmp_path / "pesn" / "_support")
     return tmp_path
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -28,6 +28,32 @@ def test_blas_threads_are_restored_by_the_last_context():
     first.__exit__(None, None, None)  # not the order in which they came
     assert set(blas_threads()) <= {1}
     second.__exit__(None, None, None)
+    assert blas_threads() == before
+
+
+@one_blas_thread()
+def count_inside(error=None):
+    with one_blas_thread():
+        found = blas_threads()
+    assert blas_threads() == found  # the outer context is still there
+    if error is not None:
+        raise error
+    return found
+
+
+def test_blas_threads_are_restored_after_an_error():
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError, match="inside"):
+        count_inside(ZeroDivisionError("inside"))
+    assert blas_threads() == before
+    assert set(count_inside()) <= {1}
+
+
+def test_blas_is_limited_while_any_of_several_threads_is_inside():
+    before = blas_threads()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: count_inside(), range(100)))
+    assert all(set(one) <= {1} for one in found)
     assert blas_threads() == before
 
 

@@ -116,7 +116,7 @@ def test_covariance_of_a_time_mean_includes_correlations():
     for form in ("full", "diagonal"):
         classifier.set_params(covariance=form)
         loop = _loop(classifier, split_readout(classifier.readout_.weights[:, 1:], "mean"))
-        _, cov = pool_outputs(loop, "mean", [(z, np.full(z.shape, 0.01))])
+        _, cov = pool_outputs(loop, "mean", [(z, np.full(z.shape, 0.01))], 0)
         spread[form] = np.sqrt(np.diagonal(cov[0]))
     np.testing.assert_allclose(spread["full"], logits.std(axis=0), rtol=0.06)
     assert (spread["diagonal"] > 2.0 * spread["full"]).all()  # units that a readout sets against each other err together

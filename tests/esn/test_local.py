@@ -154,6 +154,7 @@ def test_tiny_and_huge_variances_stay_finite(scale):
 def test_initial_state_is_learned_from_all_patches():
     esn = a_network(pesn.ProbabilisticESN).fit(Y[:-1], Y[1:])
     assert isinstance(esn.start_, LocalStart)
+    assert esn.start_.n_states == len(esn.start_.stationary()[0])
     later = a_field(seed=1)
     states, places = esn.transform(later), np.arange(30, 300, 10)
     mean, root = esn.start_.predict(later[places[:, None] + np.arange(-2, 1)])

@@ -39,7 +39,7 @@ def test_shared_local_readout_needs_few_rows():
     def error(n_units, ridge, local=None):
         esn = pesn.ProbabilisticESN(
             n_units, local=local, density=0.1, washout=20, ridge=ridge, process_noise=0.0, random_state=0,
-            features=pesn.Features(products=1),
+            features=pesn.Features(products=1), covariance="diagonal",
         )  # fmt: skip
         found = pesn.Forecaster(esn, calibrate=False).fit(few).backtest(later, horizon=6, origins=20)
         return np.square(found.errors).mean()

@@ -101,7 +101,7 @@ def test_low_rank_form_of_many_products_agrees_with_sample_paths():
     design = Design(Candidate("none", 1, 2, 0, (1e-3, 1e-1)))
     forecaster = Forecaster(design=design, calibrate=False, measurement_noise=0.0).fit(y[:800])
     assert forecaster.loop().form == "low-rank"
-    few = Forecaster(design=Design(Candidate("none", 1, 1, 0, (1e-3, 1e-1))), calibrate=False).fit(y[:800])
+    few = Forecaster(design=Design(Candidate("none", 1, 1, 0, (1e-3, 1e-1))), calibrate=False, measurement_noise=0.0).fit(y[:800])
     assert few.loop().form == "full"
     closed = forecaster.forecast(5, y[800:840], joint=False)
     paths = forecaster.sample_paths(1000, 5, y[800:840], rng=0)

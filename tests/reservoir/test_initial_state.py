@@ -2,6 +2,7 @@
 lags from one factor. Its covariances equal those of residuals and samples and are calibrated on held-out data."""
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ def series(n, d, n_states, seed=0):
     return z, h + 0.05 * rng.normal(size=h.shape)
 
 
+@cache
 def lorenz(n):
     return chaotic.lorenz(runs=1, steps=n, dt=0.02, rng=0)[0].states[:n] / np.array([8.0, 9.0, 25.0])
 
@@ -177,7 +179,7 @@ def test_subsampling_covers_all_phases_of_a_periodic_input():
 @pytest.mark.parametrize("columns", [slice(0, 3), slice(0, 1)])
 def test_held_out_errors_match_predicted_std_and_shrink_with_more_lags(columns):
     z = lorenz(6000)[:, columns]
-    h, _, _ = run(draw(100, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
+    h, _, _ = run(draw(50, n_inputs=z.shape[1], n_outputs=1, rng=0), z)
     start = learn([(z[:4500], h[:4500], 200)], max_lags=3)
     sizes = []
     for lags in range(4):
@@ -203,7 +205,7 @@ def test_memory_usage_does_not_grow_with_the_number_of_samples():
 
 
 def test_the_mean_stays_near_the_training_range():
-    z = lorenz(3000)[:, :1]
+    z = lorenz(6000)[:3000, :1]
     h, _, _ = run(draw(30, n_inputs=1, n_outputs=1, rng=0), z)
     start = learn([(z, h, 100)], max_lags=3)
     width = h[100:].max(axis=0) - h[100:].min(axis=0)
@@ -358,6 +360,21 @@ def test_leverage_is_limited_by_the_training_ranges():
     for lags in (1, 2):
         own = start._replace(persistence=np.zeros(0)).predict_variances(z[:lags])[1].sum()
         assert start.leverage_limits(lags)[1] == pytest.approx(width @ width / own - 1.0, rel=1e-9)
+
+
+def test_moments_of_gaussian_input_equal_gauss_hermite_quadrature():
+    """The mean is quadratic in z: quadrature with three nodes an axis gives its mean and covariances exactly."""
+    z, h = series(400, 2, 3)
+    start, center = learn([(z, h, 0)], max_lags=1), z.mean(axis=0)
+    root = 0.1 * z.std(axis=0)[:, None] * np.array([[1.0, 0.3], [-0.5, 0.8]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    w, share = np.array([(a, b) for a in nodes for b in nodes]), np.outer(weights, weights).ravel() / weights.sum() ** 2
+    points = center + w @ root.T
+    both = np.hstack([points, start.predict(points[:, None])[0]])
+    mean, found = start.predict_gaussian(center, root)
+    np.testing.assert_allclose(mean, share @ both[:, 2:], rtol=1e-9)
+    found = found[:, :5]  # due to z: by its two columns, and by their three products
+    np.testing.assert_allclose(found @ found.T, np.cov(both.T, aweights=share, ddof=0), rtol=1e-9, atol=1e-12)
 
 
 def test_gaussian_input_without_features_gives_the_stationary_state():

@@ -53,6 +53,13 @@ def test_truncation_keeps_covariances_and_the_largest_remaining_directions(depen
     np.testing.assert_allclose(cut[P:] @ cut[P:].T, expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("rank", [8, 12])
+def test_truncation_waits_for_half_the_rank_more_columns_than_it_keeps(rank):
+    width, compression = max(rank, P + rank // 2), replace(COMPRESSION, rank=rank)
+    for more, kept in ((rank // 2, width + rank // 2), (rank // 2 + 1, width)):
+        assert truncate(_factor(0, {})[:, : width + more], np.full(N, 0.1), P, compression)[0].shape[1] == kept
+
+
 def test_truncated_batch_equals_single_states_with_dependent_rows():
     F, own = np.stack([_factor(i, dependent) for i, dependent in enumerate(DEPENDENT)]), np.full((len(DEPENDENT), N), 0.1)
     factors, left = truncate(F, own, P, COMPRESSION)

@@ -10,15 +10,19 @@ from typing import Any
 from numba import njit
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
+from numba.core.compiler import Flags
 from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import KernelCache
+from pesn._support.lowering import ShortCompiler
 
 # Helpers that only kernels call have neither a wrapper for Python nor machine code. INLINE: LLVM inlines them, and
 # optimizes them only as parts of kernels; loops of other helpers are optimized by themselves, which vectorizes more of them.
 HELPER: dict[str, Any] = {"no_cpython_wrapper": True}
 INLINE: dict[str, Any] = {"forceinline": True, **HELPER}
+SMALL: dict[str, Any] = {
+    "small": True
+}  # short code, whose loops are neither unrolled nor vectorized much: a third less to compile
 
 LEAST_SECONDS = 1.0  # of compilation that is logged
 _SECONDS_PER_FUNCTION, _SECONDS_PER_BYTE = 0.05, 3e-4  # measured over all kernels
@@ -35,7 +39,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Parameters
     ----------
     **options : object
-        Options of ``numba.njit``, except ``cache``.
+        Options of ``numba.njit``, except ``cache``, and ``SMALL``.
 
     Returns
     -------
@@ -46,7 +50,8 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
 
     is_helper = bool(options.get("no_cpython_wrapper"))
-    options["pipeline_class"] = _HelperCompiler if is_helper else _KernelCompiler
+    is_small = options.pop("small", False)
+    options["pipeline_class"] = _HelperCompiler if is_helper else _SmallCompiler if is_small else _KernelCompiler
 
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = njit(**options)(function)
@@ -84,12 +89,18 @@ class _OwnFlags(Flags):  # type: ignore[misc]
         return _COMMON
 
 
-class _KernelCompiler(Compiler):  # type: ignore[misc]
+class _KernelCompiler(ShortCompiler):
     """Compiler of kernels, which shows :class:`_CommonFlags` to what they call."""
 
     def _compile_core(self) -> Any:
         self.state.flags = _OwnFlags(self.state.flags)
         return super()._compile_core()
+
+
+class _SmallCompiler(_KernelCompiler):
+    """Compiler of kernels to short code."""
+
+    is_small = True
 
 
 class _NoEnvironment:

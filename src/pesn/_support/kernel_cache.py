@@ -21,6 +21,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime import rtsys
 
 from pesn._support.files import lock_folder
 
@@ -173,7 +174,10 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None."""
         with contextlib.suppress(OSError):  # such as another user's folder
-            return super().load_overload(sig, target_context) if self.has_folder else None
+            if self.has_folder:
+                rtsys.initialize(target_context)  # numba's way also loads all that it compiles with, which takes half a second
+                with self._guard_against_spurious_io_errors():
+                    return self._load_overload(sig, target_context)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

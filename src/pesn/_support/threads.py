@@ -29,10 +29,10 @@ def one_blas_thread() -> Iterator[None]:
     """
     global _inside, _limit, _threads_before
     with _lock:
-        _inside += 1
-        if _inside == 1:
+        if _inside == 0:
             _threads_before = _blas_threads()
             _limit = _controller("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
+        _inside += 1
     try:
         yield
     finally:

@@ -119,9 +119,8 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     if save is not None:
         with naming(save):
             check_writable(save)
-    console = terminal.console()
     with show_progress(sys.stderr.isatty()) as steps:
-        outcome = job.run(request, steps, lambda line: console.print(f"pesn: {line}", markup=False, highlight=False))
+        outcome = job.run(request, steps, _warn)
         with steps.step("writing"), naming(out):
             writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite, png=png)
         if save is not None:
@@ -171,6 +170,11 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
     if done.merged:
         terminal.say(f"merged    {format_count(done.merged, 'row')} with the time of another row of their series")
     terminal.say(f"written   {out}, {format_count(done.files, 'Parquet file')}")
+
+
+def _warn(line: str) -> None:
+    """Print a warning on standard error."""
+    terminal.console().print(f"pesn: {line}", markup=False, highlight=False)
 
 
 def _command() -> str:

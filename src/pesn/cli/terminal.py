@@ -8,14 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from pesn._support.files import check_writable as check_writable_path
 from pesn._support.files import naming
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Several(TyperCommand):
@@ -101,6 +103,8 @@ def _is_number(word: str) -> bool:
 
 def console() -> Console:
     """Return a console on standard error; colors only where it is a terminal."""
+    from rich.console import Console
+
     return Console(stderr=True, soft_wrap=True, no_color=None if sys.stderr.isatty() else True)
 
 

@@ -293,6 +293,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
             self.online_predictions_ = shape_outputs(predictions, given.inputs, self._y_is_flat)
         return self
 
+    @one_blas_thread()
     def online(self, n_inputs: int | None = None, n_outputs: int | None = None) -> Stepper:
         """Return a stepper that predicts and learns one row at a time, each in one compiled call: ``step(x)``, then ``learn(y)``.
 

@@ -415,9 +415,9 @@ class ProbabilisticESN(ReservoirEstimator):
             self.start_.check("start_", d, self.features.n_earlier(d) + n)
         super().check_attributes()
 
-    def member_draws(self) -> Draws:
-        """Return the draws of an ensemble in closed loop, seeded by ``random_state``."""
-        return Draws(int(generator(self.random_state).integers(2**63)) if self.covariance == "ensemble" else 0, sobol=True)
+    def member_draws(self) -> Draws | None:
+        """Return the draws of an ensemble in closed loop, seeded by ``random_state``; None for other forms."""
+        return Draws(int(generator(self.random_state).integers(2**63)), sobol=True) if self.covariance == "ensemble" else None
 
     def _open_loop(self) -> OpenLoop:
         """Return the model with its readout, as ``predict`` runs it, with process noise."""

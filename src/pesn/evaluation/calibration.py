@@ -196,9 +196,9 @@ def find_washout(
     root = (states[half:] - mean) / np.sqrt(max(len(z) - half - 1, 1))
     if len(root) > root.shape[1]:
         root = np.linalg.qr(root, mode="r")
-    form, held = covariance_form("auto", reservoir.n_units, OpenLoop.rank), np.tile(z[0], features.lags)
+    form, held = covariance_form("auto", reservoir.n_units, OpenLoop.rank), features.n_earlier(z.shape[1])
     loop = OpenLoop(reservoir, weights, units, form, settled=1.0, features=features)
-    start = loop.init(np.concatenate([held, mean]), np.pad(root, ((0, 0), (len(held), 0))))
+    start = loop.init(np.pad(mean, (held, 0)), np.pad(root, ((0, 0), (held, 0))))  # variances do not depend on known earlier rows
     path = rollout(loop.model, start, z[:half], clamp=targets[:half])
     settled = np.flatnonzero(np.diagonal(path.cov, axis1=1, axis2=2).max(axis=1) <= 1.0)
     return int(settled[0]) + 1 if len(settled) else half

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import INLINE, SMALL, jit
 from pesn._support.types import Array
 from pesn.activations import ERF, GELU, Activation, Reduction
 
@@ -96,7 +96,7 @@ def correlate(cov: Array, std: Array, eps: float) -> tuple[Array, Array]:
     return rho, np.minimum(largest, 1.0)
 
 
-@jit()
+@jit(**SMALL)
 def _correlate(
     cov: Array, std: Array, inverse: Array, share: float, eps: float, out: Array, largest: Array
 ) -> tuple[int, int, int, bool]:  # fmt: skip
@@ -255,7 +255,7 @@ def sum_series(sums: Sums, rows: npt.NDArray[np.intp], c: Array, orders: npt.NDA
     _sum_series(sums.correlation, rows, c, orders, deviation, variance, sums.out)
 
 
-@_fused
+@jit(**SMALL)
 def _sum_series(
     correlation: Array, rows: npt.NDArray[np.intp], c: Array, orders: npt.NDArray[np.int64], deviation: Array,
     own: Array, out: Array,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.jit import jit
+from pesn._support.jit import SMALL, jit
 from pesn._support.types import Array
 from pesn.activations import GELU, SINE, TANH, Activation, Reduction, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
@@ -218,7 +218,7 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         var[i] = total
 
 
-@jit()
+@jit(**SMALL)
 def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
     """Return the largest standard deviation and the largest |mean|/std of units that vary."""
     widest, ratio = 0.0, 0.0
@@ -249,7 +249,7 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
             out[i, n - 1] = total
 
 
-@jit()
+@jit(**SMALL)
 def tanh_rests(
     mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array
 ) -> npt.NDArray[np.bool_]:

@@ -107,7 +107,8 @@ class PointMoments:
         if not np.isfinite(self._sums[1][rows]).all():
             raise ValueError(f"network must give numbers whose variance is finite, got numbers up to {np.abs(out).max():.3g}")
         if start < self._kept or not start:
-            self._outputs.append((rows, start, out[:, :, : self._kept - start]))
+            kept = self._kept - start
+            self._outputs.append((rows, start, out if out.shape[2] <= kept else out[:, :, :kept].copy()))
 
     def _allocate(self, size: int) -> None:
         """Make the sums for ``size`` outputs."""

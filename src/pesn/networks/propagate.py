@@ -162,7 +162,7 @@ def propagate(
     >>> y.closure, y.std.round(3)                        # √(1·0.01 + 4·0.01 + 0.0001)
     ('sobol', array([0.224]))
     """
-    options = _Options(tol, closure, covariance == "full", n_samples, rng)
+    options = _Options(tol, closure, covariance == "full", n_samples, rng if type(rng) is int else generator(rng))
     options.validate(covariance)
     adapter, is_distribution = _find_adapter(network), "torch.distributions" in _packages(x)
     given_x: Any = Gaussian(x) if is_distribution else x  # type: ignore[arg-type]  # a TensorGaussian
@@ -395,6 +395,8 @@ def _solve(
         mean, spread, error = _solve_closed(program, flat, options)
         name = options.closure if closed else "gaussian"
         return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), np.zeros(len(error), int)
+    if program.refusal is not None:
+        _log.info("closure 'sobol': %s", program.refusal)
     known = program.refusal if isinstance(program.refusal, ValueError) else None  # the fault that the adapter has found
     try:
         return _solve_by_points(program, x, flat, options, only_points)

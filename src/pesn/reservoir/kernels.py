@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.intrinsics import LANES, add_packed_rows, add_sparse_row, matrix, tabulated, vector
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import INLINE, SMALL, jit
 from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
 from pesn.moments.surface import Surface, load, moments_at_point
@@ -489,7 +489,7 @@ def _read_lanes(weights: Array, z: Array, H: Array, out: Array) -> None:
                 out[o, lane] += weights[o, 1 + z.shape[0] + i] * H[i, lane]
 
 
-@jit(fastmath={"contract", "nsz", "reassoc"})
+@jit(fastmath={"contract", "nsz", "reassoc"}, **SMALL)
 def project_directions(v: Array, new: float, found: Array) -> None:
     """Compute coordinates (B, T, r) of rows v (B, T, p) along orthonormal directions that are added as rows need them.
 

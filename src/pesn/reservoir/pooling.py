@@ -43,9 +43,7 @@ def split_readout(weights: Array, pooling: Pooling) -> Array:
     return np.vstack([np.column_stack([np.zeros(len(part)), part]) for part in parts])
 
 
-def pool_outputs(
-    loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int = 0
-) -> tuple[Array, Array]:  # fmt: skip
+def pool_outputs(loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int) -> tuple[Array, Array]:
     """Return mean (s, K) and covariance (s, K, K) of the outputs of sequences, of pooled features.
 
     Parameters
@@ -56,7 +54,7 @@ def pool_outputs(
         Kind of pooling.
     sequences : list of (mean, var)
         Means and variances (T, d) of the rows of each. Sequences of any length form one batch.
-    washout : int, default=0
+    washout : int
         Leading rows of each that move the units but are not pooled, fewer than a sequence has.
 
     Returns

@@ -204,18 +204,18 @@ def _forecast(request: Request, table: Table, fitted: FittedSeries, ahead: Array
 
 def _load_model(path: Path) -> tuple[FittedSeries, TimeIndex, tuple[float, ...]]:
     """Return the fitted series of a file, the time of its first row, and the levels of its intervals."""
-    from pesn.series.forecaster import SeriesForecaster
+    from pesn.persistence import load_series
 
     if not path.is_file():
         what = "which is no file" if path.exists() else "nothing there"
         raise ValueError(f"--model must be a file that pesn forecast --save wrote, got '{path}', {what}")
     try:
-        found = SeriesForecaster.load(path)
+        fitted, level = load_series(path)
     except ValueError as error:
         raise DataError(f"--model: {error}") from None
-    if found.fitted_.time is None:
+    if fitted.time is None:
         raise DataError(f"--model: {path} has no time of its rows, and was not written by pesn forecast --save")
-    return found.fitted_, found.fitted_.time, check_levels(found.level)
+    return fitted, fitted.time, check_levels(level)
 
 
 def _future_inputs(request: Request, table: Table) -> Array | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pesn._support.intrinsics import sparse_row_times
-from pesn._support.jit import INLINE, jit
+from pesn._support.jit import INLINE, SMALL, jit
 from pesn._support.types import AnyArray as Array
 from pesn.moments.hermite import mirror
 from pesn.moments.special import tanh
@@ -22,6 +22,7 @@ _SIDE_BY_SIDE = 16  # members processed together, contiguous in memory
 _TILE = 16
 Rows: TypeAlias = tuple[Array, Array, Array]
 
+_small = jit(**SMALL)
 _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
 _loose, _loose_inline = (jit(fastmath={"contract", "nsz", "reassoc"}, **more) for more in ({}, INLINE))
 
@@ -51,14 +52,14 @@ def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array
             column += 1
 
 
-@jit()
+@_small
 def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
     """Compute out (B, r, s) = W x for x (B, n, s)."""
     for b in range(x.shape[0]):
         _rows_times(indptr, indices, data, x[b], out[b], False)
 
 
-@jit()
+@_small
 def live_columns(F: Array, live: Array) -> None:
     """Set ``live`` (B, k), False before, to whether a column of F (B, n, k) has a non-zero entry; stop once all have."""
     _, n, k = F.shape
@@ -263,7 +264,7 @@ def roll_means(
             _put(here, first, x[r])
 
 
-@jit()
+@_small
 def symmetrize_psd(cov: Array) -> Array:
     """Make ``cov`` (B, n, n) symmetric in place, no variance negative, no correlation beyond 1; return variances (B, n)."""
     n = cov.shape[1]
@@ -278,7 +279,7 @@ def symmetrize_psd(cov: Array) -> Array:
     return var
 
 
-@jit()
+@_small
 def enter_dense(
     rows: Rows, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array, pre: Array, var: Array
 ) -> None:  # fmt: skip
@@ -300,7 +301,7 @@ def enter_dense(
         _repair_upper(pre[b], var[b])
 
 
-@jit()
+@_small
 def move_dense(
     cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: Array, new: Array
 ) -> None:
@@ -340,7 +341,7 @@ def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
                 new[i, j] = a[i, j]
 
 
-@jit()
+@_small
 def affine_dense(
     cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
 ) -> None:  # fmt: skip
@@ -381,7 +382,7 @@ def affine_dense(
                 new[b, first + j, row] = value
 
 
-@_loose
+@jit(fastmath={"contract", "nsz", "reassoc"}, **SMALL)
 def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array) -> None:
     """Compute mean (B, r), columns A F (B, r, k) and variances of a = A x + b, for x with mean (B, n) and columns F (B, n, k)."""
     indptr, indices, data = rows
@@ -396,7 +397,7 @@ def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into
             a[b, i], var[b, i] = total, square
 
 
-@jit()
+@_small
 def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
     """Compute columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,); ``into``: columns of a.
 
@@ -413,7 +414,7 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
                 new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
 
 
-@jit()
+@_small
 def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, factor: Array) -> None:
     """Compute columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``; ``own`` = K F (B, r, k).
 

@@ -262,11 +262,8 @@ class LowRank(_Factored):
 
     def _without_own(self, rows: slice) -> Array:
         """Return ``own`` with zeros at x[rows], whose variance is entirely in the factor."""
-        p = self.carried
-        if rows.stop <= p:
-            return self.own
-        own = self.own.copy()
-        own[..., max(rows.start - p, 0) : rows.stop - p] = 0.0
+        own, first, last = self.own.copy(), *(max(place - self.carried, 0) for place in (rows.start, rows.stop))
+        own[..., first:last] = 0.0
         return own
 
 
