@@ -24,7 +24,7 @@ from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector, make_gaussian
 from pesn.linalg import factor_covariance, inverse_root
 from pesn.moments import UnitMethod, gain, moments, parse_method
-from pesn.networks.layers import Dense, check_sizes, is_linear
+from pesn.networks.layers import Dense, check_sizes, is_linear, weight_noise
 
 _ORDERS = 24  # orders of Mehler's series
 _COARSE = 8
@@ -108,7 +108,9 @@ def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> G
     else:
         z = Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
     return (
-        z if layer.W_var is None and layer.b_var is None else _widen(z, layer.noise(x.mean, np.broadcast_to(x.var, x.mean.shape)))
+        z
+        if layer.W_var is None and layer.b_var is None
+        else _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
     )
 
 

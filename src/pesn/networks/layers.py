@@ -106,21 +106,6 @@ class Dense:
         """Whether it has uncertain weights or dropout."""
         return self.W_var is not None or self.b_var is not None or self.dropout > 0.0
 
-    def noise(self, mean: FloatArray, var: FloatArray) -> FloatArray:
-        """Compute the variances (..., outputs) that the weights add, of inputs with these means and variances (..., inputs)."""
-        total = np.zeros((*mean.shape[:-1], len(self.b)), np.result_type(mean, self.W))
-        if self.W_var is not None:
-            std = np.sqrt(var)
-            size = np.maximum(np.abs(mean), std).max(axis=-1, keepdims=True)  # squares may overflow
-            unit = np.where(size > 0.0, size, 1.0).astype(mean.dtype)
-            total += (np.square(mean / unit) + np.square(std / unit)) @ self.W_var.T * unit * unit
-        return total if self.b_var is None else total + self.b_var
-
-    def cast(self, dtype: npt.DTypeLike) -> Dense:
-        """Return the layer with numbers of another precision."""
-        arrays = {name: getattr(self, name) for name in ("W", "b", "W_var", "b_var")}
-        return _set(copy.copy(self), **{name: part.astype(dtype) for name, part in arrays.items() if part is not None})
-
     def __repr__(self) -> str:
         known = "" if self.W_var is None and self.b_var is None else ", uncertain weights"
         known += f", dropout {self.dropout:g}" if self.dropout else ""
@@ -177,6 +162,23 @@ class SkipDense(Dense):
         return f"SkipDense({self.W.shape[1]} -> {self.units} + {self.carried} carried, {self.activation.name!r})"
 
 
+def weight_noise(layer: Dense, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Compute the variances (..., outputs) that uncertain weights add, of inputs with these means and variances (..., inputs)."""
+    total = np.zeros((*mean.shape[:-1], len(layer.b)), np.result_type(mean, layer.W))
+    if layer.W_var is not None:
+        std = np.sqrt(var)
+        size = np.maximum(np.abs(mean), std).max(axis=-1, keepdims=True)  # squares may overflow
+        unit = np.where(size > 0.0, size, 1.0).astype(mean.dtype)
+        total += (np.square(mean / unit) + np.square(std / unit)) @ layer.W_var.T * unit * unit
+    return total if layer.b_var is None else total + layer.b_var
+
+
+def cast_layer(layer: Dense, dtype: npt.DTypeLike) -> Dense:
+    """Return a layer with numbers of another precision."""
+    arrays = {name: getattr(layer, name) for name in ("W", "b", "W_var", "b_var")}
+    return _set(copy.copy(layer), **{name: part.astype(dtype) for name, part in arrays.items() if part is not None})
+
+
 def _set(layer: Dense, **values: object) -> Dense:
     for name, value in values.items():
         object.__setattr__(layer, name, value)
@@ -231,7 +233,7 @@ def forward(layers: Sequence[Dense], rows: FloatArray, rng: Rng = None) -> Float
             if layer.dropout:
                 rows = rows * (rng.random(rows.shape) >= layer.dropout) / (1.0 - layer.dropout)
             # given the inputs, independent weights make independent Gaussian sums
-            std = np.sqrt(layer.noise(rows, np.zeros_like(rows)))
+            std = np.sqrt(weight_noise(layer, rows, np.zeros_like(rows)))
         rows = rows @ layer.W.T
         rows = np.add(rows, layer.b, out=rows if rows.dtype >= layer.b.dtype else None)
         if rng is not None and std is not None:

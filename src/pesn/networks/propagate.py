@@ -28,7 +28,7 @@ from pesn._support.types import AnyArray, Array, FloatArray, NetworkCovariance, 
 from pesn.gaussian import Gaussian, make_gaussian, probabilities
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
-from pesn.networks.layers import Dense, Dropout, Shape, Shapes, check_sizes, fold_dropout, forward
+from pesn.networks.layers import Dense, Dropout, Shape, Shapes, cast_layer, check_sizes, fold_dropout, forward
 from pesn.networks.points import SCRAMBLES, PointMoments, Sampled, as_row_function
 from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
@@ -324,7 +324,7 @@ def _in_precision(program: Program, dtype: np.dtype[np.floating]) -> Program:
     """Return a network whose chain of layers, if it is one, has the precision of its input."""
     if program.layers is None or not program.is_chain or dtype == np.float64:
         return program
-    return Program(program.function, [layer.cast(dtype) for layer in program.layers])
+    return Program(program.function, [cast_layer(layer, dtype) for layer in program.layers])
 
 
 def _as_layers(network: object) -> Sequence[Dense] | None:
