@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def _run(folder, before="", least=0.0):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "imported\n"
-    return done.stderr
+    return re.sub("(about|others,) [0-3] s", r"\1 0 s", done.stderr)  # more or less, by the machine
 
 
 FIRST = "-\npesn: compiling moments.spline._mass, about 0 s, once on this machine; `pesn warmup` compiles everything in advance\n"
