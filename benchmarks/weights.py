@@ -132,8 +132,8 @@ def minimize(loss: Callable[[float], torch.Tensor], parameters: Sequence[torch.T
 def train_variational(data: Split, seed: int) -> tuple[nn.Sequential, dict[str, torch.Tensor], float]:
     """Maximize the expected log-likelihood less the divergence from the prior, both in closed form; no weight is drawn.
 
-    The variances of the prior, one for each parameter tensor, are those of maximum evidence. The divergence has a weight that
-    rises to 1 in the first half of the steps; otherwise most units are lost at the beginning.
+    The variances of the prior, one for each parameter tensor, are those of maximum evidence. The weight of the
+    divergence rises to 1 in the first half of the steps.
     """
     network = make_network(data.X.shape[1], 0.0, seed).eval()
     logs = {name: nn.Parameter(torch.full_like(p, -6.0)) for name, p in network.named_parameters()}
