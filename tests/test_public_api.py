@@ -52,7 +52,7 @@ SIGNATURES = {
     "choose_mesh": "activation, tolerance, mean_range, var_range",
     "Mesh": "a, b, n_points",
     "Gaussian": "mean, var=None, cov=None, factor=None, *, std=None",
-    "Dense": "W, b=None, activation='identity'",
+    "Dense": "W, b=None, activation='identity', *, W_var=None, b_var=None",
     "propagate": "network, x, *, tol=0.01, shape=None, closure='auto', covariance='full', n_samples=None, rng=0",
     "EchoStateNetwork": f"{NETWORK}, verbose=False",
     "ProbabilisticESN": f"{NETWORK}, covariance='auto', rank=40, n_members=256, moments='surface', initial_state='learned', "

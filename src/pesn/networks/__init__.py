@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pesn.networks.layers import Dropout as Dropout
     from pesn.networks.propagate import propagate_gaussian as propagate_gaussian
 
-__all__ = ["propagate_gaussian"]
+__all__ = ["Dropout", "propagate_gaussian"]
 
 
 def __getattr__(name: str) -> Any:

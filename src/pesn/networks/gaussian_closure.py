@@ -24,7 +24,7 @@ from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector, make_gaussian
 from pesn.linalg import factor_covariance, inverse_root
 from pesn.moments import UnitMethod, gain, moments, parse_method
-from pesn.networks.layers import Dense, check_sizes, is_linear
+from pesn.networks.layers import Dense, check_sizes, is_linear, weight_noise
 
 _ORDERS = 24  # orders of Mehler's series
 _COARSE = 8
@@ -100,9 +100,25 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
 
 
 def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> Gaussian:
+    if layer.dropout:
+        # Var(d h) = Var h + p/(1 − p) E[h²], of masks d independent of each other: covariances stay
+        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + np.square(x.mean)))
     if covariance == "full":
-        return x.affine(layer.W, layer.b)
-    return Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
+        z = x.affine(layer.W, layer.b)
+    else:
+        z = Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
+    return (
+        z
+        if layer.W_var is None and layer.b_var is None
+        else _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
+    )
+
+
+def _widen(x: Gaussian, var: FloatArray) -> Gaussian:
+    """Return x with variances of independent noise added."""
+    if x.diagonal is not None and x.factor is None:
+        return make_gaussian(x.mean, var=x.var + var)
+    return make_gaussian(x.mean, x.cov + var[..., None] * np.eye(x.dim, dtype=x.mean.dtype))
 
 
 def _activate(layer: Dense, z: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> Gaussian:

@@ -17,16 +17,18 @@ array([[ 0.962, -1.762]])
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real
-from pesn._support.types import AnyArray, Array, FloatArray
+from pesn._support.arguments import as_real, check_not_negative, generator
+from pesn._support.arguments import number as check_number
+from pesn._support.types import AnyArray, Array, FloatArray, Rng
 from pesn.activations import Activation, custom, get
 from pesn.gaussian import Gaussian
 
@@ -56,34 +58,79 @@ class Dense:
         Bias; None is 0.
     activation : str or Activation, default="identity"
         f, elementwise: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`.
+    W_var : float or array-like of shape (outputs, inputs), default=None
+        Variances of the weights, which are Gaussian and independent, as in a Bayesian network; None is 0.
+    b_var : float or array-like of shape (outputs,), default=None
+        Variances of the bias; None is 0.
 
     Examples
     --------
     >>> Dense([[1.0, 2.0]], [0.5], "relu")
     Dense(2 -> 1, 'relu')
+    >>> Dense([[1.0, 2.0]], W_var=0.01)
+    Dense(2 -> 1, 'identity', uncertain weights)
     """
 
     W: FloatArray
     b: FloatArray
     activation: Activation
+    W_var: FloatArray | None = None
+    b_var: FloatArray | None = None
+    dropout: ClassVar[float] = 0.0  # probability that an input is 0; set on a copy by fold_dropout
 
-    def __init__(self, W: npt.ArrayLike, b: npt.ArrayLike | None = None, activation: str | Activation = "identity") -> None:
+    def __init__(
+        self,
+        W: npt.ArrayLike,
+        b: npt.ArrayLike | None = None,
+        activation: str | Activation = "identity",
+        *,
+        W_var: npt.ArrayLike | None = None,
+        b_var: npt.ArrayLike | None = None,
+    ) -> None:
         weights = as_real("W", W)
         if weights.ndim != 2 or 0 in weights.shape:
             raise ValueError(f"W must have shape (outputs, inputs), got {weights.shape}")
         bias = as_real("b", np.zeros(len(weights), weights.dtype) if b is None else b)
         if bias.shape != weights.shape[:1]:
             raise ValueError(f"b must have shape {weights.shape[:1]}, one entry for each row of W, got {bias.shape}")
-        for name, value in (("W", _read_only_copy(weights)), ("b", _read_only_copy(bias)), ("activation", get(activation))):
-            object.__setattr__(self, name, value)
+        variances = {"W_var": _as_variances("W_var", W_var, weights), "b_var": _as_variances("b_var", b_var, bias)}
+        _set(self, W=_read_only_copy(weights), b=_read_only_copy(bias), activation=get(activation), **variances)
 
     @property
     def units(self) -> int:
         """Number of outputs that the activation acts on, the first ones."""
         return len(self.b)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it has uncertain weights or dropout."""
+        return self.W_var is not None or self.b_var is not None or self.dropout > 0.0
+
     def __repr__(self) -> str:
-        return f"Dense({self.W.shape[1]} -> {self.W.shape[0]}, {self.activation.name!r})"
+        known = "" if self.W_var is None and self.b_var is None else ", uncertain weights"
+        known += f", dropout {self.dropout:g}" if self.dropout else ""
+        return f"Dense({self.W.shape[1]} -> {self.W.shape[0]}, {self.activation.name!r}{known})"
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Dropout that stays on at prediction (Monte Carlo dropout): inputs are 0 with probability p, the others divided by 1 − p.
+
+    Parameters
+    ----------
+    p : float
+        Probability that a number is 0, in [0, 1), independent of all others.
+
+    Examples
+    --------
+    >>> [Dropout(0.1), Dense([[1.0, 2.0]])]
+    [Dropout(p=0.1), Dense(2 -> 1, 'identity')]
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        check_number("p", self.p, 0.0, 1.0, "[)")
 
 
 class SkipDense(Dense):
@@ -105,7 +152,7 @@ class SkipDense(Dense):
 
     def __init__(self, W: npt.ArrayLike, b: npt.ArrayLike, activation: str | Activation, carried: int) -> None:
         super().__init__(W, b, activation)
-        object.__setattr__(self, "carried", carried)
+        _set(self, carried=carried)
 
     @property
     def units(self) -> int:  # noqa: D102
@@ -113,6 +160,57 @@ class SkipDense(Dense):
 
     def __repr__(self) -> str:
         return f"SkipDense({self.W.shape[1]} -> {self.units} + {self.carried} carried, {self.activation.name!r})"
+
+
+def weight_noise(layer: Dense, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Compute the variances (..., outputs) that uncertain weights add, of inputs with these means and variances (..., inputs)."""
+    total = np.zeros((*mean.shape[:-1], len(layer.b)), np.result_type(mean, layer.W))
+    if layer.W_var is not None:
+        std = np.sqrt(var)
+        size = np.maximum(np.abs(mean), std).max(axis=-1, keepdims=True)  # squares may overflow
+        unit = np.where(size > 0.0, size, 1.0).astype(mean.dtype)
+        total += (np.square(mean / unit) + np.square(std / unit)) @ layer.W_var.T * unit * unit
+    return total if layer.b_var is None else total + layer.b_var
+
+
+def cast_layer(layer: Dense, dtype: npt.DTypeLike) -> Dense:
+    """Return a layer with numbers of another precision."""
+    arrays = {name: getattr(layer, name) for name in ("W", "b", "W_var", "b_var")}
+    return _set(copy.copy(layer), **{name: part.astype(dtype) for name, part in arrays.items() if part is not None})
+
+
+def _set(layer: Dense, **values: object) -> Dense:
+    for name, value in values.items():
+        object.__setattr__(layer, name, value)
+    return layer
+
+
+def _as_variances(name: str, value: npt.ArrayLike | None, like: FloatArray) -> FloatArray | None:
+    """Return variances in the shape and precision of the numbers that have them; None where all are 0."""
+    if value is None:
+        return None
+    var = as_real(name, value)
+    check_not_negative(name, var)
+    if var.ndim and var.shape != like.shape:
+        raise ValueError(f"{name} must be a number or have shape {like.shape}, as {name[0]} has, got {var.shape}")
+    return _read_only_copy(np.broadcast_to(var, like.shape).astype(like.dtype)) if var.any() else None
+
+
+def fold_dropout(layers: Sequence[Dense | Dropout]) -> list[Dense]:
+    """Return a chain in which each dropout is a part of the layer behind it; behind the last one is an identity."""
+    folded: list[Dense] = []
+    keep = 1.0
+    for layer in layers:
+        if isinstance(layer, Dropout):
+            keep *= 1.0 - layer.p
+        else:
+            folded.append(_set(copy.copy(layer), dropout=1.0 - keep) if keep < 1.0 else layer)
+            keep = 1.0
+    if keep < 1.0:
+        if not folded:
+            raise ValueError("network must have a pesn.Dense beside pesn.networks.Dropout, got dropout alone")
+        folded.append(_set(Dense(np.eye(len(folded[-1].b), dtype=folded[-1].b.dtype)), dropout=1.0 - keep))
+    return folded
 
 
 def _read_only_copy(array: FloatArray) -> FloatArray:
@@ -126,16 +224,20 @@ def is_linear(layer: Dense) -> bool:
     return layer.activation.slopes == (1.0,)
 
 
-def nonlinear_depth(layers: Sequence[Dense]) -> int:
-    """Count the layers with an activation."""
-    return sum(not is_linear(layer) for layer in layers)
-
-
-def forward(layers: Sequence[Dense], rows: FloatArray) -> FloatArray:
-    """Compute the outputs (n, m) of certain inputs (n, d)."""
+def forward(layers: Sequence[Dense], rows: FloatArray, rng: Rng = None) -> FloatArray:
+    """Compute the outputs (n, m) of certain inputs (n, d); uncertain weights and dropout are drawn for each row."""
+    rng = generator(rng) if any(layer.is_random for layer in layers) else None
     for layer in layers:
+        std = None
+        if rng is not None and layer.is_random:
+            if layer.dropout:
+                rows = rows * (rng.random(rows.shape) >= layer.dropout) / (1.0 - layer.dropout)
+            # given the inputs, independent weights make independent Gaussian sums
+            std = np.sqrt(weight_noise(layer, rows, np.zeros_like(rows)))
         rows = rows @ layer.W.T
         rows = np.add(rows, layer.b, out=rows if rows.dtype >= layer.b.dtype else None)
+        if rng is not None and std is not None:
+            rows = rows + std * rng.standard_normal(rows.shape, np.float64).astype(rows.dtype)
         if not is_linear(layer):
             active = layer.activation(rows[:, : layer.units])
             rows = active if layer.units == len(layer.b) else np.hstack([active, rows[:, layer.units :]])

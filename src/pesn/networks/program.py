@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pesn._support.types import FloatArray
 from pesn.gaussian import Gaussian, as_vector
-from pesn.networks.layers import Dense, Shape, Shapes, nonlinear_depth
+from pesn.networks.layers import Dense, Dropout, Shape, Shapes, is_linear
 
 
 def as_gaussian(x: object, name: str = "x") -> Gaussian:
@@ -126,7 +126,7 @@ class _OnnxSession(Protocol):
 
 Network: TypeAlias = (
     Dense
-    | Sequence[Dense]
+    | Sequence[Dense | Dropout]
     | _TorchModule
     | _Estimator
     | str
@@ -160,6 +160,22 @@ class Program:
         """Whether it is a plain chain of layers."""
         return self.layers is not None and all(layer.units == len(layer.b) for layer in self.layers)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it has uncertain weights or dropout."""
+        return self.layers is not None and any(layer.is_random for layer in self.layers)
+
     def is_exact(self, x: Gaussian) -> bool:
-        """Return whether the Gaussian closure is exact: of at most one nonlinear layer, or of a certain input."""
-        return self.layers is not None and (nonlinear_depth(self.layers) <= 1 or not x.var.any())
+        """Return whether the Gaussian closure is exact: whether what each activation takes is Gaussian, or certain."""
+        if self.layers is None:
+            return False
+        is_certain, is_gaussian = not x.var.any(), True
+        for layer in self.layers:
+            is_gaussian = is_certain or (is_gaussian and layer.W_var is None)
+            is_gaussian = is_gaussian and not layer.dropout
+            is_certain = is_certain and not layer.is_random
+            if not is_linear(layer):
+                if not is_gaussian:
+                    return False
+                is_gaussian = is_certain
+        return True

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, Literal
@@ -27,12 +28,12 @@ from pesn._support.types import AnyArray, Array, FloatArray, NetworkCovariance, 
 from pesn.gaussian import Gaussian, make_gaussian, probabilities
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
-from pesn.networks.layers import Dense, Shape, Shapes, check_sizes, forward
+from pesn.networks.layers import Dense, Dropout, Shape, Shapes, cast_layer, check_sizes, fold_dropout, forward
 from pesn.networks.points import SCRAMBLES, PointMoments, Sampled, as_row_function
 from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
 
-__all__ = ["Closure", "Propagated", "propagate", "propagate_gaussian"]
+__all__ = ["Closure", "Dropout", "Propagated", "propagate", "propagate_gaussian"]
 
 _CLOSURES = ("auto", "gaussian", "third-order", "sobol")
 _ADAPTERS = {
@@ -119,8 +120,8 @@ def propagate(
     Parameters
     ----------
     network : list of Dense, torch.nn.Module, estimator, path or callable
-        A list of :class:`Dense`, a torch module in eval mode, a fitted scikit-learn estimator, a path to an ONNX file, or any
-        function of rows (n, d).
+        A list of :class:`Dense` and :class:`pesn.networks.Dropout`, a torch module in eval mode, a fitted scikit-learn
+        estimator, a path to an ONNX file, or any function of rows (n, d).
     x : Gaussian or sequence of Gaussian
         The input: ``mean`` (d,) or a batch (n, d), with ``var``, ``cov`` or ``factor``, of arrays or tensors. A tuple for a
         network of several inputs: a Gaussian for each, independent of each other.
@@ -168,7 +169,7 @@ def propagate(
     given, shapes = join_inputs(given_x, shape)
     if adapter == "torch" and _has_tensors(given_x):
         return _warn_if_large(_propagate_tensors(network, given_x, given, shapes, options), tol)
-    program = _read(network, adapter, given, shapes, closure)
+    program = _read(network, adapter, given, shapes, closure, rng)
     return _warn_if_large(_solve(program, given, options)[0], tol)
 
 
@@ -180,6 +181,8 @@ def propagate_gaussian(
     method: UnitMethod = "surface",
     covariance: NetworkCovariance = "full",
     rank: int = 40,
+    weight_var: Mapping[str, npt.ArrayLike] | None = None,
+    dropout: bool = False,
 ) -> list[Gaussian]:
     """Compute the Gaussian after each layer of a chain by the Gaussian closure.
 
@@ -197,6 +200,11 @@ def propagate_gaussian(
         layers of a thousand units, of which no matrix over all pairs is formed. ``"diagonal"``: none, as in the paper.
     rank : int, default=40
         Columns of the factor of ``covariance="low-rank"``, 2 or more.
+    weight_var : mapping of str to array-like or Tensor, default=None
+        Variances of the weights and biases of a torch module, by the names of its parameters: a number, or in the shape of the
+        parameter. A list of layers has its own, ``Dense(W, b, f, W_var=, b_var=)``.
+    dropout : bool, default=False
+        Whether the Dropout modules of a torch module stay on (Monte Carlo dropout).
 
     Returns
     -------
@@ -217,20 +225,31 @@ def propagate_gaussian(
         raise ValueError(f"covariance='low-rank' goes with method='surface', got method={method!r}")
     given_x: Any = Gaussian(x) if "torch.distributions" in _packages(x) else x  # type: ignore[arg-type]
     adapter = _find_adapter(network)
+    if adapter != "torch" and (weight_var is not None or dropout):
+        raise ValueError(
+            "weight_var and dropout go with a torch module; a list of layers has pesn.Dense(..., W_var=, b_var=) and "
+            f"pesn.networks.Dropout, got {type(network).__name__}"
+        )
     if adapter == "torch" and _has_tensors(given_x):
         if covariance == "low-rank":
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
         torch = import_module("pesn.adapters.torch")
         torch.check_tensors(network, given_x)
-        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance)
+        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance, weight_var, dropout)
         return states
     given, shapes = join_inputs(given_x, None)
-    program = _read(network, adapter, given, shapes, "gaussian")
+    if weight_var is not None or dropout:
+        layers = import_module("pesn.adapters.torch").as_layers(network, given.dim, weight_var, dropout)
+        program = _in_precision(Program(partial(forward, layers), layers), given.mean.dtype)
+    else:
+        program = _read(network, adapter, given, shapes, "gaussian")
     layers = _require_layers(program)
     if not program.is_chain:
         raise ValueError("network must be a chain of layers, got a sum of branches; use pesn.propagate")
     if covariance != "low-rank":
         return through_layers(layers, given, method, covariance) or [given]
+    if program.is_random:
+        raise ValueError("covariance must be 'full' or 'diagonal' for uncertain weights and dropout, got 'low-rank'")
     check_sizes(layers, given)
     return through_layers_low_rank(layers, given, rank)
 
@@ -279,7 +298,7 @@ def _packages(value: object) -> set[str]:
     return {".".join(parts[:count]) for parts in modules for count in (1, 2)}
 
 
-def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, closure: Closure) -> Program:
+def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, closure: Closure, rng: Rng = None) -> Program:
     plain = shapes == ((x.dim,),)
     if not plain and adapter not in _SHAPED and (adapter is not None or not callable(network)):
         raise ValueError(f"{_SHAPED_ONLY}, got {type(network).__name__}")
@@ -287,7 +306,9 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
         return _in_precision(import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure), x.mean.dtype)
     layers = _as_layers(network)
     if layers:
-        return Program(lambda rows: forward(layers, rows), layers)
+        # not the stream that scrambles the points
+        drawn = np.random.default_rng([1, rng]) if isinstance(rng, int) and rng >= 0 else generator(rng)
+        return Program(lambda rows: forward(layers, rows, drawn), layers)
     if callable(network):
         refusal = TypeError(
             f"network must be a list of layers for a closed form, got the function {network!r}; use closure='sobol'"
@@ -303,8 +324,7 @@ def _in_precision(program: Program, dtype: np.dtype[np.floating]) -> Program:
     """Return a network whose chain of layers, if it is one, has the precision of its input."""
     if program.layers is None or not program.is_chain or dtype == np.float64:
         return program
-    layers = [Dense(layer.W.astype(dtype), layer.b.astype(dtype), layer.activation) for layer in program.layers]
-    return Program(program.function, layers)
+    return Program(program.function, [cast_layer(layer, dtype) for layer in program.layers])
 
 
 def _as_layers(network: object) -> Sequence[Dense] | None:
@@ -314,9 +334,9 @@ def _as_layers(network: object) -> Sequence[Dense] | None:
     if not isinstance(network, Sequence) or isinstance(network, str | bytes):
         return None
     for place, layer in enumerate(network):
-        if not isinstance(layer, Dense):
+        if not isinstance(layer, Dense | Dropout):
             raise TypeError(f"layer {place} of network must be a pesn.Dense, got {type(layer).__name__}")
-    return network
+    return fold_dropout(network)
 
 
 def _require_layers(program: Program) -> Sequence[Dense]:
@@ -384,6 +404,7 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
     is_open = program.is_chain and options.closure == "auto" and options.n_samples is None
+    is_open = is_open and not program.is_random
     untried, closed = np.full(len(flat.mean), is_open), dict[int, tuple[FloatArray, FloatArray, float]]()
     while True:
         found = points.moments()
@@ -400,7 +421,7 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
         points.extend(rows, count)
     mean, spread, samples = found.mean, found.spread, points.samples()
     labels = np.full(len(error), "sobol", dtype="<U11")
-    if program.layers is not None:
+    if program.layers is not None and not program.is_random:
         labels[~flat.var.any(axis=-1)] = "gaussian"
     for row, parts in closed.items():
         std, new = (np.sqrt(_variances(part, options.full)) for part in (spread[row], parts[1]))
@@ -428,15 +449,25 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
     """Return mean, covariance (or variances) and estimated error of each row, by a closed form."""
     layers = _require_layers(program)
     third, is_exact = options.closure == "third-order", program.is_exact(x)
+    if third and program.is_random:
+        raise ValueError(
+            "closure must be 'auto', 'gaussian' or 'sobol' for uncertain weights and dropout, whose third cumulants are not "
+            "computed, got 'third-order'"
+        )
     gaussian = None if third and not program.is_chain else _propagate_gaussian(program, layers, x)
-    other = third_order_gaussian(layers, x) if third or (program.is_chain and not is_exact) else None
+    other = third_order_gaussian(layers, x) if third or (program.is_chain and not is_exact and not program.is_random) else None
     found = other if third else gaussian
     assert found is not None
     error = np.zeros(len(x.mean))
     if not is_exact:
         points = PointMoments(program.function, x, options.rng, full=False)
         points.extend(np.arange(len(x.mean)), _CHECK)
-        error = _estimate_error(found, other if found is gaussian else gaussian, points.moments())
+        checked, count = points.moments(), _CHECK
+        while program.is_random and checked.error.max() > options.tol and count < _BUDGET:  # nothing else to compare with
+            count *= 2
+            points.extend(np.arange(len(x.mean)), count)
+            checked = points.moments()
+        error = _estimate_error(found, other if found is gaussian else gaussian, checked)
     return found.mean, found.cov if options.full else found.var, error
 
 

@@ -6,7 +6,7 @@ import copy
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pesn._support.types import Array, FloatArray, NetworkCovariance
+from pesn._support.types import FloatArray, NetworkCovariance
 from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap, find_nonfinite
 from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
@@ -24,13 +24,14 @@ from pesn.adapters.torch.tensor_moments import units, working_dtype
 from pesn.adapters.torch.trace import OutputError, TensorLayer, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
 from pesn.moments import UnitMethod
-from pesn.networks.layers import Dense, Shapes, forward
+from pesn.networks.layers import Dense, Dropout, Shapes, fold_dropout, forward
 from pesn.networks.program import Closure, Program
 from pesn.networks.reader import recognize
 
-_PASS: tuple[type[nn.Module], ...] = (
-    nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+_DROPOUTS: tuple[type[nn.Module], ...] = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
+_PASS: tuple[type[nn.Module], ...] = (nn.Identity, nn.Flatten, *_DROPOUTS)
 _ACTIVATIONS: tuple[type[nn.Module], ...] = (
     nn.Tanh, nn.Sigmoid, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.LogSigmoid,
     nn.Softsign, nn.Hardsigmoid, nn.Hardswish, nn.Softshrink, nn.RReLU, nn.ReLU6, nn.Hardtanh,
@@ -48,6 +49,9 @@ class _Layer:
     size: int = 0
     affine: str = ""  # the names of the two modules
     active: str = ""
+    weight_var: Tensor | None = None
+    bias_var: Tensor | None = None
+    dropout: float = 0.0  # probability that an input is 0
 
     def numbers(self) -> list[Tensor]:
         """Return its weight and bias, as far as there are any."""
@@ -55,7 +59,12 @@ class _Layer:
 
 
 def through_layers(
-    network: nn.Module, x: TensorGaussian, method: UnitMethod = "surface", covariance: NetworkCovariance = "full"
+    network: nn.Module,
+    x: TensorGaussian,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    weight_var: Mapping[str, Any] | None = None,
+    dropout: bool = False,
 ) -> list[TensorGaussian]:
     """Return the Gaussian of tensors after each layer of a chain, by the Gaussian closure.
 
@@ -64,7 +73,7 @@ def through_layers(
     """
     if method not in ("surface", "exact"):
         raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    layers = _read(unwrap(network), x.dim)
+    layers = _read(unwrap(network), x.dim, _Random(network, weight_var, dropout))
     if not layers:
         return [x]
     dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
@@ -77,17 +86,25 @@ def through_layers(
     return states
 
 
-def as_layers(network: nn.Module, inputs: int) -> list[Dense]:
+def as_layers(network: nn.Module, inputs: int, weight_var: Mapping[str, Any] | None = None, dropout: bool = False) -> list[Dense]:
     """Return the network as a list of :class:`pesn.Dense`, detached, on the CPU, float64; ``inputs`` is the size of its input.
+
+    Variances of parameters by name, and whether dropout stays on, as of :func:`pesn.networks.propagate_gaussian`.
 
     >>> as_layers(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.ReLU(), nn.Linear(2, 1)).eval(), 3)
     [Dense(3 -> 2, 'relu'), Dense(2 -> 1, 'identity')]
     """
 
-    def array(tensor: Tensor) -> Array:
-        return tensor.detach().cpu().numpy()
+    def array(tensor: Tensor | None) -> Any:
+        return None if tensor is None else tensor.detach().cpu().double().numpy()
 
-    return [Dense(array(layer.W), array(layer.b), layer.activation) for layer in as_tensor_layers(network, inputs)]
+    result: list[Dense | Dropout] = []
+    for layer in _read(unwrap(network), inputs, _Random(network, weight_var, dropout)):
+        matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
+        W, var = np.diag(matrix) if matrix.ndim == 1 else matrix, (array(layer.weight_var), array(layer.bias_var))
+        dense = Dense(W, array(layer.bias), layer.function or "identity", W_var=var[0], b_var=var[1])
+        result += [Dropout(layer.dropout), dense]
+    return fold_dropout(result)
 
 
 def as_tensor_layers(network: nn.Module, inputs: int) -> list[TensorLayer]:
@@ -105,6 +122,23 @@ def as_tensor_layers(network: nn.Module, inputs: int) -> list[TensorLayer]:
 
 
 def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
+    if layer.dropout:
+        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + x._mean.square()))
+    z = _times(layer, x, full, dtype)
+    noise = None if layer.weight_var is None else (x.var + x._mean.square()) @ layer.weight_var.to(dtype).mT
+    if layer.bias_var is not None:
+        noise = layer.bias_var.to(dtype).expand(z._mean.shape) + (0.0 if noise is None else noise)
+    return z if noise is None else _widen(z, noise)
+
+
+def _widen(x: TensorGaussian, var: Tensor) -> TensorGaussian:
+    """Return x with variances of independent noise added."""
+    if x._cov is None and x._factor is None:
+        return TensorGaussian._from_parts(x._mean, x.var + var)
+    return TensorGaussian._from_parts(x._mean, cov=x.cov + torch.diag_embed(var))
+
+
+def _times(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
     if layer.weight is None:
         return x
     weight = layer.weight.to(dtype)
@@ -144,24 +178,67 @@ def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
 # ---------------------------------------------------------------- what a network is made of
 
 
-def _read(network: nn.Module, inputs: int) -> list[_Layer]:
+@dataclass(frozen=True)
+class _Random:
+    """The parameters of a module that have a variance, by name, and whether its dropout stays on."""
+
+    network: nn.Module
+    weight_var: Mapping[str, Any] | None = None
+    dropout: bool = False
+
+    def variance(self, place: str, name: str, like: Tensor | None) -> Tensor | None:
+        """Return the variances of one parameter of the module at ``place``; None where it has none."""
+        key = f"{place}.{name}" if place else name
+        if not self.weight_var or key not in self.weight_var or like is None:
+            return None
+        label, given = f"weight_var[{key!r}]", self.weight_var[key]
+        var = torch.as_tensor(given, dtype=like.dtype, device=like.device)
+        if var.ndim and var.shape != like.shape:
+            raise ValueError(f"{label} must be a number or have shape {tuple(like.shape)}, got {tuple(var.shape)}")
+        if not bool(((var >= 0.0) & var.isfinite()).all()):
+            raise ValueError(f"{label} must be finite and not negative, got {var[~((var >= 0.0) & var.isfinite())][0].item()}")
+        return var.expand(like.shape)
+
+    def check(self, places: list[tuple[str, type[nn.Module], Any]]) -> None:
+        """Raise an error where a name is not that of a parameter of one Linear layer, or dropout is of another kind."""
+        linear = [(place, module) for place, kind, module in places if kind is nn.Linear]
+        known = {f"{place}.{name}" if place else name for place, module in linear for name in module._parameters}
+        if unknown := sorted(set(self.weight_var or ()) - known):
+            raise ValueError(f"weight_var must have names of parameters of Linear layers, {sorted(known)}, got {unknown[0]!r}")
+        if self.weight_var and len({id(p) for _, module in linear for p in module.parameters()}) < sum(
+            len(list(module.parameters())) for _, module in linear
+        ):
+            raise ValueError("network uses a parameter twice, whose uncertain values would not be independent")
+        for place, kind, module in places if self.dropout else ():
+            if kind in _DROPOUTS and (kind is not nn.Dropout or module.p >= 1.0):
+                raise ValueError(f"{_name(place, module)} must be a Dropout with p below 1 for dropout=True, got {module}")
+
+
+def _read(network: nn.Module, inputs: int, random: _Random | None = None) -> list[_Layer]:
     """Return the layers of known modules in eval mode, with finite parameters and shapes that fit."""
     check_eval(network)
+    random = random or _Random(network)
+    places = list(_leaves(network, ""))
+    random.check(places)
     layers: list[_Layer] = []
     size, giver = inputs, f"the input has {inputs}"
-    for place, kind, module in _leaves(network, ""):
+    for place, kind, module in places:
         bare = bool(layers) and layers[-1].function is None  # its affine map has no activation yet
         if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
             raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
         if kind in _ACTIVATIONS:
             before = layers.pop() if bare else _Layer(size=size)
             layers.append(replace(before, function=_activation(place, module), active=_name(place, module)[:-1]))
+        elif kind is nn.Dropout and random.dropout and module.p:
+            layers.append(_Layer(size=size, dropout=module.p, affine=_name(place, module)[:-1]))
         elif kind not in _PASS:
             takes = module.in_features if kind is nn.Linear else module.num_features
             if takes != size:
                 raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
-            made = _affine_layer(place, kind, module)
-            layers.append(_scale_layer(layers.pop(), made) if bare and kind is not nn.Linear else made)
+            made = _affine_layer(place, kind, module, random)
+            if bare and layers[-1].weight is None:
+                made = replace(made, dropout=layers.pop().dropout)
+            layers.append(_scale_layer(layers.pop(), made) if bare and kind is not nn.Linear and not made.dropout else made)
             if kind is nn.Linear:
                 size, giver = made.size, f"layer {place or 0} gives {made.size}"
     return layers
@@ -182,13 +259,15 @@ def _activation(place: str, module: nn.Module) -> Activation:
     return _recognized[key]
 
 
-def _affine_layer(place: str, kind: type[nn.Module], module: Any) -> _Layer:
+def _affine_layer(place: str, kind: type[nn.Module], module: Any, random: _Random) -> _Layer:
     """Return Linear, or BatchNorm in eval mode as factor and offset."""
     name = _name(place, module)[:-1]
     if kind is nn.Linear:
         size = module.out_features
         weight = _number(place, module, "weight", (size, module.in_features))
-        return _Layer(weight, _number(place, module, "bias", (size,)), None, size, name)
+        bias = _number(place, module, "bias", (size,))
+        weight_var, bias_var = (random.variance(place, *part) for part in (("weight", weight), ("bias", bias)))
+        return _Layer(weight, bias, None, size, name, weight_var=weight_var, bias_var=bias_var)
     size = module.num_features
     weight, bias, mean, var = (
         _number(place, module, part, (size,)) for part in ("weight", "bias", "running_mean", "running_var")
@@ -289,7 +368,14 @@ def _scale_layer(layer: _Layer, after: _Layer) -> _Layer:
     assert after.weight is not None
     assert after.bias is not None
     weight = after.weight[:, None] * layer.weight if layer.weight.ndim == 2 else after.weight * layer.weight
-    return replace(layer, weight=weight, bias=after.bias if layer.bias is None else after.weight * layer.bias + after.bias)
+    square = after.weight.square()
+    return replace(
+        layer,
+        weight=weight,
+        bias=after.bias if layer.bias is None else after.weight * layer.bias + after.bias,
+        weight_var=None if layer.weight_var is None else square[:, None] * layer.weight_var,
+        bias_var=None if layer.bias_var is None else square * layer.bias_var,
+    )
 
 
 _log = logging.getLogger("pesn.networks")
