@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pesn.evaluation.error_model import ErrorSums, fit_error_model, update_errors, weight_inflation
+from pesn.evaluation.error_model import ErrorSums, bound_measurement_var, fit_error_model, update_errors, weight_inflation
 from pesn.reservoir.closed_loop import ErrorModel
 
 
@@ -63,6 +63,17 @@ def test_update_errors_converges_to_the_estimate():
     found = learn_errors([e[-5000:]])
     np.testing.assert_allclose(errors.innovation, found.innovation, atol=0.1)
     np.testing.assert_allclose(errors.cov, found.cov, atol=0.2)
+
+
+@pytest.mark.parametrize("std", [1e-3, 0.1])
+def test_differences_bound_white_noise(std):
+    """Differences are taken within runs."""
+    rng, t = np.random.default_rng(0), 0.1 * np.arange(4000)
+    noise = std * rng.standard_normal((4000, 2)) * [1.0, 2.0]
+    smooth = np.column_stack([np.sin(t), 3.0 * np.cos(0.5 * t)]) + np.repeat([0.0, 50.0], 2000)[:, None]
+    y = smooth + noise
+    np.testing.assert_allclose(bound_measurement_var([y[:2000], y[2000:]]), [std**2, 4.0 * std**2], rtol=0.15)
+    assert (bound_measurement_var([y]) > 2.0 * std**2).all()
 
 
 def _correlation(cov):

@@ -10,7 +10,7 @@ from pesn.forecasting.dataset import find_segments
 from pesn.forecasting.design import Candidate, Design
 from pesn.forecasting.predict import observe_segments
 from pesn.readout.features import Features
-from pesn.reservoir.closed_loop import ErrorModel
+from pesn.reservoir.closed_loop import ErrorModel, variance_inflation
 from pesn.systems import chaotic
 
 NOISE = 0.02
@@ -39,6 +39,23 @@ def test_estimate_is_small_without_noise(series):
     clean, _ = series
     found = Forecaster(design=DESIGN).fit(clean[:1200])
     assert np.all(found.measurement_std_ < 1e-3 * clean.std(axis=0))
+
+
+def test_autocorrelated_residuals_are_no_measurement_noise():
+    """Those of a linear map of a nonlinear flow are errors of the model."""
+    y = chaotic.roessler(dt=0.1, runs=1, steps=1200, rng=0)[0].states
+    found = Forecaster(design=Design(Candidate("none", 0, 0))).fit(y)
+    assert (found.errors_.persistence > 0.5).all()
+    assert not found.measurement_std_.any()
+
+
+def test_autocorrelation_bounds_weight_errors_of_given_networks_alone(series):
+    """Left-out blocks decide for a design."""
+    y = series[0][:1200]
+    given = Forecaster(ProbabilisticESN(30, washout="auto", random_state=0)).fit(y).errors_
+    assert (given.weights >= variance_inflation(given.persistence)).all()
+    own = Forecaster(design=Design(Candidate("none", 0, 1, 0, (0.1, 0.1)))).fit(y).errors_
+    assert (own.weights < variance_inflation(own.persistence)).any()
 
 
 def test_measurement_noise_improves_forecasts(series, forecaster):

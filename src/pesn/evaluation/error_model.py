@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import comb
+
 import numpy as np
 
 from pesn._support.types import Array
@@ -10,6 +13,7 @@ from pesn.reservoir.closed_loop import ErrorModel
 
 _INFLATIONS = 10.0 ** np.arange(0.0, 4.01, 0.1)
 _MOST_KNOWN = 1.0 - 1e-12
+_ORDERS = 8  # largest order of differences that bound the measurement noise
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # candidates for the share of the process in the one-step variances
 
 
@@ -137,6 +141,32 @@ def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: 
 def measurement_var(errors: ErrorModel, share: float) -> Array:
     """Compute the variances (d,) of the measurement noise if the process has this share of the one-step variances."""
     return (1.0 - share) * np.diagonal(errors.cov)
+
+
+def bound_measurement_var(runs: Iterable[Array]) -> Array:
+    """Bound the variances (d,) of white measurement noise of variance σ² by those of differences of the rows.
+
+    The k-th difference of white noise has the variance C(2k, k) σ², and that of the noiseless rows adds to it.
+
+    Parameters
+    ----------
+    runs : iterable of array of shape (n, d)
+        Runs of contiguous rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.sin(0.1 * np.arange(3000.0)) + 0.01 * np.random.default_rng(0).normal(size=3000)
+    >>> np.sqrt(bound_measurement_var([y[:, None]])).round(3)
+    array([0.01])
+    """
+    squares, counts = [0.0] * _ORDERS, [0] * _ORDERS
+    for y in runs:
+        for k in range(_ORDERS):
+            y = np.diff(y, axis=0)
+            squares[k], counts[k] = squares[k] + np.sum(np.square(y), axis=0), counts[k] + len(y)
+    found = [square / (max(n, 1) * comb(2 * k, k)) for k, (square, n) in enumerate(zip(squares, counts, strict=True), 1) if n]
+    return np.asarray(np.min(found, axis=0))
 
 
 def process_errors(errors: ErrorModel, measurement_var: Array) -> ErrorModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,15 @@ from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
 from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
-from pesn.evaluation.error_model import SHARES, ErrorSums, fit_error_model, measurement_var, process_errors, weight_inflation
+from pesn.evaluation.error_model import (
+    SHARES,
+    ErrorSums,
+    bound_measurement_var,
+    fit_error_model,
+    measurement_var,
+    process_errors,
+    weight_inflation,
+)
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, mean_and_difference, train_validation_split
 from pesn.forecasting.design import Design
@@ -23,7 +32,7 @@ from pesn.forecasting.runs import ROUNDING, Segments, SegmentStream, Sizes, map_
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
 from pesn.readout.ridge import Factor, Penalty, Readout, Sums, effective_parameters, feature_penalties, least_squares, solve
-from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel, posterior_root
+from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel, posterior_root, variance_inflation
 from pesn.reservoir.drive import run
 from pesn.reservoir.initial_state import LocalStart, Start, learn_start
 from pesn.reservoir.sequences import blocks
@@ -105,7 +114,7 @@ def one_step_errors(
     residuals = _Residuals(dynamics.n_columns, places)
     for part in map_segments(segments, of_part, advance):
         residuals.merge(part)
-    return residuals.learn(readout, task.penalty(ridge), dynamics, bool(task.input_noise))
+    return residuals.learn(task, readout, ridge)
 
 
 def sum_noisy_rows(task: Task, segments: Segments, advance: Advance = ignore_progress) -> Factor:
@@ -171,10 +180,14 @@ class _Residuals:
         for into, more in zip(self.kept, other.kept, strict=True):
             into += more
 
-    def learn(self, readout: Readout, penalty: Penalty, dynamics: Dynamics, noisy: bool) -> tuple[Readout, ErrorModel]:
-        """Return the readout and its error model, with the inflation of weight errors from the left-out blocks."""
-        learned, scale, sums = dynamics.learned, dynamics.scale, self.sums
-        if noisy:  # R of the observed rows
+    def learn(self, task: Task, readout: Readout, ridge: RidgeValue) -> tuple[Readout, ErrorModel]:
+        """Return the readout and its error model, with the inflation of weight errors from the left-out blocks.
+
+        Autocorrelated residuals carry less information. The residuals of a design show this in the left-out blocks; for a
+        given network, which nothing was selected for, (1 + ρ)/(1 − ρ) is a lower bound.
+        """
+        penalty, learned, scale, sums = task.penalty(ridge), task.dynamics.learned, task.dynamics.scale, self.sums
+        if task.input_noise:  # R of the observed rows
             used = min(effective_parameters(readout, penalty), 0.9 * readout.n_samples)
             left = sums.count * (1.0 - used / readout.n_samples)
             wrong = sums.square[np.ix_(learned, learned)] / (scale[:, None] * scale)
@@ -189,9 +202,10 @@ class _Residuals:
         ]
         var = np.diagonal(errors.cov)[learned] / np.square(scale)
         whole = np.asarray(readout.n_samples * feature_penalties(penalty, readout.weights.shape[1]), float)
-        weights = np.ones(len(errors.cov))
+        least = np.ones(len(errors.cov)) if task.design is not None else variance_inflation(errors.persistence)
+        weights = least.copy()
         weights[learned] = _weight_inflation(found, readout, posterior_root(readout, whole, var), var)
-        return readout, errors._replace(weights=weights)
+        return readout, errors._replace(weights=np.maximum(weights, least))
 
 
 def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, posterior: Array, var: Array) -> Array:
@@ -211,6 +225,7 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
 
 LEAST_HELD_BACK = 4  # least rows of a validation segment
 _LEADS_TO_CHOOSE = 20  # steps ahead over which ridges and process noise are compared
+_MOST_CORRELATED = 0.15  # largest autocorrelation of one-step residuals, median over columns, of measurement noise
 _APPROVED = -0.01  # least improvement of log CRPS by filtered rows
 _FINALISTS, _OPTIMISM = 4, 1.25  # number of compared designs, and largest correction for the selection
 _EVERY, _EVERY_LONG = 3, 4  # every third forecast is compared over 20 steps, every fourth over 50
@@ -314,8 +329,15 @@ class Task:
         return ContextFilter(start, self.esn.initial_state, self.esn.washout_, self.columns.prior)
 
     def measurement_var(self, errors: ErrorModel, share: float) -> Array:
-        """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors."""
-        return measurement_var(errors, share) if self.known_var is None else self.known_var
+        """Return the variances of the measurement noise: the known ones, or the rest of the one-step errors up to a bound."""
+        if self.known_var is not None:
+            return self.known_var
+        return np.minimum(measurement_var(errors, share), self._most_var) if share < 1.0 else np.zeros(len(errors.cov))
+
+    @cached_property
+    def _most_var(self) -> Array:
+        """Bound of the variances of measurement noise."""
+        return bound_measurement_var(s.y for s in self.sample)
 
     def last_state(self, errors: ErrorModel, var: Array, rows: Array, known: Array) -> GaussianState:
         """Return the state of the fitted network after scaled rows y (n, d) with X (n, u)."""
@@ -367,7 +389,8 @@ class Validation:
     def choose_noise(self, steps: Steps) -> Setting:
         """Select the process noise, then the share of the process in the one-step errors, with the best CRPS.
 
-        The rest of the errors is measurement noise. If there is any, readouts may be fitted to filtered rows.
+        The rest of the errors is measurement noise. If there is any, readouts may be fitted to filtered rows. Clearly positive
+        autocorrelation shows errors of the model: white measurement noise gives none.
         """
         task, esn = self._task, self._task.esn
         best = Setting(esn.ridge_, esn.process_noise_)
@@ -375,7 +398,7 @@ class Validation:
             with steps.step("choosing process noise", len(SCALES) * len(self._few), "forecasts") as advance:
                 scale = search(lambda scale: self._score(Setting(best.ridge, scale), _LEADS_TO_CHOOSE, advance), SCALES)
             best = best._replace(process_noise=scale)
-        if task.known_var is None:
+        if task.known_var is None and np.median(self._fit(best.ridge).errors.persistence) <= _MOST_CORRELATED:
             with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
                 share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
             best = best._replace(share=share)
@@ -437,13 +460,17 @@ class Validation:
 
         return evaluate(predict_origins, origins, leads, lambda origin: origin.segment.y[origin.last + 1 :])
 
+    def _fit(self, ridge: RidgeValue) -> Trained:
+        """Return what is learned from the training set."""
+        if ridge not in self._trained:
+            self._trained = {ridge: train(self._task, self._driven, ridge)}
+        return self._trained[ridge]
+
     def _loop(self, setting: Setting) -> ClosedLoop:
         """Return the closed loop of a setting."""
         task = self._task
-        if setting.ridge not in self._trained:
-            self._trained = {setting.ridge: train(task, self._driven, setting.ridge)}
         if setting not in self._loops:
-            trained = self._trained[setting.ridge]
+            trained = self._fit(setting.ridge)
             var = task.measurement_var(trained.errors, setting.share)
             loop = task.build_loop(trained.with_measurement_noise(var), setting.process_noise)
             if setting.filtered:

@@ -130,9 +130,9 @@ class WeightErrors:
     """Errors of the readout weights in closed loop: persistent errors along a few directions of the features b.
 
     ``output_root`` (d, m) is a root of c R, the covariance of y at unit leverage bᵀ A⁻¹ b = 1, including kinematic columns. R is
-    the total long-run covariance of the one-step errors. The inflation c is estimated on a validation set (:class:`ErrorModel`).
-    It is at least (1 + ρ)/(1 − ρ), since autocorrelated residuals carry less information. ``root`` (p, p) is a root S of the
-    parameter covariance, see :func:`posterior_root`.
+    the total long-run covariance of the one-step errors. The inflation c is estimated on a validation set (:class:`ErrorModel`),
+    else (1 + ρ)/(1 − ρ), since autocorrelated residuals carry less information. ``root`` (p, p) is a root S of the parameter
+    covariance, see :func:`posterior_root`.
 
     Groups of outputs that share weights also share their errors: ``output_root`` is then (d, s), with a root of R for each group
     in its rows, and each group has its own coordinates along the directions. ``groups`` (m,) is the group of each output.
@@ -142,9 +142,7 @@ class WeightErrors:
         dynamics, errors = loop.dynamics, loop.errors
         learned, d = dynamics.learned, dynamics.n_columns
         cov = errors.cov if loop.measurement_cov is None else errors.cov + loop.measurement_cov
-        inflation = variance_inflation(errors.persistence[learned])
-        if errors.weights is not None:
-            inflation = np.maximum(inflation, errors.weights[learned])
+        inflation = (variance_inflation(errors.persistence) if errors.weights is None else errors.weights)[learned]
         onto = np.zeros((d, len(learned)))
         onto[learned, np.arange(len(learned))] = 1.0
         onto[dynamics.kinematic] = dynamics.kinematics[1]
@@ -453,8 +451,7 @@ def assemble_state(at: Layout, mean: Array, root: Array) -> tuple[Array, Array]:
 class ErrorModel(NamedTuple):
     """One-step model errors: stationary covariance ``cov`` (d, d), ``persistence`` ρ (d,), ``innovation`` Cov η (d, d).
 
-    ``weights`` (d,): inflation of the parameter covariance R A⁻¹, estimated on a validation set; used if above (1 + ρ)/(1 − ρ),
-    since autocorrelated residuals carry less information. None: not estimated.
+    ``weights`` (d,): inflation of the parameter covariance R A⁻¹, estimated on a validation set; None: not estimated.
     """
 
     cov: Array
