@@ -12,6 +12,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from pesn._support.types import Array, FloatArray
+
 _Result = TypeVar("_Result")
 _lock, _inside = threading.Lock(), 0
 _limit: Any = None
@@ -83,3 +88,26 @@ def by_parts(work: Callable[[slice], _Result], size: int) -> list[_Result]:
     step = -(-size // (count * _ROUND)) * _ROUND
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, [slice(start, min(start + step, size)) for start in range(0, size, step)]))
+
+
+def source(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+    """Return a contiguous, read-only array, so that kernels are compiled for one array type."""
+    given = np.ascontiguousarray(values, dtype=dtype).view()
+    given.flags.writeable = False
+    return given
+
+
+def fill(
+    kernels: tuple[Callable[..., Any], ...], fixed: tuple[Any, ...], mean: FloatArray, var: FloatArray, n_rows: int
+) -> Array:
+    """Fill rows (n_rows, n) by the first kernel and, if it returns a count of unfinished elements, by the second."""
+    out = np.empty((n_rows, mean.size))  # one allocation: the allocator reuses it, but returns two to the system
+    arrays = source(mean, np.float64), source(var, np.float64), *out
+
+    def fill_part(part: slice) -> None:
+        given = *fixed, *(each[part] for each in arrays)
+        if kernels[0](*given):
+            kernels[1](*given)
+
+    by_parts(fill_part, mean.size)
+    return out

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.threads import by_parts
-from pesn._support.types import Array, FloatArray
+from pesn._support.threads import fill
+from pesn._support.types import Array
 from pesn.activations import SINE, Activation
 from pesn.moments.special import density, exp, expm1, fast, fast_inline, mills, ndtr, near
 
@@ -87,32 +86,6 @@ def _erf(mean: Array, var: Array) -> tuple[Array, Array]:
         integral += weight * np.exp(-a * y2 / np.square(1.0 + y)) / y2
     integral *= 2.0 * half
     return special.erf(math.sqrt(0.5) * mean / w), 2.0 / math.pi * integral
-
-
-# ---------------------------------------------------------------- compiled
-
-
-def source(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
-    """Return a contiguous, read-only array, so that kernels are compiled for one array type."""
-    given = np.ascontiguousarray(values, dtype=dtype).view()
-    given.flags.writeable = False
-    return given
-
-
-def fill(
-    kernels: tuple[Callable[..., Any], ...], fixed: tuple[Any, ...], mean: FloatArray, var: FloatArray, n_rows: int
-) -> Array:
-    """Fill rows (n_rows, n) by the first kernel and, if it returns a count of unfinished elements, by the second."""
-    out = np.empty((n_rows, mean.size))  # one allocation: the allocator reuses it, but returns two to the system
-    arrays = source(mean, np.float64), source(var, np.float64), *out
-
-    def fill_part(part: slice) -> None:
-        given = *fixed, *(each[part] for each in arrays)
-        if kernels[0](*given):
-            kernels[1](*given)
-
-    by_parts(fill_part, mean.size)
-    return out
 
 
 # ---------------------------------------------------------------- hinges

@@ -114,6 +114,7 @@ def _hermite(x: Array, count: int) -> list[Array]:
     return result
 
 
+@lru_cache(maxsize=64)  # asked at every step of a forecast
 def is_tanh(record: Activation) -> bool:
     """Return whether f is tanh or a scaled copy of it (sigmoid)."""
     return as_scaled_tanh(record) is not None

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pesn._support.intrinsics import polynomial
-from pesn._support.threads import by_parts
+from pesn._support.threads import by_parts, source
 from pesn._support.types import Array, FloatArray
 from pesn.activations import Activation
 from pesn.moments import surface as surfaces
-from pesn.moments.closed import source
 from pesn.moments.special import exp_single, fast, fast_inline
 from pesn.moments.surface import BLOCK, Surface
 

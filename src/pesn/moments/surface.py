@@ -33,7 +33,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pesn._support.intrinsics import polynomial
-from pesn._support.threads import by_parts
+from pesn._support.threads import by_parts, fill, source
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import Activation, get
 from pesn.moments import closed, exact, panels
@@ -483,13 +483,13 @@ def fill_slopes(surface: Surface, mean: Array, var: Array, out: Array) -> None:
 
 def evaluate(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
     """Compute mean and variance (2, n) from a surface."""
-    return closed.fill((fill_constant_tails if surface.bounded else fill_linear_tails, fill_tails), (surface,), mean, var, 2)
+    return fill((fill_constant_tails if surface.bounded else fill_linear_tails, fill_tails), (surface,), mean, var, 2)
 
 
 def slopes(surface: Surface, mean: FloatArray, var: FloatArray) -> Array:
     """Compute E[f], Var(f)/v, and the derivatives of both by m and by v, (6, n), from a surface."""
     out = np.empty((6, mean.size))
-    arrays = closed.source(mean, np.float64), closed.source(var, np.float64)
+    arrays = source(mean, np.float64), source(var, np.float64)
     by_parts(lambda part: fill_slopes(surface, *(each[part] for each in arrays), out[:, part]), mean.size)
     return out
 
@@ -510,10 +510,10 @@ def moments(activation: Activation, mean: AnyArray, var: AnyArray, order: int) -
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if order <= 2 and activation.has_closed_form:
         return closed.moments(activation, mean, var, order)
-    if order <= 2 and panels.covers(activation):
-        return tuple(panels.integrate(activation, mean, var)[:order])
     surface = load(activation) if order <= 2 else None
     if surface is None:
+        if order <= 2 and panels.covers(activation):
+            return tuple(panels.integrate(activation, mean, var)[:order])
         return exact.moments(activation, mean, var, order)
     result = evaluate(surface, mean, var)[:order]
     beyond = _find_transition(activation, surface, mean, var)
@@ -527,12 +527,11 @@ def gain(activation: Activation, mean: AnyArray, var: AnyArray) -> Array:
     mean, var = mean.astype(np.float64, copy=False), var.astype(np.float64, copy=False)
     if activation.has_closed_form:
         return closed.gain(activation, mean, var)
-    if panels.covers(activation):
-        return panels.integrate(activation, mean, var)[2]
     surface = load(activation)
     if surface is None:
-        return exact.gain(activation, mean, var)
-    out = closed.fill((fill_gains, fill_gain_tails), (surface,), mean, var, 1)[0]
+        by_panels = panels.covers(activation)
+        return panels.integrate(activation, mean, var)[2] if by_panels else exact.gain(activation, mean, var)
+    out = fill((fill_gains, fill_gain_tails), (surface,), mean, var, 1)[0]
     beyond = _find_transition(activation, surface, mean, var)
     if beyond is not None:
         out[beyond] = exact.gain(activation, mean[beyond], var[beyond])
