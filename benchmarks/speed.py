@@ -212,7 +212,7 @@ class Listener(event.Listener):
         self.functions.append((f"{function.__module__}.{function.__qualname__}", seconds - inner))
 
 event.register("numba:compile", Listener())
-from pesn.cli.compilation import ENTRY_POINTS
+from pesn.cli.kernel_calls import ENTRY_POINTS
 
 for name in sys.argv[1:]:
     ENTRY_POINTS[name]()
@@ -257,7 +257,7 @@ def print_functions(functions: list[tuple[str, float]], count: int) -> None:
 
 def first_call(arguments: Sequence[str]) -> None:
     """Compare the first with the second call."""
-    from pesn.cli.compilation import ENTRY_POINTS
+    from pesn.cli.kernel_calls import ENTRY_POINTS
 
     parser = make_parser("first-call", __doc__)
     parser.add_argument("--rounds", type=int, default=3)

@@ -11,7 +11,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import kernel_sources
-from pesn.cli.compilation import ENTRY_POINTS, OTHERS, compile_call, iterate_kernels
+from pesn.cli.compilation import compile_call, iterate_kernels
+from pesn.cli.kernel_calls import ENTRY_POINTS, OTHERS
 
 # Only for a piecewise-linear activation whose terms cancel
 RARE = ("pesn.moments.closed._fill_pieces", "pesn.moments.closed._fill_piece_gains")
@@ -38,8 +39,8 @@ def test_every_kernel_is_compiled():
 
 def test_the_command_prints_the_folder_of_compiled_code(tmp_path):
     code = (
-        "from pesn.cli import compilation, main; "
-        "compilation.ENTRY_POINTS, compilation.OTHERS = {'propagate': compilation.run_propagate}, {}; "
+        "from pesn.cli import kernel_calls, main; "
+        "kernel_calls.ENTRY_POINTS, kernel_calls.OTHERS = {'propagate': kernel_calls.run_propagate}, {}; "
         "import sys; sys.argv = ['pesn', 'warmup', '--jobs', '1']; main()"
     )
     done = subprocess.run(

@@ -53,16 +53,20 @@ class Erratum(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim in plain words, the items that judge it, what the values of the draws are, and reasons that name values."""
+    """A claim in plain words, the items that judge it, what the values of the draws are, and a reason that names values.
+
+    ``parts`` are sentences of the reason that are said in some cases only, by name.
+    """
 
     text: str
     items: Sequence[str]
     measure: str = ""
     reason: str = ""
+    parts: Mapping[str, str] = {}
 
 
 class Description(NamedTuple):
-    """Title of an item, its place in the paper, what is done, its errata, notes, and alt texts of figures by name."""
+    """Title of an item, its place in the paper, what is done, its errata, notes, alt texts of figures by name, and its lead."""
 
     title: str
     place: str
@@ -70,6 +74,7 @@ class Description(NamedTuple):
     errata: tuple[int, ...]
     notes: tuple[str, ...] = ()
     alts: Mapping[str, str] = {}
+    lead: str = ""
 
 
 _PUBLICATION: Record = tomllib.loads((resources.files("pesn.paper") / "publication.toml").read_text(encoding="utf-8"))
@@ -83,7 +88,8 @@ def describe(item: str) -> Description:
     base = _PUBLICATION["items"].get(said.get("like"), {})
     notes = (*base.get("notes", ()), *said.get("notes", ()))
     alts = said.get("alts", base.get("alts", {}))
-    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), notes, alts)
+    lead = said.get("lead", base.get("lead", ""))
+    return Description(said["title"], said["place"], said["about"], tuple(said["errata"]), notes, alts, lead)
 
 
 def paper_numbers(item: str) -> Any:
@@ -154,23 +160,35 @@ def majority_label(outcomes: Sequence[Outcome]) -> Label:
     return outcome if n >= AGREE * len(outcomes) else "depends"
 
 
+def explain(claim: str, values: Record, parts: Mapping[str, object]) -> str:
+    """Return the reason of a claim with its ``values``, and with those optional ``parts`` that are true."""
+    said = CLAIMS[claim]
+    return "".join([said.reason, *(said.parts[name] for name, needed in parts.items() if needed)]).format_map(values).strip()
+
+
 def over_draws(
-    claim: str, draws: Iterable[Draw], reason: str | Record, *, measure: str = "", limits: Sequence[float] = ()
+    claim: str,
+    draws: Iterable[Draw],
+    reason: str | Record,
+    parts: Mapping[str, object] = {},
+    *,
+    measure: str = "",
+    limits: Sequence[float] = (),
 ) -> Verdict:
     """Return the verdict that the draws agree on.
 
-    ``reason`` is a text, or the values that the claim's own names; ``measure`` says what the values of the draws are, by default
-    as the claim has it.
+    ``reason`` is a text, or the values that the claim's own names; ``parts``: which of its optional parts are true; ``measure``
+    says what the values of the draws are, by default as the claim has it.
     """
-    kept, said = tuple(draws), CLAIMS[claim]
-    why = reason if isinstance(reason, str) else said.reason.format_map(reason)
+    kept = tuple(draws)
+    why = reason if isinstance(reason, str) else explain(claim, reason, parts)
     label = majority_label([draw.outcome for draw in kept])
-    return Verdict(claim, label, why, kept, measure or said.measure, tuple(limits))
+    return Verdict(claim, label, why, kept, measure or CLAIMS[claim].measure, tuple(limits))
 
 
-def judge(claim: str, outcome: Outcome, values: Record) -> Verdict:
+def judge(claim: str, outcome: Outcome, values: Record, parts: Mapping[str, object] = {}) -> Verdict:
     """Return the verdict on a claim that nothing is drawn for; ``values`` are those that its reason names."""
-    return Verdict(claim, outcome, CLAIMS[claim].reason.format_map(values))
+    return Verdict(claim, outcome, explain(claim, values, parts))
 
 
 def median_range(values: Sequence[float], digits: str) -> str:
@@ -251,5 +269,5 @@ class Result:
     figures: Mapping[str, tuple[Figure, str | Record]]
     verdicts: list[Verdict]
     notes: list[str] = field(default_factory=list)
-    lead: str = ""
+    lead: str | Record = ""
     values: Record = field(default_factory=dict)

@@ -198,7 +198,8 @@ class Item:
             name: (figure, alt if isinstance(alt, str) else self.description.alts[name].format_map({**p, **alt}))
             for name, (figure, alt) in result.figures.items()
         }
-        return replace(result, notes=[*notes, *result.notes], figures=figures)
+        lead = result.lead if isinstance(result.lead, str) else self.description.lead.format_map({**p, **result.lead})
+        return replace(result, notes=[*notes, *result.notes], figures=figures, lead=lead)
 
     def parameters(self, quick: bool = False) -> Record:
         """Return the default of each setting."""

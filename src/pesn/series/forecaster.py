@@ -35,10 +35,10 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series import arguments
-from pesn.series.model import FittedSeries, Seasons, check_horizon, fit_columns
+from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.long_frame import check_parameters, long_columns, read_settings
+from pesn.series.panel.long_frame import SeriesParameters, check_parameters, long_columns
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
@@ -46,7 +46,7 @@ from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 
 
 @final
-class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
+class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
     """Probabilistic forecaster of series: an ensemble of smoothers, autoregression, reservoirs and learned dynamics.
 
     The components are weighted by their rolling-origin errors.
@@ -97,33 +97,6 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     optional_attributes: ClassVar[dict[str, type]] = {}
     fitted_: FittedSeries
     notes_: list[str]
-
-    def __init__(
-        self,
-        horizon: int | None = None,
-        season: Seasons = "auto",
-        level: float | Sequence[float] = (0.8, 0.95),
-        n_jobs: int | None = None,
-        *,
-        id_col: str = "unique_id",
-        time_col: str = "ds",
-        target_col: str = "y",
-        freq: str | float | None = None,
-        duplicates: str = "error",
-        checkpoint: PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.horizon = horizon
-        self.season = season
-        self.level = level
-        self.n_jobs = n_jobs
-        self.id_col = id_col
-        self.time_col = time_col
-        self.target_col = target_col
-        self.freq = freq
-        self.duplicates = duplicates
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     # ---------------------------------------------------------------- learning
 
@@ -189,7 +162,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
     def _fit_long(self, y: TableLike, X: TableLike | None, inputs: tuple[str, ...] | None) -> None:
         self.panel_: Panel
         self.failures_: pd.DataFrame
-        self.panel_, self.failures_ = long_frame.fit(y, X, long_columns(self), self.freq, self.duplicates, inputs)
+        self.panel_, self.failures_ = long_frame.fit(y, X, self, inputs)
         self._facts: Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
@@ -235,7 +208,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if hasattr(self, "panel_"):
             check_parameters(self)
-            return self._store_outcome(long_frame.forecast(self.panel_, read_settings(self), horizon, X, level))
+            return self._store_outcome(long_frame.forecast(self.panel_, self, horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
         steps = arguments.check_steps(self.fitted_, horizon)
@@ -265,9 +238,7 @@ class SeriesForecaster(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
         check_parameters(self)
-        return self._store_outcome(
-            long_frame.cross_validate(self.panel_, read_settings(self), horizon, n_windows, step_size, level)
-        )
+        return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Forecast quantiles of the next steps.

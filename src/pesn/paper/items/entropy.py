@@ -258,20 +258,12 @@ def _judge_entropy(frames: Sequence[pd.DataFrame]) -> Verdict:
     )
     lengths, k = frames[0]["washout"].to_numpy(), P.shape[1]
     lower = (P < MC).sum(axis=1)
-    reason = (
-        f"The PESN's entropy is lower at {span(lower.tolist())} of {k} washout lengths, by {(MC - P).min():.3f} to "
-        f"{(MC - P).max():.2f} bits ({P.min():.2f} to {P.max():.2f} bits; the paper prints 4.94 to 5.89); what is within "
-        f"{_SAME:g} bits is the same to its two digits. A network started at 0 has the PESN's entropy to "
-        f"{np.abs(P - zero).max():.2f} bits, and a lower one than random starts with noise at "
-        f"{100 * float((zero < MC).mean()):.0f} % of the lengths: only the baseline was given noise."
-    )
-    if (P[:, -1] > P[:, 0]).all() and (spread[:, -1] < spread[:, 0]).all():
-        reason += (
-            f" Nor does entropy measure synchronization: from washout {lengths[0]} to {lengths[-1]} it rises in every draw, by "
-            f"{(P[:, -1] - P[:, 0]).min():.2f} bits or more, while the spread between random starts falls to "
-            f"{spread[:, -1].max():.1g} of the units' deviation or less."
-        )
-    return over_draws("entropy-lower", draws, reason, limits=[0.0])
+    apart, rise = MC - P, P[:, -1] - P[:, 0]
+    values = {"lower": span(lower.tolist()), "lengths": k, "least": apart.min(), "most": apart.max(), "low": P.min()}
+    values |= {"high": P.max(), "same": _SAME, "near": np.abs(P - zero).max(), "share": 100 * float((zero < MC).mean())}
+    values |= {"first": lengths[0], "last": lengths[-1], "rise": rise.min(), "spread": spread[:, -1].max()}
+    rises = (rise > 0.0).all() and (spread[:, -1] < spread[:, 0]).all()
+    return over_draws("entropy-lower", draws, values, {"rises": rises}, limits=[0.0])
 
 
 def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
@@ -284,19 +276,13 @@ def _judge_echo_state(curves: Sequence[pd.DataFrame]) -> Verdict:
     return over_draws("echo-state-sooner", draws, {**said, "near": FORGOTTEN, "ahead": _AHEAD}, limits=[0.0])
 
 
-def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
+def _lead(frames: Sequence[pd.DataFrame], tried: pd.DataFrame) -> Record:
     P = np.array([frame["P mean"].to_numpy() for frame in frames])
-    best = tried.iloc[0]
-    reading = "own place" if best["own place"] < best["same origins"] else "same origins"
-    own = tried.loc[tried["candidate"] == 1, "same origins"].iloc[0]
-    course = "rises" if (P[:, -1] > P[:, 0]).all() else "does not fall in every draw"
-    return (
-        "Another regime than the paper's: from the shortest to the longest washout the published entropy falls from 5.42 to "
-        f"4.94 bits, ours {course} (from {np.median(P[:, 0]):.2f} to {np.median(P[:, -1]):.2f}). Of {len(tried)} draws of the "
-        f"settings that the paper does not print, the closest to its table is {best[reading]:.2f} bits away (root mean square), "
-        f"{'each washout beginning where the run does' if reading == 'own place' else 'from the same origins'}; the item's own "
-        f"settings are {own:.2f}."
-    )
+    best, reading = sensitivity.closest(tried)
+    start = {"own place": "each washout beginning where the run does", "same origins": "from the same origins"}[reading]
+    values: Record = {"course": "rises" if (P[:, -1] > P[:, 0]).all() else "does not fall in every draw", "start": start}
+    values |= {"first": np.median(P[:, 0]), "last": np.median(P[:, -1]), "tried": len(tried), "distance": best[reading]}
+    return {**values, "own": tried.loc[tried["candidate"] == 1, "same origins"].iloc[0]}
 
 
 def _values(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> Record:

@@ -154,16 +154,10 @@ def judge_example(printed: float, obtained: list[float], largest: float | None) 
     'corrected'
     """
     by_place, by_value, sharp, error, *_ = obtained
-    reason = f"Printed {printed:.5e}; the paper's formula gives {by_value:.4e}, with the sharp constant {sharp:.3e}. "
     verdict = grade(abs(by_value / printed - 1.0) < 1e-3, abs(by_place / printed - 1.0) < 1e-3)
-    if verdict == "corrected":
-        reason += (
-            f"A guess: with the place of the largest fourth derivative where its value belongs the formula gives {by_place:.5e}, "
-            "which is nearly, but not to all of its digits, what is printed. "
-        )
-    reason += f"The true error is {error:.1e}"
-    reason += f", the largest over the means and variances tried {largest:.1e}." if largest is not None else "."
-    return Verdict("printed-bound", verdict, reason)
+    values = {"printed": printed, "value": by_value, "place": by_place, "sharp": sharp, "error": error, "largest": largest}
+    parts = {"corrected": verdict == "corrected", "error": largest is None, "errors": largest is not None}
+    return judge("printed-bound", verdict, values, parts)
 
 
 # ---------------------------------------------------------------- beyond the mesh
@@ -193,16 +187,8 @@ def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
     """
     bare, tailed, narrow = worst["error"].tolist()[:3]
     verdict = grade(tailed > 1e-3, bare > 1e-3)
-    reason = (
-        f"Means up to {farthest:g} on the mesh [−10, 10]: as printed, with nothing outside the mesh, the mean errs by up to "
-        f"{bare:.2g}; with f's tails outside, by {tailed:.1e}, within the bound {worst['bound'].iloc[1]:.1e}. "
-    )
-    if verdict == "corrected":
-        reason += (
-            "It is f that must fit, not the input: beyond the mesh f must be its tail (a mesh that ends at ±3, where tanh is "
-            f"not yet ±1, errs by {narrow:.1e})."
-        )
-    return Verdict("scale-to-mesh", verdict, reason)
+    values = {"farthest": farthest, "bare": bare, "tailed": tailed, "bound": worst["bound"].iloc[1], "narrow": narrow}
+    return judge("scale-to-mesh", verdict, values, {"corrected": verdict == "corrected"})
 
 
 # ---------------------------------------------------------------- tables and pictures

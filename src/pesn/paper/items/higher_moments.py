@@ -17,7 +17,7 @@ import pandas as pd
 import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, paper_numbers
+from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
@@ -130,17 +130,11 @@ def judge_small_variance(spreads: list[WrongShare], ours: float) -> Verdict:
         f"above on {100 * s.above:.0f} %"
         for s in spreads
     ]
-    reason = (
-        "; ".join(parts).capitalize() + f"; such errors reach up to an output variance of {max(s.reach for s in spreads):.1e}. "
-    )
     verdict = grade(any(s.below >= 0.5 and s.above <= 0.05 for s in spreads), any(s.below >= 0.5 for s in spreads))
-    if verdict == "corrected":
-        reason += "They err there, but also at variances far larger. "
-    reason += f"Central moments of the same spline are off on {100 * ours:.1f} % of the points below {spreads[0].threshold:.0e}"
-    # If they are right there, dividing by a small variance cannot be where it begins.
-    cause = ": the error comes from the subtraction of raw moments of separate splines; the division only magnifies it."
-    reason += cause if ours < 0.05 else "."
-    return Verdict("higher-moments-small-variance", verdict, reason)
+    values = {"parts": "; ".join(parts).capitalize(), "reach": max(s.reach for s in spreads), "ours": 100 * ours}
+    # If central moments are right there, dividing by a small variance cannot be where it begins.
+    said = {"corrected": verdict == "corrected", "central": True, "cause": ours < 0.05, "end": ours >= 0.05}
+    return judge("higher-moments-small-variance", verdict, {**values, "threshold": spreads[0].threshold}, said)
 
 
 # ---------------------------------------------------------------- tables
@@ -264,26 +258,16 @@ def judge_any_function(errors: pd.DataFrame) -> Verdict:
     points = [column for column in errors.columns if column.startswith("N = ")]
     served = (errors[points[-1]] <= _SMALL) & ((errors[points[-1]] < errors[points[0]]) | (errors[points[-1]] < 1e-5))
     tailed = errors["kind"] != "no tails"
-    parts = []
-    for which in ("smooth", "kinked"):
-        some = errors[errors["kind"] == which]
-        if len(some):
-            parts.append(
-                f"{which} ones ({', '.join(some['function'])}) err by at most {some[points[0]].max():.0e} with {points[0][4:]} "
-                f"points and {some[points[-1]].max():.0e} with {points[-1][4:]}"
-            )
-    reason = f"Largest error of the mean: {'; '.join(parts)}. "
-    for _, row in errors[~tailed].iterrows():
-        reason += (
-            f"Bounded tails are not enough: {row['function']} is bounded, but no constant or polynomial stands for it outside of "
-            f"the mesh, and what is cut off there is an error of up to {row[points[-1]]:.2g}, whatever the mesh. "
-        )
+    parts = [
+        f"{which} ones ({', '.join(some['function'])}) err by at most {some[points[0]].max():.0e} with {points[0][4:]} "
+        f"points and {some[points[-1]].max():.0e} with {points[-1][4:]}"
+        for which, some in errors[tailed].groupby("kind", sort=False)
+    ]
+    cut = errors[~tailed]
+    values = {"parts": "; ".join(parts), "cut": ", ".join(cut["function"]), "largest": cut[points[-1]].max()}
     verdict = grade(bool(served.all()), bool(served[tailed].all()))
-    if verdict == "corrected":
-        reason += "The tails must be known in closed form. "
-    if (errors["kind"] == "kinked").any():
-        reason += "A kink, and no fourth derivative, costs the fast convergence: the bound does not apply."
-    return Verdict("any-function", verdict, reason.strip())
+    said = {"cut": len(cut), "corrected": verdict == "corrected", "kinked": (errors["kind"] == "kinked").any()}
+    return judge("any-function", verdict, values, said)
 
 
 ITEMS = (Item("higher-moments", read_settings("higher-moments"), run, PUBLISHED),)

@@ -281,23 +281,16 @@ def _compare(errors: dict[str, Array], var: Array) -> Comparison:
 def judge_spline(compared: dict[str, Comparison]) -> Verdict:
     """Judge the spline: holds if it has the smaller largest and median error in each moment, and errs less on 90 % of the grid.
 
-    >>> judge_spline({"mean": Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3)}).verdict
+    >>> judge_spline(dict.fromkeys(("mean", "variance"), Comparison(0.99, 1e-5, 1e-2, 1e-7, 1e-3))).verdict
     'holds'
     """
     held = all(
         c.share >= 0.9 and c.spline_largest < c.analytic_largest and c.spline_median < c.analytic_median
         for c in compared.values()
     )
-    parts = [
-        f"{name}: largest error {c.spline_largest:.1e} (spline) against {c.analytic_largest:.1e} (analytic), median "
-        f"{c.spline_median:.1e} against {c.analytic_median:.1e}, the spline no worse on {100 * c.share:.1f} % of the grid"
-        for name, c in compared.items()
-    ]
-    reason = "; ".join(parts) + "."
     loses = max(c.loses_below for c in compared.values())
-    if loses > 0.0:
-        reason += f" It loses {'only ' if held else ''}at input variances up to {loses:.1e}."
-    return Verdict("spline-beats-analytic", grade(held), reason)
+    values = {**compared, "share": {name: 100 * c.share for name, c in compared.items()}, "loses": loses}
+    return judge("spline-beats-analytic", grade(held), values, {"loses": loses > 0.0 and not held, "only": loses > 0.0 and held})
 
 
 def judge_overestimates(share: float, variances: Array, others: Mapping[str, float]) -> Verdict:
@@ -309,16 +302,11 @@ def judge_overestimates(share: float, variances: Array, others: Mapping[str, flo
     'does not hold'
     """
     negative, points = int((variances < 0.0).sum()), variances.size
-    reason = f"It is above the true variance on {100 * share:.0f} % of the grid and below it on {100 * (1 - share):.0f} %. "
-    if others:
-        each = ", ".join(f"{100 * part:.0f} % with means from {means}" for means, part in others.items())
-        reason += f"How much depends on the grid: {each}. "
-    reason += (
-        f"It is negative at {negative:,} of {points:,} points ({100 * negative / points:.1f} %), down to {variances.min():.2g}."
-        if negative
-        else "It is nowhere negative."
-    )
-    return Verdict("analytic-overestimates", grade(share >= 0.9 and not negative), reason)
+    each = ", ".join(f"{100 * part:.0f} % with means from {means}" for means, part in others.items())
+    values = {"above": 100 * share, "below": 100 * (1 - share), "each": each, "negative": negative, "points": points}
+    values |= {"share": 100 * negative / points, "least": variances.min()}
+    parts = {"others": others, "negative": negative, "nowhere": not negative}
+    return judge("analytic-overestimates", grade(share >= 0.9 and not negative), values, parts)
 
 
 # ---------------------------------------------------------------- tables

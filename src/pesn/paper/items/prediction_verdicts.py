@@ -170,18 +170,12 @@ def _multi_step(studies: Sequence[Study]) -> Verdict:
 
 def _twenty(studies: Sequence[Study]) -> Verdict:
     shares = {form: [np.array([one.shares[form] for one in found.multi["before"]]) for found in studies] for form in FORMS}
-    words = []
+    total, values = shares["full"][0].shape[1], dict[str, object]()
     for form, some in shares.items():
-        inside = np.concatenate(some)
-        kept, total = [step for draw in some for step in steps_within_band(draw)], inside.shape[1]
-        words.append(
-            f"with {form} covariance the 2σ bands hold 90 to 99 % of the samples in every state for {np.median(kept):g} of "
-            f"{total} steps (median; {min(kept)} to {max(kept)}), over all {100 * inside.min():.0f} to {100 * inside.max():.0f} "
-            "%"
-        )
-    reason = f"Of Monte Carlo's samples: {words[0]}; {words[1]}. Where the second alone keeps them, it takes the covariances."
+        kept, inside = [step for draw in some for step in steps_within_band(draw)], 100 * np.concatenate(some)
+        values[form] = [np.median(kept), min(kept), max(kept), inside.min(), inside.max()]
     draws = [grade_twenty_steps(diagonal, full) for diagonal, full in zip(shares["diagonal"], shares["full"], strict=True)]
-    return over_draws("twenty-steps", draws, reason, limits=[float(inside.shape[1])])
+    return over_draws("twenty-steps", draws, {**values, "total": total}, limits=[float(total)])
 
 
 def _updating(levels: Sequence[Study], changes: Sequence[Study], velocities: Sequence[int]) -> Verdict:

@@ -93,6 +93,12 @@ def search(settings: Settings, tasks: Tasks, distances: Measure, choices: Values
     return frame.assign(nearest=nearest).sort_values("nearest", ignore_index=True, kind="stable").drop(columns="nearest")
 
 
+def closest(tried: pd.DataFrame) -> tuple[pd.Series, str]:
+    """Return the candidate closest to the table, and the reading of the table by which it is so close."""
+    best = tried.iloc[0]
+    return best, "own place" if best["own place"] < best["same origins"] else "same origins"
+
+
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:
     """Format settings with the paper's letters."""
     return ", ".join(

@@ -293,21 +293,15 @@ def _geometric(ratio: Array) -> float:
 # ---------------------------------------------------------------- in words
 
 
-def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> str:
+def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> Record:
     printed = paper_errors("mean", "P")
     P = pd.concat([frame[frame["method"] == "P"].set_index(["state", "washout"])["mean"] for frame in levels])
     ratio = [printed[key] / error for key, error in P.items() if key in printed] or [np.nan]
-    best = tried.iloc[0]
-    reading = "own place" if best["own place"] < best["same origins"] else "same origins"
-    words = "each length forecast from its own place on one run" if reading == "own place" else "the same origins for each length"
-    own = tried[tried["candidate"] == 1].iloc[0]
-    return (
-        f"Another regime than the paper's: errors here are {min(ratio):.1f} to {max(ratio):,.0f} times smaller than the "
-        f"published ones. Of {len(tried)} draws of the settings that the paper does not print, the closest to its table is off "
-        f"by a factor of {10 ** best[reading]:.1f} (root mean square of the logarithms), with {words}; the item's own "
-        f"settings by a factor of {10 ** own['same origins']:.0f}, and of {10 ** own['own place']:.0f} from each length's own "
-        "place."
-    )
+    best, reading = sensitivity.closest(tried)
+    words = {"own place": "each length forecast from its own place on one run"}
+    own = 10 ** tried.loc[tried["candidate"] == 1, ["same origins", "own place"]].iloc[0]
+    values = {"least": min(ratio), "most": max(ratio), "tried": len(tried), "factor": 10 ** best[reading], "own": own}
+    return {**values, "reading": words.get(reading, "the same origins for each length")}
 
 
 # ---------------------------------------------------------------- numbers
@@ -553,12 +547,10 @@ def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
     average = [draw.value for draw in draws if draw.value is not None]
     lost = [losses for _, _, losses in _win_counts(frames)]
     worst = max(float((cells(frame, "P") / cells(frame, "MC") - 1.0).max()) for frame in frames)
-    reason = f"The PESN loses in {span(lost)} of {len(cells(frames[0], 'P'))} cells"
-    if max(lost):
-        reason += f", there by {min(average):.1%} to {max(average):.1%} of the other's error on average and {worst:.1%} at most"
     largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
-    reason += f". In the paper it loses in {PRINTED[2]}, by at most {largest:.1%}."
-    return over_draws("washout-small-losses", draws, reason, limits=[SMALL])
+    values = {"lost": span(lost), "cells": len(cells(frames[0], "P")), "least": min(average), "most": max(average)}
+    values |= {"worst": worst, "printed": PRINTED[2], "largest": largest}
+    return over_draws("washout-small-losses", draws, values, {"some": max(lost), "paper": True}, limits=[SMALL])
 
 
 ITEMS = (Item("washout", read_settings("washout", "robots", "draws", "search"), run, PUBLISHED, digits=".4f"),)

@@ -10,9 +10,9 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,93 +33,49 @@ from pesn.series.table.numerals import Cells, DataError, format_count
 from pesn.series.table.reading import Columns, check_columns
 from pesn.series.univariate import find_span
 
-if TYPE_CHECKING:
-    from pesn.series.forecaster import SeriesForecaster
-
 Level = float | Sequence[float] | None  # probabilities of the intervals; None: those of the settings
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Parameters of a forecaster: seasons, steps that components are weighted over, levels, processes, progress, checkpoints."""
+@dataclass(eq=False, repr=False)
+class SeriesParameters:
+    """Parameters of a :class:`pesn.SeriesForecaster`; in a class without a base that type checkers do not know."""
 
-    seasons: Seasons = "auto"
     horizon: int | None = None
-    level: tuple[float, ...] = (0.8, 0.95)
+    season: Seasons = "auto"
+    level: float | Sequence[float] = (0.8, 0.95)
     n_jobs: int | None = None
-    verbose: bool = False
+    _: KW_ONLY
+    id_col: str = "unique_id"
+    time_col: str = "ds"
+    target_col: str = "y"
+    freq: str | float | None = None
+    duplicates: str = "error"
     checkpoint: PathLike | None = None
-
-    def task(self, steps: int, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
-        """Return the forecasts that are asked of each series.
-
-        Parameters
-        ----------
-        steps : int
-            Default horizon of the panel.
-        horizon : int, optional
-            Number of steps; None: that of the settings, or ``steps``.
-        level : float or sequence of float, optional
-            Probabilities of the intervals; None: those of the settings.
-        windows : int, default=0
-            Number of origins of cross-validation.
-        stride : int, default=1
-            Number of rows between two origins.
-        """
-        wanted = horizon if horizon is not None else self.horizon if self.horizon is not None else steps
-        whole_number("horizon", wanted, 1)
-        levels = self.level if level is None else check_levels(level)
-        return Task(int(wanted), levels, self.seasons, self.horizon, windows, stride)
-
-    def default_steps(self, time: TimeIndex, span: int, series: Iterable[Array] = ()) -> int:
-        """Return the default horizon of a panel, as a table of the same series has it.
-
-        Parameters
-        ----------
-        time : TimeIndex
-            Rule of the dates.
-        span : int
-            Number of steps from the first number of any series to the last of any.
-        series : iterable of array of shape (n,), optional
-            Numbers of each series, where they are at hand: without dates, their seasons are found in them.
-        """
-        given = check_season(self.seasons)
-        if given is not None:
-            return common_horizon(span, [given])
-        if time.kind in ("dates", "periods"):
-            return common_horizon(span, [calendar_periods(time.step)])
-        found = [detect_period(y[slice(*find_span(y))]) for y in series]
-        return common_horizon(span, found or [()])
+    verbose: bool = False
 
 
-def check_parameters(forecaster: SeriesForecaster) -> None:
-    """Raise an error unless the parameters of a :class:`pesn.SeriesForecaster` are such as it can work with."""
-    if forecaster.horizon is not None:
-        whole_number("horizon", forecaster.horizon, 1)
-    check_season(forecaster.season)
-    check_levels(forecaster.level)
-    if isinstance(forecaster.freq, bool) or not isinstance(forecaster.freq, (str, Real, type(None))):
-        raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {forecaster.freq!r}")
-    if forecaster.duplicates not in ("error", "mean", "last"):
-        raise ValueError(f"duplicates must be 'error', 'mean' or 'last', got {forecaster.duplicates!r}")
-    jobs: object = forecaster.n_jobs
+def check_parameters(parameters: SeriesParameters) -> None:
+    """Raise an error unless a :class:`pesn.SeriesForecaster` can work with its parameters."""
+    if parameters.horizon is not None:
+        whole_number("horizon", parameters.horizon, 1)
+    check_season(parameters.season)
+    check_levels(parameters.level)
+    if isinstance(parameters.freq, bool) or not isinstance(parameters.freq, (str, Real, type(None))):
+        raise TypeError(f"freq must be a text such as 'MS', a number, or None, got {parameters.freq!r}")
+    if parameters.duplicates not in ("error", "mean", "last"):
+        raise ValueError(f"duplicates must be 'error', 'mean' or 'last', got {parameters.duplicates!r}")
+    jobs: object = parameters.n_jobs
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
         raise ValueError(f"n_jobs must be None, a number of processes, or -1 for all processors, got {jobs!r}")
-    flag("verbose", forecaster.verbose)
-    if not isinstance(forecaster.checkpoint, (str, os.PathLike, type(None))):
-        raise TypeError(f"checkpoint must be the path of a folder or None, got {forecaster.checkpoint!r}")
-    long_columns(forecaster)
+    flag("verbose", parameters.verbose)
+    if not isinstance(parameters.checkpoint, (str, os.PathLike, type(None))):
+        raise TypeError(f"checkpoint must be the path of a folder or None, got {parameters.checkpoint!r}")
+    long_columns(parameters)
 
 
-def read_settings(forecaster: SeriesForecaster) -> Settings:
-    """Return the settings of a :class:`pesn.SeriesForecaster`, by its parameters."""
-    level = check_levels(forecaster.level)
-    return Settings(forecaster.season, forecaster.horizon, level, forecaster.n_jobs, forecaster.verbose, forecaster.checkpoint)
-
-
-def long_columns(forecaster: SeriesForecaster) -> Columns:
-    """Return the names of its long frames' columns; a ValueError unless they are three."""
-    names = Columns(forecaster.id_col, forecaster.time_col, forecaster.target_col)
+def long_columns(parameters: SeriesParameters) -> Columns:
+    """Return the names of the columns of long frames; raise a ValueError unless they are three."""
+    names = Columns(parameters.id_col, parameters.time_col, parameters.target_col)
     if len(set(names)) < len(names) or not all(isinstance(one, str) for one in names):
         raise ValueError(f"id_col, time_col and target_col must be three different names, got {tuple(names)}")
     layout.check_names(names)
@@ -135,18 +91,12 @@ class Outcome:
     facts: Blocks
 
 
-def fit(
-    frame: Any,
-    X: object,
-    columns: Columns,
-    freq: str | float | None,
-    duplicates: str = "error",
-    inputs: Sequence[str] | None = None,
-) -> tuple[Panel, pd.DataFrame]:
+def fit(frame: Any, X: object, parameters: SeriesParameters, inputs: Sequence[str] | None = None) -> tuple[Panel, pd.DataFrame]:
     """Lay out the series of a long frame, and return those that fail.
 
     ``inputs`` are the covariates; None: all other columns. Texts of times are read as those of a file.
     """
+    columns, duplicates = long_columns(parameters), parameters.duplicates
     if X is not None:
         raise ValueError("X must not be given beside a long frame: its other columns are the inputs")
     if inputs is not None:
@@ -158,7 +108,7 @@ def fit(
         package = type(frame).__module__.partition(".")[0]
         remedy = "forecast_parquet reads what memory does not hold" if package.startswith("dask") else "to_pandas()"
         raise TypeError(f"y must be a long frame of pandas, got one of {package}: {remedy}")
-    panel = layout.build_panel(_with_times(frame, columns), columns, freq, duplicates=duplicates)
+    panel = layout.build_panel(_with_times(frame, columns), columns, parameters.freq, duplicates=duplicates)
     if not len(panel):
         _refuse_all(panel.failures)
     failures = failures_frame(panel)
@@ -180,32 +130,89 @@ def later_notes(panel: Panel) -> list[str]:
     return [f"{format_count(rows, 'row')} of {series:,} series after {whose} last number left out: forecasts begin there{known}"]
 
 
-def make_task(panel: Panel, settings: Settings, horizon: int | None, level: Level, windows: int = 0, stride: int = 1) -> Task:
-    """Return the forecasts that are asked of each series of a panel; see :meth:`Settings.task`."""
-    if horizon is None and settings.horizon is None and panel.known_steps:
-        settings = replace(settings, horizon=panel.known_steps)
-    asked = settings.horizon if horizon is None else horizon
-    steps = asked or settings.default_steps(panel.time, panel.span, (panel.rows(i)[0] for i in range(len(panel))))
-    return settings.task(steps, horizon, level, windows, stride)
+def make_task(
+    parameters: SeriesParameters,
+    time: TimeIndex,
+    span: int,
+    horizon: int | None,
+    level: Level,
+    *,
+    known_steps: int = 0,
+    series: Iterable[Array] = (),
+    windows: int = 0,
+    stride: int = 1,
+) -> Task:
+    """Return the forecasts that are asked of each series of a panel; without a horizon, as many steps as for a table of them.
+
+    Parameters
+    ----------
+    parameters : SeriesParameters
+        Parameters of the forecaster.
+    time : TimeIndex
+        Rule of the dates.
+    span : int
+        Number of steps from the first number of any series to the last of any.
+    horizon : int, optional
+        Number of steps; None: that of the parameters, the ``known_steps``, or the default.
+    level : float or sequence of float, optional
+        Probabilities of the intervals; None: those of the parameters.
+    known_steps : int, default=0
+        Number of steps whose inputs are known.
+    series : iterable of array of shape (n,), optional
+        Numbers of each series, where they are at hand: without dates, their seasons are found in them.
+    windows : int, default=0
+        Number of origins of cross-validation.
+    stride : int, default=1
+        Number of rows between two origins.
+    """
+    weighted = parameters.horizon
+    if horizon is None and weighted is None:
+        weighted = known_steps or None
+    steps = weighted if horizon is None else horizon
+    if steps is None:
+        given = check_season(parameters.season)
+        if given is not None:
+            each = [given]
+        elif time.kind in ("dates", "periods"):
+            each = [calendar_periods(time.step)]
+        else:
+            each = [detect_period(y[slice(*find_span(y))]) for y in series] or [()]
+        steps = common_horizon(span, each)
+    whole_number("horizon", steps, 1)
+    levels = check_levels(parameters.level if level is None else level)
+    return Task(int(steps), levels, parameters.season, weighted, windows, stride)
 
 
-def forecast(panel: Panel, settings: Settings, horizon: int | None, X: Any, level: Level) -> Outcome:
+def panel_task(
+    panel: Panel, parameters: SeriesParameters, horizon: int | None, level: Level, windows: int = 0, stride: int = 1
+) -> Task:
+    """Return the forecasts that are asked of each series of a panel; see :func:`make_task`."""
+    series = (panel.rows(i)[0] for i in range(len(panel)))
+    known = panel.known_steps
+    return make_task(
+        parameters, panel.time, panel.span, horizon, level, known_steps=known, series=series, windows=windows, stride=stride
+    )
+
+
+def forecast(panel: Panel, parameters: SeriesParameters, horizon: int | None, X: Any, level: Level) -> Outcome:
     """Forecast every series; X are the inputs of the steps ahead, a long frame."""
-    task = make_task(panel, settings, horizon, level)
+    task = panel_task(panel, parameters, horizon, level)
     longest = int(np.argmax(panel.lengths))
     try:  # before any work is done: where no series has rows enough, or pandas no dates
         check_horizon("horizon", task.steps, int(panel.lengths[longest]))
     except ValueError as error:
         raise ValueError(f"{error}; the longest series is {format_id(panel.ids[longest])}") from None
     panel.labels(panel.first + panel.lengths + task.steps - 1, np.arange(len(panel)))
-    return _run(panel, task, future_inputs(panel, _with_times(X, panel.columns), task.steps), settings)
+    return _run(panel, task, future_inputs(panel, _with_times(X, panel.columns), task.steps), parameters)
 
 
-def cross_validate(panel: Panel, settings: Settings, horizon: int | None, windows: int, stride: int, level: Level) -> Outcome:
+def cross_validate(
+    panel: Panel, parameters: SeriesParameters, horizon: int | None, windows: int, stride: int, level: Level
+) -> Outcome:
     """Forecast from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows as the validation set."""
     whole_number("n_windows", windows, 1)
     whole_number("step_size", stride, 1)
-    return _run(panel, make_task(panel, settings, horizon, level, windows, stride), None, settings)
+    return _run(panel, panel_task(panel, parameters, horizon, level, windows, stride), None, parameters)
 
 
 def summary(panel: Panel, blocks: Blocks | None) -> str:
@@ -332,8 +339,8 @@ def _with_times(frame: Any, columns: Columns) -> Any:
     return frame.assign(**{columns.time: times})
 
 
-def _run(panel: Panel, task: Task, ahead: Array | None, settings: Settings) -> Outcome:
-    blocks = run(panel, task, ahead, n_jobs=settings.n_jobs, verbose=settings.verbose, checkpoint=settings.checkpoint)
+def _run(panel: Panel, task: Task, ahead: Array | None, parameters: SeriesParameters) -> Outcome:
+    blocks = run(panel, task, ahead, n_jobs=parameters.n_jobs, verbose=parameters.verbose, checkpoint=parameters.checkpoint)
     if not len(blocks.series):
         _refuse_all(_reasons(panel, blocks))
     failures = failures_frame(panel, blocks)

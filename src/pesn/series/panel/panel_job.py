@@ -56,19 +56,20 @@ def run(request: Request) -> PanelOutcome:
     if request.future is not None and not request.inputs:
         raise ValueError("--future must come with --inputs, the columns that are known ahead")
     ahead = None if request.future is None else read_long_future(request.future, table)
-    settings = long_frame.Settings(
-        tuple(request.season) or "auto", request.horizon, request.sorted_levels, request.n_jobs, request.verbose,
-        request.checkpoint,
+    columns = dict(zip(("id_col", "time_col", "target_col"), table.columns, strict=True))
+    parameters = long_frame.SeriesParameters(
+        request.horizon, tuple(request.season) or "auto", request.sorted_levels, request.n_jobs, **columns, freq=request.freq,
+        duplicates=request.duplicates, checkpoint=request.checkpoint, verbose=request.verbose,
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of failures, which are reported below
         try:
-            panel, _ = long_frame.fit(table.frame, None, table.columns, request.freq, request.duplicates)
-            found = long_frame.forecast(panel, settings, request.horizon, ahead, None)
+            panel, _ = long_frame.fit(table.frame, None, parameters)
+            found = long_frame.forecast(panel, parameters, request.horizon, ahead, None)
             judged = None
             if request.origins:
-                horizon = long_frame.make_task(panel, settings, request.horizon, None).steps
-                judged = long_frame.cross_validate(panel, settings, horizon, request.origins, horizon, None).frame
+                horizon = long_frame.panel_task(panel, parameters, request.horizon, None).steps
+                judged = long_frame.cross_validate(panel, parameters, horizon, request.origins, horizon, None).frame
         except ValueError as error:
             raise DataError(str(error)) from None
     table.notes += long_frame.later_notes(panel)

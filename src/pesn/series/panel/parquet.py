@@ -27,8 +27,9 @@ from pesn._support.types import AnyArray, PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.panel.frame import build_panel, find_rule, format_id, max_grid_steps, parse_dates, steps_between
-from pesn.series.panel.long_frame import Level, failures_frame, forecast_frame, future_inputs, long_columns, read_settings
+from pesn.series.panel.long_frame import Level, failures_frame, forecast_frame, future_inputs, long_columns, make_task
 from pesn.series.panel.work import Task, run
+from pesn.series.result import check_levels
 from pesn.series.table.reading import Columns
 
 if TYPE_CHECKING:
@@ -108,21 +109,21 @@ def forecast_parquet(
         How many series there are.
     """
     forecaster = SeriesForecaster() if forecaster is None else forecaster
-    settings, columns = read_settings(forecaster), long_columns(forecaster)
+    columns, own = long_columns(forecaster), check_levels(forecaster.level)
     whole_number("bucket_rows", bucket_rows, 1)
     paths, folder = [Path(source), *([] if X is None else [Path(X)])], Path(target)
     _common_schemas(paths, columns)  # refused before anything is written
-    asked = [horizon, level, settings.seasons, settings.horizon, settings.level, tuple(columns), forecaster.freq, bucket_rows]
+    asked = [horizon, level, forecaster.season, forecaster.horizon, own, tuple(columns), forecaster.freq, bucket_rows]
     with claim_folder(folder):  # two runs would each remove the rows of the other
         job = _Job.open(folder, paths, [*asked, forecaster.duplicates])
         if job.done is not None:
             return job.done
-        with show_progress(settings.verbose) as steps:
+        with show_progress(forecaster.verbose) as steps:
             if job.plan is None:
                 with steps.step("partitioning rows", _row_count(paths[0]), "rows") as advance:
                     job.plan = partition(paths, folder / _ROWS, columns, forecaster.freq, bucket_rows, advance)
                 job.save()
-            task = settings.task(settings.default_steps(job.plan.time, job.plan.span), horizon, level)
+            task = make_task(forecaster, job.plan.time, job.plan.span, horizon, level)
             with steps.step("forecasting", job.plan.buckets, "buckets") as advance:
                 for number in range(job.plan.buckets):
                     forecast_bucket(folder, number, job.plan.time, task, forecaster)
