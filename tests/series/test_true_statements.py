@@ -13,7 +13,7 @@ from pesn.series.page.page import sections
 from pesn.series.page.panel_page import records
 from pesn.series.panel import panel_job
 from pesn.series.result import SeriesBacktest, backtest_naive
-from pesn.series.summary import lines, record
+from pesn.series.writing import lines, record
 
 
 def half_hours(days, rng):

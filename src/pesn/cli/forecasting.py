@@ -112,7 +112,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
     from pesn._support.files import check_writable
     from pesn._support.progress import show_progress
-    from pesn.series import job, summary, writing
+    from pesn.series import job, writing
 
     with naming(out):
         writing.refuse(out, overwrite=overwrite, files=writing.list_files(png))
@@ -126,7 +126,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
         if save is not None:
             with naming(save):
                 outcome.save(save)
-    for line in summary.lines(outcome):
+    for line in writing.lines(outcome):
         terminal.say(line)
     figure = f"{writing.FIGURE}, " if png else ""
     terminal.say(f"written   {out / 'index.html'}, forecast.csv, {figure}summary.json" + (f"; {save}" if save else ""))

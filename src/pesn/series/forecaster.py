@@ -35,6 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 from pesn._support.records import check_type, rollback_on_error
 from pesn._support.types import Array, PathLike, TableLike
 from pesn.series import arguments
+from pesn.series.arguments import list_of_names, read_frame, select_columns
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
@@ -42,7 +43,6 @@ from pesn.series.panel.long_frame import SeriesParameters, check_parameters, lon
 from pesn.series.panel.work import Blocks
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
-from pesn.series.wide_frame import list_of_names, read_frame, select_columns
 
 
 @final

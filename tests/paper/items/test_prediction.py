@@ -7,7 +7,7 @@ from pesn import paper
 from pesn.paper.claims import paper_numbers
 from pesn.paper.item_settings import defaults
 from pesn.paper.items import prediction, robots
-from pesn.paper.items import prediction_verdicts as verdicts
+from pesn.paper.items import prediction_report as verdicts
 from pesn.paper.items.prediction import Compared, Sampling
 from pesn.paper.items.robots import ARDRONE, CART_POLE
 from pesn.systems import ardrone
