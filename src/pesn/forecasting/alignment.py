@@ -19,7 +19,6 @@ ValueError: y must have an index of dates, periods, durations or numbers, got te
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +40,8 @@ from pesn.forecasting.time_index import (
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+    from pesn.forecasting.time_index import pd
 
 _NUMERAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _DATE = r"\d{4}[-/]\d{1,2}([-/T ].*)?|\d{8}T.*"  # begins with the year: pandas also parses "now" and "today"
@@ -68,7 +69,6 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
     ValueError
         If the labels are not times, if one is missing, or if the index has several levels.
     """
-    pd: Any = import_module("pandas")
     if isinstance(index, pd.MultiIndex):
         runs = index.droplevel(-1).unique()
         raise ValueError(
@@ -140,7 +140,6 @@ def check_not_calendar_digits(index: pd.Index, argument: str) -> None:
 
 def find_calendar_digits(index: pd.Index) -> str | None:
     """Return the format of numbers that are dates in digits, such as 20240131 or 202401; None of other numbers."""
-    pd: Any = import_module("pandas")
     values = index.to_numpy()
     if isinstance(index, pd.RangeIndex) or len(index) < 2 or not (np.abs(values) < 1e8).all() or (values % 1 != 0).any():
         return None
@@ -160,7 +159,6 @@ def is_default(index: pd.Index) -> bool:
 
 def is_count(index: pd.Index) -> bool:
     """Return whether labels are integers that increase by 1, as those of a slice of a frame with a default index."""
-    pd: Any = import_module("pandas")
     if isinstance(index, pd.RangeIndex):
         return bool(index.step == 1)
     return bool(index.dtype == np.int64 and len(index) and np.array_equal(index, index[0] + np.arange(len(index))))
@@ -168,7 +166,6 @@ def is_count(index: pd.Index) -> bool:
 
 def _convert_values(index: pd.Index, argument: str) -> pd.Index:
     """Return an index of the type of its values: dates, periods, durations or numbers."""
-    pd: Any = import_module("pandas")
     values = index.astype(object).infer_objects()
     found = index_kind(values)
     if found is not None:
@@ -190,7 +187,6 @@ def _convert_values(index: pd.Index, argument: str) -> pd.Index:
 
 def _parse_text(index: pd.Index, argument: str) -> pd.Index:
     """Return text as numbers or dates."""
-    pd: Any = import_module("pandas")
     text = index.str.strip()
     if text.str.fullmatch(_NUMERAL).all():
         return pd.to_numeric(text)
@@ -617,7 +613,7 @@ def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
     if index is None:
         return None
     if type(index).__module__.partition(".")[0] == "pandas":
-        labels = import_module("pandas").Index(index)  # keeps zone and frequency
+        labels: Any = pd.Index(index)  # keeps zone and frequency
     else:
         labels = _array("index", index)
     if labels.shape != (horizon,):

@@ -35,6 +35,15 @@ from pesn._support.types import AnyArray
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+
+    class _Pandas:
+        """The module pandas, which is imported when something of it is first used: it takes half a second."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module("pandas"), name)
+
+    pd = _Pandas()
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
@@ -59,7 +68,6 @@ class CalendarStep:
     """
 
     def __init__(self, text: str) -> None:
-        pd: Any = import_module("pandas")
         self.text, self.months, self.day = text, 0, 0
         self.absolute = False  # whether it counts elapsed time instead of calendar days
         if monthly := re.fullmatch(r"(\d*)M(?:-(\d+))?", text):
@@ -98,11 +106,10 @@ class CalendarStep:
         """Return the first n dates from ``start`` on; the first is later if ``start`` is not on the step."""
         if self.months:
             return self._days_in_months(start, np.arange(n) * self.months)
-        return import_module("pandas").date_range(start, periods=n, freq=self.text, unit=start.unit)
+        return pd.date_range(start, periods=n, freq=self.text, unit=start.unit)
 
     def positions(self, start: pd.Timestamp, clock: pd.Index, most: int) -> npt.NDArray[np.int64]:
         """Return the steps from ``start`` to each date; -1 if it is earlier, off the step, or more than ``most`` steps away."""
-        pd: Any = import_module("pandas")
         found = np.full(len(clock), -1, np.int64)
         seconds = clock.to_numpy().astype("datetime64[s]").astype(np.float64) - start.timestamp()
         inside = (seconds > -1.0) & (seconds < 1.5 * self.length * (most + 8))  # by division first: a date may be far away
@@ -122,7 +129,6 @@ class CalendarStep:
 
     def steps(self, first: pd.Timestamp, later: pd.Timestamp) -> int | None:
         """Count the steps from one date to another, negative if it is earlier; None if they are not on one grid."""
-        pd: Any = import_module("pandas")
         one, other = (self.clock(pd.DatetimeIndex([date]))[0] for date in (first, later))
         if self.months:
             apart, rest = divmod((other.year - one.year) * 12 + other.month - one.month, self.months)
@@ -138,7 +144,6 @@ class CalendarStep:
 
     def _days_in_months(self, start: pd.Timestamp, months: AnyArray) -> pd.Index:
         """Return the day of the month, or the last day of shorter ones, so many months after ``start``, at the same hour."""
-        pd: Any = import_module("pandas")
         first = np.datetime64(f"{start.year:04d}-{start.month:02d}", "M") + months
         longest = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
         days = first.astype("datetime64[D]") + np.minimum(max(self.day, 1), longest.astype(int)) - 1
@@ -156,7 +161,6 @@ def find_step(index: pd.Index) -> Iterator[str]:
 
 def _candidates(index: pd.Index) -> Iterator[str]:
     """Iterate over candidate steps, in pandas' spelling."""
-    pd: Any = import_module("pandas")
     if index.freqstr is not None:
         yield index.freqstr
     if len(index) < 2:
@@ -174,7 +178,6 @@ def _candidates(index: pd.Index) -> Iterator[str]:
 
 def _monthly(days: pd.Index) -> list[str]:
     """Return the step of dates in different months on the same day, at their beginning or at their end."""
-    pd: Any = import_module("pandas")
     months = np.asarray(days.year * 12 + days.month)
     apart = int(np.gcd.reduce(np.diff(months)))
     if apart == 0:
@@ -289,7 +292,6 @@ class TimeIndex(NamedTuple):
 
     def onwards(self, n: int) -> pd.Index:
         """Return the labels (n,) from ``last`` on."""
-        pd: Any = import_module("pandas")
         if self.kind in ("numbers", "counted"):
             if isinstance(self.last, int) and isinstance(self.step, int):
                 return pd.RangeIndex(self.last, self.last + n * self.step, self.step, name=self.name)
@@ -314,7 +316,6 @@ class TimeIndex(NamedTuple):
 
     def label(self) -> Any:
         """Return ``last`` as a label of pandas."""
-        pd: Any = import_module("pandas")
         if self.kind == "dates":
             return self._labels()[0]
         if self.kind == "durations":
@@ -390,13 +391,13 @@ class TimeIndex(NamedTuple):
 
     def _labels(self) -> pd.Index:
         """Return ``last`` as an index of dates."""
-        label = import_module("pandas").DatetimeIndex([self.last]).as_unit(self.unit)
+        label = pd.DatetimeIndex([self.last]).as_unit(self.unit)
         return label if self.zone is None else label.tz_convert(self.zone)
 
     def _nanoseconds(self) -> int:
         """Return the step of durations in nanoseconds."""
         text = self.step if self.step[:1].isdigit() else f"1{self.step}"
-        return int(import_module("pandas").Timedelta(text).as_unit("ns").value)
+        return int(pd.Timedelta(text).as_unit("ns").value)
 
     def _clock(self, rule: CalendarStep, index: pd.Index) -> pd.Index:
         """Return dates as the rule counts them, without a zone: hours by universal time, days by local time."""
@@ -405,7 +406,6 @@ class TimeIndex(NamedTuple):
 
 def index_kind(index: pd.Index) -> str | None:
     """Return the kind of a pandas index: "dates", "periods", "durations", "numbers"; None if its labels are no times."""
-    pd: Any = import_module("pandas")
     if isinstance(index, pd.DatetimeIndex):
         return "dates"
     if isinstance(index, pd.PeriodIndex):

@@ -39,8 +39,7 @@ from pesn.series.arguments import list_of_names, read_frame, select_columns
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.long_frame import SeriesParameters, check_parameters, long_columns
-from pesn.series.panel.work import Blocks
+from pesn.series.panel.long_frame import Blocks, SeriesParameters, check_parameters, long_columns
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
 

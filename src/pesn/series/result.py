@@ -27,8 +27,9 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -94,24 +95,14 @@ class Margins:
         Returns
         -------
         Margins
-            Scalars among the parameters stay of size 1 along the other axes.
+            With arrays in place of scalars among the parameters.
         """
-        one = (1,) * parts[0].location.ndim
-
-        def join(name: str) -> AnyArray:
-            values = [np.asarray(getattr(part, name)) for part in parts]
-            return np.stack([value if value.ndim else value.reshape(one) for value in values], axis)
-
-        return Margins(**{part.name: join(part.name) for part in fields(Margins)})
+        return _join(partial(np.stack, axis=axis), parts)
 
     @staticmethod
     def concatenate(parts: Sequence[Margins]) -> Margins:
         """Join distributions along the first axis."""
-
-        def join(name: str) -> AnyArray:
-            return np.concatenate([np.broadcast_to(getattr(part, name), part.location.shape) for part in parts])
-
-        return Margins(**{part.name: join(part.name) for part in fields(Margins)})
+        return _join(np.concatenate, parts)
 
     def __getitem__(self, index: Any) -> Margins:
         values = [getattr(self, part.name) for part in fields(Margins)]
@@ -186,6 +177,15 @@ class Margins:
     def crps(self, y: npt.ArrayLike) -> Array:
         """Return the continuous ranked probability score of observations, NaN where missing, by :func:`pinball_score`."""
         return pinball_score(np.asarray(y, float), self.quantile(LEVELS), LEVELS)
+
+
+def _join(how: Callable[[list[AnyArray]], AnyArray], parts: Sequence[Margins]) -> Margins:
+    """Join the parameters of distributions."""
+    joined = {
+        field.name: how([np.broadcast_to(getattr(one, field.name), one.location.shape) for one in parts])
+        for field in fields(Margins)
+    }
+    return Margins(**joined)
 
 
 def check_levels(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:
@@ -440,9 +440,10 @@ def backtest_naive(
         if period is None:
             return Margins(np.full(horizon, np.nan), np.full(horizon, np.nan), NORMAL)
         seen, back = column[:place], _lags(period, horizon)
+        carried = pd.Series(seen).ffill().bfill().to_numpy()
         lags, which = np.unique(back, return_inverse=True)
         at = np.maximum(place + np.arange(horizon) - back, 0)
-        return Margins(_carry_forward(seen)[at], np.array([_deviation(seen, int(lag)) for lag in lags])[which], NORMAL)
+        return Margins(carried[at], np.array([_deviation(seen, int(lag)) for lag in lags])[which], NORMAL)
 
     def forecast_origins(origins: Places) -> Margins:
         rows = [[forecast_column(y[:, i], int(place), period) for i, period in enumerate(each)] for place in origins]
@@ -499,8 +500,3 @@ def _deviation(seen: Array, lag: int) -> float:
     used = max(min(lag, len(seen) // 2), 1)
     size = np.sqrt(nanmean_or_zero(np.square(seen[used:] - seen[:-used]), (0,)) * lag / used)
     return float(size) or float(np.finfo(float).tiny)
-
-
-def _carry_forward(y: Array) -> Array:
-    """Return y (n,) with each gap filled by the last number before it, and by the first one at the start."""
-    return pd.Series(y).ffill().bfill().to_numpy()

@@ -9,45 +9,45 @@ import pytest
 import pesn
 from pesn import paper
 from pesn.paper.claims import Settings, Tasks
-from pesn.paper.items import cost, operations
+from pesn.paper.items import cost
 
 MEAN, VAR = [0.5, -1.2, 3.0], [0.2, 0.6, 0.05]
 
 
 def test_what_is_counted_is_the_spline():
-    got, _ = operations.count_spline(101, MEAN, VAR)
+    got, _ = cost.count_spline(101, MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="spline-raw")
     # the error function of Abramowitz and Stegun errs by 1.5e-7 at each of the nodes
     assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=2e-5)
 
 
 def test_what_is_counted_is_the_analytic_method():
-    got, _ = operations.count_analytic(MEAN, VAR)
+    got, _ = cost.count_analytic(MEAN, VAR)
     truth = pesn.moments("tanh", MEAN, VAR, method="analytic")
     assert np.allclose(np.transpose(got), [truth.mean, truth.var], rtol=0, atol=1e-13)
 
 
 def test_terms_predict_the_count_at_other_sizes():
-    terms = operations.recount()
-    _, lines = operations.count_spline(23, MEAN, VAR)
+    terms = cost.recount()
+    _, lines = cost.count_spline(23, MEAN, VAR)
     for line, tally in lines.items():
-        for kind in operations.KINDS:
+        for kind in cost.KINDS:
             t = terms["spline, as written"][line][kind]
             assert tally[kind] == 69 * t["ND"] + 23 * t["N"] + 3 * t["D"] + t["1"], (line, kind)
 
 
 def test_counts_by_hand():
-    terms = operations.recount()
+    terms = cost.recount()
     written = terms["spline, as written"]
     assert written["1"]["*/÷"]["N"] == 2
     assert written["1"]["+/−"]["N"] == 3
     # α and β: a product, a root, a difference, a quotient
-    assert [written["4"][k]["ND"] for k in operations.KINDS] == [4, 2, 0, 2]
+    assert [written["4"][k]["ND"] for k in cost.KINDS] == [4, 2, 0, 2]
     # 2 + 2 + 4 + 4 error functions and 0 + 2 + 4 + 6 exponentials are printed in the four integrals
     assert written["5"]["exp"]["ND"] == 12 + 12
     assert written["5"]["sqrt"]["ND"] == 0 + 1 + 2 + 4
     assert written["6"]["*/÷"]["D"] - written["5"]["*/÷"]["D"] == 1  # A₁²
-    assert [terms["analytic"]["mean"][k]["D"] for k in operations.KINDS] == [6, 3, 1, 1]
+    assert [terms["analytic"]["mean"][k]["D"] for k in cost.KINDS] == [6, 3, 1, 1]
 
 
 def test_published_numbers():
@@ -55,7 +55,7 @@ def test_published_numbers():
         {"method": method, "line": line, "operation": kind, **dict.fromkeys(("ND", "N", "D", "1"), 0), **terms}
         for method, lines in cost.PUBLISHED.items()
         for line, row in lines.items()
-        for kind, terms in zip(operations.KINDS, row, strict=True)
+        for kind, terms in zip(cost.KINDS, row, strict=True)
     )
     assert len(rows) == 6 * 4 + 3 * 4
     spline = rows[(rows["method"] == "spline, as written") & (rows["line"] == "all")].set_index("operation")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pesn.series.forecaster import SeriesForecaster
-from pesn.series.page import page, pictures
+from pesn.series.page import page
 from pesn.series.page.page import sections
 
 ODD = "a<b> & \"c\" 'd'"
@@ -35,7 +35,7 @@ def model():
 
 def test_the_picture_says_every_step_and_the_name(model):
     ahead = model.forecast(12)
-    root = parsed(pictures.forecast(model.fitted_, ahead, (0.8, 0.95)))
+    root = parsed(page.forecast(model.fitted_, ahead, (0.8, 0.95)))
     assert len(root.findall(".//svg")) == 1
     assert root.find(".//svg").get("aria-label").startswith(ODD)
     assert len(root.findall(".//path[@class='band']")) == 2
@@ -48,20 +48,20 @@ def test_the_picture_says_every_step_and_the_name(model):
 
 def test_each_component_has_a_drawing(model):
     parts = model.fitted_.models[0].components(12)
-    root = parsed(pictures.components(model.fitted_, 12))
+    root = parsed(page.components(model.fitted_, 12))
     assert len(root.findall(".//svg")) == len(parts) == 2
     assert [one.text.split(":")[0] for one in root.iter("h4")] == ["Level", "Season"]
 
 
 def test_without_a_season_there_is_nothing_to_take_apart():
     walk = np.cumsum(np.random.default_rng(1).normal(size=60))
-    assert pictures.components(fitted(walk, 3).fitted_, 3) == ""
+    assert page.components(fitted(walk, 3).fitted_, 3) == ""
 
 
 @pytest.mark.parametrize(("origins", "shown"), [([60], 1), (list(range(40, 52)), 12), (list(range(40, 71)), 12)])
 def test_past_forecasts_are_one_panel_an_origin_twelve_at_most(model, origins, shown):
     judged = model.backtest(4, origins[:: max(len(origins) // 14, 1)])
-    root = parsed(pictures.backtest(model.fitted_, judged, (0.8, 0.95)))
+    root = parsed(page.backtest(model.fitted_, judged, (0.8, 0.95)))
     assert len(root.findall(".//svg")) == min(shown, len(judged.origins))
     plots = root.findall(".//div[@class='plot small']")
     assert len({tuple(one.text for one in plot.findall(".//span[@class='y']")) for plot in plots}) == 1  # the same scale in all
@@ -117,8 +117,8 @@ def test_rows_are_called_by_their_labels(index, first):
     model = fitted(np.cumsum(np.ones(30)) ** 0.5, 2, index)
     ahead = model.forecast(2)
     assert model.fitted_.label(30, 2) == first
-    assert parsed(pictures.forecast(model.fitted_, ahead, (0.8,))).find(".//title").text.startswith(first)
-    parsed(pictures.backtest(model.fitted_, model.backtest(2, [20]), (0.8,)))
+    assert parsed(page.forecast(model.fitted_, ahead, (0.8,))).find(".//title").text.startswith(first)
+    parsed(page.backtest(model.fitted_, model.backtest(2, [20]), (0.8,)))
 
 
 def test_bars_have_the_shares_that_the_members_have(model):

@@ -10,7 +10,7 @@ import pytest
 from joblib import parallel_config
 
 import pesn
-from pesn.series.panel import work as panel_work
+from pesn.series.panel import long_frame as panel_work
 from pesn.series.panel.frame import build_panel
 from pesn.series.table.reading import Columns
 

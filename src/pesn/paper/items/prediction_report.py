@@ -18,22 +18,9 @@ import pandas as pd
 
 from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array
-from pesn.paper.claims import (
-    CLAIMS,
-    Draw,
-    Record,
-    Result,
-    Settings,
-    Tasks,
-    Verdict,
-    grade,
-    median_range,
-    over_draws,
-    paper_numbers,
-)
+from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, read_settings
 from pesn.paper.items import prediction, robots, sensitivity
-from pesn.paper.items import prediction_figures as draw
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.prediction import FORMS, WEIGHTS, WIDE, Compared, Scene, Study, leaving, steps_until, within
 from pesn.paper.items.robots import ARDRONE, CART_POLE, Robot
@@ -313,10 +300,10 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     varied = sensitivity.study(settings, tasks, partial(prediction.measure, robot), VARIED)
     targets = [(target, i + 1) for i in range(p["draws"]) for target in ("level", "change")]
     judged = judge(levels, changes, robot.velocities)
-    if own.name in CLAIMS["higher-dimensions"].items:
+    if robot is ARDRONE:
         judged.append(judge_dimensions(levels))
     common, after = _figures(own, scene, levels, p, seeds[0])
-    after["fair-forecast"] = draw.draw_fair(draw.state_view(scene, robot, own.columns), fair), {}
+    after["fair-forecast"] = prediction.draw_fair(prediction.state_view(scene, robot, own.columns), fair), {}
     after["sensitivity"] = sensitivity.draw(varied, p, _MEASURES)
     table = pd.DataFrame(paper_numbers(own.name)).assign(obtained=own.obtained(levels[0], p))
     return Result(
@@ -344,15 +331,15 @@ def _figures(
     steps, single, multi = p["steps"], levels[0].single, levels[0].multi
     stretch = {way: multi[way][len(multi["before"]) // 2] for way in ("never", "before")}
     stretch["future"] = prediction.multi_step_with_future(scene, p, stretch["before"].origin, np.random.default_rng([seed, 3]))
-    states, outputs = (view(scene, own.robot, own.columns) for view in (draw.state_view, draw.output_view))
+    states, outputs = (view(scene, own.robot, own.columns) for view in (prediction.state_view, prediction.output_view))
     before: dict[str, Picture] = {}
     for name, view, some in (("single-step", outputs, [single]), ("multi-step", states, multi["before"])):
-        before[name] = draw.draw_states(view, some), {}
-        before[f"{name}-zoomed"] = draw.draw_states(view, some, steps), {}
+        before[name] = prediction.draw_states(view, some), {}
+        before[f"{name}-zoomed"] = prediction.draw_states(view, some, steps), {}
     every = [one for found in levels for one in found.multi["before"]]
     after: dict[str, Picture] = {
-        "updating": (draw.draw_updating(states, stretch, own.shown), {}),
-        "agreement": (draw.draw_agreement(every), {}),
+        "updating": (prediction.draw_updating(states, stretch, own.shown), {}),
+        "agreement": (prediction.draw_agreement(every), {}),
     }
     return before, after
 
@@ -363,7 +350,7 @@ def wide(found: Study) -> str:
     return f"{ratio.min():.2f} to {ratio.max():.2f} times Monte Carlo's σ"
 
 
-def _fair(tasks: Tasks, robot: Robot, p: Record, seed: int, scene: Scene) -> draw.Fair:
+def _fair(tasks: Tasks, robot: Robot, p: Record, seed: int, scene: Scene) -> prediction.Fair:
     """Return means, standard deviations and truth, by form and way of updating the weights."""
     origins = prediction.fair_origins(p, len(scene.y), p["fair_every"])
     truth = np.array([scene.run.states[k + 1 : k + 1 + p["steps"]] for k in origins])
@@ -448,7 +435,7 @@ def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.D
     return pd.DataFrame(lines)
 
 
-def coverage_table(found: Study, scene: Scene, fair: draw.Fair, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
+def coverage_table(found: Study, scene: Scene, fair: prediction.Fair, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
     """Tabulate the coverage of the 2σ bands: fair forecasts with every error counted, and the state's part alone."""
     lines = []
     for (form, way), (mean, std, truth) in fair.items():
@@ -492,10 +479,10 @@ def run_cart_pole(settings: Settings, tasks: Tasks) -> Result:
 
 def _cart_pole_figures(seed: int, scene: Scene, levels: Study, changes: Study, p: Record) -> dict[str, Picture]:
     other = prediction.learn(CART_POLE, p, seed, "change")
-    view = draw.output_view(other, CART_POLE, 2)
-    own: dict[str, Picture] = {"single-step-changes": (draw.draw_states(view, [changes.single]), {})}
+    view = prediction.output_view(other, CART_POLE, 2)
+    own: dict[str, Picture] = {"single-step-changes": (prediction.draw_states(view, [changes.single]), {})}
     if "units" in levels.multi:
-        own["uncertain-units"] = draw.draw_states(draw.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]), {}
+        own["uncertain-units"] = prediction.draw_states(prediction.state_view(scene, CART_POLE, 2), levels.multi["units"][:1]), {}
     return own
 
 

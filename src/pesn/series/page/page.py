@@ -173,62 +173,31 @@ def backtest(fitted: FittedSeries, judged: SeriesBacktest, levels: Sequence[floa
     Markup
         A list of figures; empty where there is none.
     """
-    horizon = judged.horizon
-    past = [_Past.read(fitted, judged, int(k), column, levels) for k in _select_origins(judged, column)]
-    if not past:
+    chosen, horizon, back = _select_origins(judged, column), judged.horizon, judged.horizon // 2 + 2
+    if not len(chosen):
         return Markup("")
-    edges = [edge for one in past for pair in one.bounds for edge in pair]
-    view = View((0.5 - len(past[0].seen), horizon + 0.5), limits([part for one in past for part in one[:3]], edges))
+    margins, truth, origins = judged.forecasts[chosen, :, column], judged.observed[chosen, :, column], judged.origins[chosen]
+    median, bounds = margins.median, [margins.interval(level) for level in sorted(levels, reverse=True)]
+    missed = np.where((truth < bounds[0][0]) | (truth > bounds[0][1]), truth, np.nan)
+    padded = np.pad(fitted.column(column), (back, 0), constant_values=np.nan)
+    seen = np.stack([padded[origin : origin + back] for origin in origins])
+    view = View((0.5 - back, horizon + 0.5), limits([seen, median, truth], [edge for pair in bounds for edge in pair]))
+    steps, rows = np.arange(1.0, horizon + 1.0), np.arange(1.0 - back, horizon + 1.0)
     marks = [(1.0, "1"), (float(horizon), f"{horizon} steps")] if horizon > 1 else [(1.0, "1 step")]
     made = []
-    for one in past:
-        score = f"{one.known - int(np.isfinite(one.missed).sum())} of {one.known} inside {percent(max(levels))} %"
-        error = number(float(np.nanmean(np.abs(one.truth - one.median))))
-        label = f"{judged.names[column]}, forecast {one.title}: {score}, mean absolute error {error}."
-        drawn = plot(view, one.draw(view), label=label, marks=marks, size="small", most=3)
-        made.append(f"<li><h4>{escape(one.title)}<small>{score}</small></h4>{drawn}</li>")
-    return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
-
-
-class _Past(NamedTuple):
-    """A past forecast: rows before it, its median, observations, bounds by level (the widest first), and a title."""
-
-    seen: Array
-    median: Array
-    truth: Array
-    bounds: list[tuple[Array, Array]]
-    title: str
-
-    @classmethod
-    def read(cls, fitted: FittedSeries, judged: SeriesBacktest, k: int, column: int, levels: Sequence[float]) -> _Past:
-        """Return the forecast from origin number k."""
-        margins, origin = judged.margins[k][column], int(judged.origins[k])
-        bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
-        rows = judged.horizon // 2 + 2
-        seen = np.pad(fitted.column(column), (rows, 0), constant_values=np.nan)[origin : origin + rows]
-        return cls(seen, margins.median, judged.observed[k, :, column], bounds, f"from {fitted.label(origin)}")
-
-    @property
-    def known(self) -> int:
-        """Number of steps that were observed."""
-        return int(np.isfinite(self.truth).sum())
-
-    @property
-    def missed(self) -> Array:
-        """Observations outside the widest interval, NaN elsewhere."""
-        low, high = self.bounds[0]
-        return np.where((self.truth < low) | (self.truth > high), self.truth, np.nan)
-
-    def draw(self, view: View) -> list[str]:
-        """Return the SVG elements."""
-        steps = np.arange(1.0, len(self.median) + 1.0)
-        shapes = [view.upright(0.5, "now"), *_fan(view, np.empty(0), steps, self.median, self.bounds)]
-        rows = np.arange(1.0 - len(self.seen), len(self.median) + 1.0)
-        return [
-            *shapes,
-            view.line(rows, np.concatenate([self.seen, self.truth]), "seen"),
-            view.dots(steps, self.missed, "missed"),
+    for k, origin in enumerate(origins.tolist()):
+        known, outside = (int(np.isfinite(part[k]).sum()) for part in (truth, missed))
+        title, score = f"from {fitted.label(origin)}", f"{known - outside} of {known} inside {percent(max(levels))} %"
+        error = number(float(np.nanmean(np.abs(truth[k] - median[k]))))
+        shapes = [
+            view.upright(0.5, "now"),
+            *_fan(view, np.empty(0), steps, median[k], [(low[k], high[k]) for low, high in bounds]),
         ]
+        shapes += [view.line(rows, np.concatenate([seen[k], truth[k]]), "seen"), view.dots(steps, missed[k], "missed")]
+        label = f"{judged.names[column]}, forecast {title}: {score}, mean absolute error {error}."
+        drawn = plot(view, shapes, label=label, marks=marks, size="small", most=3)
+        made.append(f"<li><h4>{escape(title)}<small>{score}</small></h4>{drawn}</li>")
+    return Markup(f'<ul class="multiples">{"".join(made)}</ul>')
 
 
 def which_origins(judged: SeriesBacktest, column: int = 0) -> str:

@@ -17,7 +17,7 @@ from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_page, records
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel
-from pesn.series.panel.work import Blocks
+from pesn.series.panel.long_frame import Blocks
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, format_count
 from pesn.series.table.reading import LongTable, read_long, read_long_future

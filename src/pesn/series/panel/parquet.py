@@ -27,8 +27,7 @@ from pesn._support.types import AnyArray, PathLike
 from pesn.forecasting.time_index import TimeIndex
 from pesn.series.forecaster import SeriesForecaster
 from pesn.series.panel.frame import build_panel, find_rule, format_id, max_grid_steps, parse_dates, steps_between
-from pesn.series.panel.long_frame import Level, failures_frame, forecast_frame, future_inputs, long_columns, make_task
-from pesn.series.panel.work import Task, run
+from pesn.series.panel.long_frame import Level, Task, failures_frame, forecast_frame, future_inputs, long_columns, make_task, run
 from pesn.series.result import check_levels
 from pesn.series.table.reading import Columns
 
