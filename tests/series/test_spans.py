@@ -226,7 +226,7 @@ def test_a_past_forecast_of_a_column_is_that_of_its_rows_before(table, outcome):
     back = outcome.backtest
     place = int(back.origins[-1])
     then = univariate.fit(table["late"][30:place].to_numpy(), horizon=12, seasons=(12,))
-    np.testing.assert_allclose(back.margins[-1][1].median, then.forecast(back.horizon).median, rtol=1e-9)
+    np.testing.assert_allclose(back.forecasts[-1, :, 1].median, then.forecast(back.horizon).median, rtol=1e-9)
     np.testing.assert_array_equal(back.observed[-1], table[place : place + back.horizon])
 
 

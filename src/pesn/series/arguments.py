@@ -20,7 +20,7 @@ import pandas as pd
 
 from pesn._support.arguments import check_real, pandas_index, whole_number
 from pesn._support.types import AnyArray, Array, TableLike
-from pesn.evaluation.backtest import nanmean_or_zero
+from pesn.evaluation.backtest import check_origins, nanmean_or_zero
 from pesn.forecasting.alignment import align, is_count, is_default, read_index
 from pesn.forecasting.dataset import as_matrix, read_column_names
 from pesn.forecasting.time_index import TimeIndex, format_label, index_kind
@@ -156,11 +156,7 @@ def backtest_origins(fitted: FittedSeries, steps: int, origins: int | Sequence[i
             before = f", the first {begin} without a number" if begin else ""
             raise ValueError(f"horizon must leave rows to judge by, got {steps} with {n} rows{before}")
         return places
-    given = np.asarray(origins)
-    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-        raise ValueError(f"origins must be a number of forecasts or a list of rows, got {origins!r}")
-    if given.min() < 1 or given.max() > n - steps:
-        raise ValueError(f"origins must be rows 1 … {n - steps}, with {steps} rows to come, got {origins!r}")
+    given = check_origins(origins, n, steps, n)
     if given.min() <= begin:
         raise ValueError(f"origins must come after row {begin}, the first with a number, got {origins!r}")
     return given

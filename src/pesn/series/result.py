@@ -367,12 +367,6 @@ class SeriesBacktest(Backtest):
     seasons: tuple[int | None, ...] | None = None
 
     @property
-    def margins(self) -> tuple[tuple[Margins, ...], ...]:
-        """Distributions of the steps of each origin, a column each."""
-        k, _, d = self.observed.shape
-        return tuple(tuple(self.forecasts[o, :, i] for i in range(d)) for o in range(k))
-
-    @property
     def median(self) -> Array:
         """Point forecasts, (k, horizon, d)."""
         return self.forecasts.median

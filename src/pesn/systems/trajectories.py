@@ -79,16 +79,13 @@ class Trajectories:
 
     def __getitem__(self, run: int | slice) -> Trajectories:
         """Return one run, or several, as Trajectories of their own."""
-        if isinstance(run, slice):
-            chosen = range(len(self))[run]
-        else:
-            try:
-                i = range(len(self))[run]
-            except TypeError:
-                raise TypeError(f"a run must be a whole number or a slice, got {run!r}") from None
-            except IndexError:
-                raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}") from None
-            chosen = range(i, i + 1)
+        try:
+            found = range(len(self))[run]
+        except TypeError:
+            raise TypeError(f"a run must be a whole number or a slice, got {run!r}") from None
+        except IndexError:
+            raise IndexError(f"run must lie in 0 … {len(self) - 1}, got {run}") from None
+        chosen = range(found, found + 1) if isinstance(found, int) else found
         starts = np.concatenate([[0], np.cumsum(self.lengths)])
         rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]) if chosen else np.arange(0)
         return replace(self, states=self.states[rows], inputs=self.inputs[rows], lengths=tuple(self.lengths[i] for i in chosen))

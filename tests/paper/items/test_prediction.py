@@ -75,7 +75,7 @@ def test_a_draw_by_its_parts(scene, p):
     assert np.isnan(study.errors["future"]).any()
     origins = prediction.fair_origins(p, 600)
     assert len(study.errors["never"]) == len(origins)
-    path, _ = scene.plain.forecast(scene.units[origins[1] - 1], scene.y[origins[1]], scene.u[origins[1] : origins[1] + 6])
+    path = scene.plain.forecast(scene.units[origins[1] - 1], scene.y[origins[1]], scene.u[origins[1] : origins[1] + 6])
     np.testing.assert_allclose(study.errors["never"][1], np.abs(path - scene.y[origins[1] + 1 : origins[1] + 7]))
 
 

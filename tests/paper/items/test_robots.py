@@ -29,14 +29,14 @@ def test_plain_network_equals_the_forecast_in_closed_loop(learned):
     h = plain.drive(np.zeros(30), z[:200])[-1]
     forecaster.esn_.set_params(initial_state=Gaussian(h, var=np.zeros(30)))
     mean = forecaster.forecast(8, run.states[200:201], run.inputs[200:208], parts=("state",)).mean
-    np.testing.assert_allclose(forecaster.scale_.undo(plain.forecast(h, y[200], u[200:208])[0]), mean, atol=1e-10)
+    np.testing.assert_allclose(forecaster.scale_.undo(plain.forecast(h, y[200], u[200:208])), mean, atol=1e-10)
 
 
 def test_samples_have_the_moments_that_the_full_covariance_says(learned):
     forecaster, plain, run, y, u, z = learned
     h = plain.drive(np.zeros(30), z[:200])[-1]
     away = 0.05 * np.random.default_rng(0).standard_normal((20_000, 4))
-    states, _ = plain.forecast(np.tile(h, (20_000, 1)), y[200] + away, u[200:205, None])
+    states = plain.forecast(np.tile(h, (20_000, 1)), y[200] + away, u[200:205, None])
     forecaster.esn_.set_params(initial_state=Gaussian(h, var=np.zeros(30)), covariance="full")
     context = Gaussian(run.states[200], var=np.square(0.05 * forecaster.scale_.y_std))
     forecast = forecaster.forecast(5, context, run.inputs[200:205], parts=("state",))
@@ -86,7 +86,7 @@ def test_weights_stay_without_prediction_errors(learned):
     forecaster, plain, _, y, u, z = learned
     esn = forecaster.esn_
     state = robots.washout_state(esn, z[:200])
-    own, _ = plain.forecast(np.asarray(state.mean), y[200], u[200:206])
+    own = plain.forecast(np.asarray(state.mean), y[200], u[200:206])
     mean, std, weights = robots.forecast_with_updates(esn, plain, state, y[200], np.zeros(4), u[200:206], own)
     np.testing.assert_allclose(mean, own, atol=1e-8)
     np.testing.assert_allclose(weights[-1], weights[0], atol=1e-8)

@@ -179,7 +179,7 @@ def multi_step(scene: Scene, esn: ProbabilisticESN, k: int, how: Sampling) -> Co
     y = scene.y[k] + how.input_std * pairs(how.rng, how.samples, scene.y.shape[1])
     h = units + how.unit_std * pairs(how.rng, how.samples, len(units))
     weights = np.asarray(esn.readout_.weights, float)
-    states, _ = scene.plain.forecast(h, y, scene.u[k : k + how.steps, None], weights, float(esn.noise), how.rng)
+    states = scene.plain.forecast(h, y, scene.u[k : k + how.steps, None], weights, float(esn.noise), how.rng)
     return _compare(k, closed, states)
 
 
@@ -266,8 +266,8 @@ def _errors(scene: Scene, p: Record) -> dict[str, Array]:
     for i, (k, esn) in enumerate(zip(at, online_networks(scene, at), strict=True)):
         truth, u = scene.y[k + 1 : k + 1 + steps], scene.u[k : k + steps]
         h, y, weights = scene.units[k - 1], scene.y[k], np.asarray(esn.readout_.weights, float)
-        found["never"][i] = plain.forecast(h, y, u)[0] - truth
-        found["before"][i] = plain.forecast(h, y, u, weights)[0] - truth
+        found["never"][i] = plain.forecast(h, y, u) - truth
+        found["before"][i] = plain.forecast(h, y, u, weights) - truth
         if not i % p["future_every"]:
             state, known = network_state(scene, k), np.zeros(plain.n_states)
             found["future"][i] = robots.forecast_with_updates(esn, plain, state, y, known, u, truth)[0] - truth
@@ -301,7 +301,7 @@ def multi_step_with_future(scene: Scene, p: Record, k: int, rng: np.random.Gener
     state, var = network_state(scene, k), np.full(d, std**2)
     mean, deviation, weights = robots.forecast_with_updates(esn, scene.plain, state, scene.y[k], var, known, truth)
     h = np.tile(scene.units[k - 1], (n, 1))
-    states, _ = scene.plain.forecast(h, scene.y[k] + std * pairs(rng, n, d), known[:, None], weights)
+    states = scene.plain.forecast(h, scene.y[k] + std * pairs(rng, n, d), known[:, None], weights)
     return _compare(k, {"diagonal": (mean, deviation)}, states)
 
 

@@ -16,7 +16,7 @@ paper's W_fb feeds back is the velocity that the input holds already: W_in + W_f
 >>> plain = PlainNetwork(forecaster)
 >>> y, u = forecaster.standardize(last.states, last.inputs)
 >>> h = plain.drive(np.zeros((5, 20)), np.hstack([y, u])[:50, None])[-1]     # five networks over the same 50 rows
->>> plain.forecast(h, y[50], u[50:60, None])[0].shape
+>>> plain.forecast(h, y[50], u[50:60, None]).shape
 (10, 5, 4)
 
 Algorithm 3 to the letter, line by line, in multi-step mode:
@@ -198,22 +198,20 @@ class PlainNetwork:
         weights: Array | None = None,
         noise: float = 0.0,
         rng: np.random.Generator | None = None,
-    ) -> tuple[Array, Array]:
-        """Forecast states (T, …, d) and outputs (T, …, m) from y (…, d) under inputs (T, …, k), in closed loop.
+    ) -> Array:
+        """Forecast states (T, …, d) from y (…, d) under inputs (T, …, k), in closed loop.
 
         ``weights`` (m, p), or (T, m, p) where they change from step to step; None: those of the forecaster.
         """
         weights = self.readout if weights is None else weights
         y = np.broadcast_to(y, (*h.shape[:-1], y.shape[-1]))
-        states, outputs = [], []
+        states = []
         for k, control in enumerate(u):
             z = np.concatenate([y, np.broadcast_to(control, (*y.shape[:-1], control.shape[-1]))], axis=-1)
             h = self.move(h, z, noise, rng)
-            out = self.read(h, z, weights if weights.ndim == 2 else weights[k])
-            y = self.next_state(y, out)
+            y = self.next_state(y, self.read(h, z, weights if weights.ndim == 2 else weights[k]))
             states.append(y)
-            outputs.append(out)
-        return np.array(states), np.array(outputs)
+        return np.array(states)
 
 
 # ---------------------------------------------------------------- Algorithm 3

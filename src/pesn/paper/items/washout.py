@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn import Gaussian, ProbabilisticESN
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, read_settings
@@ -83,7 +83,7 @@ class Washout:
         """Return errors (samples, 4) of the networks from each of ``starts``, and (4,) of the mean of their forecasts."""
         h = self.plain.drive(starts, self.z[origin - rows : origin, None], noise, self.rng)[-1]
         known = self.u[origin : origin + self.p["horizon"], None]
-        states, _ = self.plain.forecast(h, self.y[origin], known, noise=noise, rng=self.rng)
+        states = self.plain.forecast(h, self.y[origin], known, noise=noise, rng=self.rng)
         return self.errors(states, origin), self.errors(states.mean(axis=1), origin)
 
     # ---------------------------------------------------------------- weights updated inside the forecast
@@ -124,7 +124,8 @@ def fair_errors(here: Washout, filtered: bool) -> Array:
     # spread over the run, as the trials are
     chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
     esn = robots.train_feedback_network(here.forecaster, here.training, p, here.seed) if chosen else None
-    filter_ = _filtering(p, here.seed, here.target) if filtered else None
+    own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
+    filter_ = robots.learn(robots.CART_POLE, p, here.seed, here.target, **own)[0] if filtered else None
     for b, origin in enumerate(at):
         zero = np.zeros((1, here.plain.n_units))
         for i, rows in enumerate(p["lengths"]):
@@ -180,12 +181,6 @@ def origins(n: int, before: int, after: int, rows: int) -> list[int]:
     if before + after >= rows:
         raise ValueError(f"rows must be more than {before + after}, before and after an origin, got {rows}")
     return [int(k) for k in np.linspace(before, rows - after - 1, n)]
-
-
-def _filtering(p: Record, seed: int, target: Target) -> Forecaster:
-    """Train the same network with the initial state of :class:`pesn.Forecaster`: corrected by each row that follows the first."""
-    own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
-    return robots.learn(robots.CART_POLE, p, seed, target, **own)[0]
 
 
 def span(values: Sequence[int]) -> str:

@@ -224,17 +224,13 @@ def grid(seasonal: bool, positive: bool) -> Grid:
     """Return all smoothers for a series; priors add up to 1."""
     members = [
         (name, how, parameters, mass * (LOG_MASS if how == LOG else 1.0))
-        for how in _ways_to_meet(seasonal, positive)
+        for how in [ADDITIVE] + [MULTIPLICATIVE] * (seasonal and positive) + [LOG] * positive
         for name, parameters, mass in _smoothers(seasonal)
         if how != LOG or name in ("damped", "Holt")
     ]
     names, hows, parameters, prior = zip(*members, strict=True)
     kinds = [(TRENDS[name][0], how) for name, how in zip(names, hows, strict=True)]
     return Grid(np.array(parameters), np.array(kinds, dtype=np.int64), names, np.array(prior) / sum(prior))
-
-
-def _ways_to_meet(seasonal: bool, positive: bool) -> list[int]:
-    return [ADDITIVE] + [MULTIPLICATIVE] * (seasonal and positive) + [LOG] * positive
 
 
 def _smoothers(seasonal: bool) -> list[tuple[str, tuple[float, ...], float]]:

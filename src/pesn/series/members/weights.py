@@ -8,6 +8,7 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from pesn._support.arguments import flag, number
 from pesn._support.records import check_array
@@ -100,9 +101,7 @@ def stack(score: Array, prior: Array, n: int) -> tuple[AnyArray, Array]:
     """Select components, the largest weight first, and return their weights: prior · (score / best)^(−`sharpness`)."""
     # the score of a perfect component is 0: scores below 1e-9 count as equal
     relative = np.log(np.maximum(score, 1e-9)) - np.log(max(score.min(), 1e-9))
-    weight = np.log(prior) - sharpness(n) * relative
-    weight = np.exp(weight - weight.max())
-    weight /= weight.sum()
+    weight = softmax(np.log(prior) - sharpness(n) * relative)
     order = np.argsort(-weight, kind="stable")
     kept = int(np.searchsorted(np.cumsum(weight[order]), MASS)) + 1
     order = order[: min(kept, MOST_MEMBERS)]
@@ -128,9 +127,7 @@ def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float
     errors = np.nansum(np.abs(found.truth - mixed), axis=1) / np.maximum(found.counts, 1)
     score = scores(errors, found)
     likelihood = sharpness(found.n) * np.log(np.maximum(score, 1e-9) / max(score.min(), 1e-9))
-    log = -0.5 * ((_GRID - prior[0]) / prior[1]) ** 2 - likelihood
-    weight = np.exp(log - log.max())
-    return float(_GRID @ weight / weight.sum())
+    return float(_GRID @ softmax(-0.5 * ((_GRID - prior[0]) / prior[1]) ** 2 - likelihood))
 
 
 SHRINK = 8.0  # independent errors that the power law counts for

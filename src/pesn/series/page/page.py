@@ -85,10 +85,11 @@ def forecast(fitted: FittedSeries, ahead: SeriesForecast, levels: Sequence[float
     Markup
         One figure.
     """
-    median, std = ahead.margins[column].median, ahead.margins[column].std
+    margins = ahead.margins[column]
+    median, std = margins.median, margins.std
     rows, horizon = history_length(fitted, len(ahead)), len(ahead)
     seen = fitted.column(column)[-rows:]
-    bounds = [ahead.margins[column].interval(level) for level in sorted(levels, reverse=True)]
+    bounds = [margins.interval(level) for level in sorted(levels, reverse=True)]
     view = View((0.5 - rows, horizon + 0.5), limits([seen, median], [edge for pair in bounds for edge in pair]))
     before, steps = np.arange(1.0 - rows, 1.0), np.arange(1.0, horizon + 1.0)
     name = ahead.names[column]
@@ -220,16 +221,6 @@ def sparkline(fitted: FittedSeries, ahead: SeriesForecast, level: float, column:
     return Markup(f'<span class="plot spark">{STRETCHED} aria-hidden="true">{"".join(shapes)}</svg></span>')
 
 
-def legend(levels: Sequence[float], missed: bool = False) -> Markup:
-    """Return the legend; with ``missed``, also of observations outside the intervals."""
-    entries = ['<li><i class="seen"></i>observed</li>', '<li><i class="mean"></i>forecast (median)</li>']
-    for rank, level in enumerate(sorted(levels, reverse=True), 1):
-        entries.append(f'<li><i class="band" style="opacity:{1.0 - 0.8**rank:.2f}"></i>{percent(level)} %</li>')
-    if missed:
-        entries.append(f'<li><i class="missed"></i>outside {percent(max(levels))} %</li>')
-    return Markup(f'<ul class="legend">{"".join(entries)}</ul>')
-
-
 def history_length(fitted: FittedSeries, horizon: int) -> int:
     """Return the number of rows that figures show before the forecast: enough for its seasons, few enough for a phone."""
     season = 2 * max(fitted.seasons, default=0) + horizon
@@ -285,7 +276,7 @@ def _select_origins(judged: SeriesBacktest, column: int) -> AnyArray:
 
 def _scorable_origins(judged: SeriesBacktest, column: int) -> AnyArray:
     """Return the positions of the origins with a forecast and an observation of the column."""
-    forecast = np.array([not np.isnan(columns[column].location).any() for columns in judged.margins], bool)
+    forecast = ~np.isnan(judged.forecasts[:, :, column].location).any(axis=1)
     return np.flatnonzero(forecast & ~np.isnan(judged.observed[:, :, column]).all(axis=1))
 
 
@@ -323,14 +314,11 @@ def page(content: Mapping[str, object]) -> str:
         beside the page.
     """
     shown: Sequence[SimpleNamespace] = content["sections"]  # type: ignore[assignment]
-    levels: Sequence[float] = content["levels"]  # type: ignore[assignment]
     return environment().get_template("page.html.j2").render(
         **content,
         style=pages.style(drawings=True),
         folded=len(shown) > OPEN_COLUMNS,
         groups=list(dict.fromkeys((group.key, group.title) for one in shown for group in one.groups)),
-        legend=legend(levels),
-        judged_legend=legend(levels, missed=True),
     )  # fmt: skip
 
 
@@ -338,7 +326,7 @@ def page(content: Mapping[str, object]) -> str:
 def environment() -> Environment:
     """Return the environment of the pages' templates."""
     made = pages.environment("pesn.series.page")
-    made.filters |= {"percent": _percent, "number": number}
+    made.filters |= {"percent": _percent, "level": percent, "number": number}
     return made
 
 

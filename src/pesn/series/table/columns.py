@@ -194,7 +194,8 @@ class _TimeSearch:
         times = _times(column[~empty], leading, self.cells.decimal)
         if times is None:
             return
-        is_date = hasattr(times, "year") and (self._says_dates(name, numeric, days) or _is_run(times))
+        dated = not numeric or days or self.id_col is not None or _DATED.fullmatch(str(name)) is not None
+        is_date = hasattr(times, "year") and (dated or _is_run(times))
         if empty.any():
             few = 2 * empty.sum() < len(empty) or column.dtype.kind == "M"
             self.broken += [name] if few and (is_date or all((numeric, named, _is_run(times)))) else []
@@ -203,10 +204,6 @@ class _TimeSearch:
             self.dates.append((rank, [name], times))
         elif numeric:
             self.numbers[name] = times
-
-    def _says_dates(self, name: str, numeric: bool, days: bool) -> bool:
-        """Return whether times that are dates need no order to be believed."""
-        return not numeric or days or self.id_col is not None or _DATED.fullmatch(str(name)) is not None
 
     def find_counter(self) -> tuple[list[str], pd.Index]:
         """Return the column that counts rows, and its numbers; a DataError where a column should be dates and is not."""
