@@ -90,26 +90,29 @@ def read_labels(index: pd.Index, argument: str) -> pd.Index:
     return index
 
 
-def read_runs(index: pd.MultiIndex, argument: str) -> dict[Hashable, slice]:
+def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
     """Return the rows of each run: all levels but the last name the run, and the last one is the time within it.
 
     Parameters
     ----------
-    index : pd.MultiIndex
-        The rows of a run must be next to each other.
+    values : object
+        Rows; those of a run that a MultiIndex names must be next to each other.
     argument : str
-        Name of the argument that has the index, for messages.
+        Name of the argument, for messages.
 
     Returns
     -------
-    dict of slice
-        In the order of the rows.
+    dict of slice or None
+        In the order of the rows; None without a MultiIndex.
 
     Raises
     ------
     ValueError
         If the rows of a run are not next to each other, or a row has no run.
     """
+    index: Any = pandas_index(values)
+    if index is None or index.nlevels == 1:
+        return None
     runs = index.droplevel(-1)
     codes, names = runs.factorize()
     missing = codes < 0
@@ -401,12 +404,6 @@ def read_index(values: object, argument: str) -> pd.Index | None:
     """Return the index of a pandas object as times; None if there is no index. An index that is not of times is refused."""
     index = pandas_index(values)
     return None if index is None else read_labels(index, argument)
-
-
-def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
-    """Return the rows of each run that a MultiIndex names; None if ``values`` has no such index."""
-    index = pandas_index(values)
-    return None if index is None or index.nlevels == 1 else read_runs(index, argument)
 
 
 # ---------------------------------------------------------------- rows of y

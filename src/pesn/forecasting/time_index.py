@@ -2,7 +2,7 @@
 
 >>> import pandas as pd
 >>> days = pd.DatetimeIndex(["2024-01-30", "2024-02-29", "2024-03-30"])
->>> next(find_step(days))
+>>> next(_candidates(days))
 'M-30'
 >>> CalendarStep("M-30").onwards(days[-1], 3).strftime("%m-%d").tolist()
 ['03-30', '04-30', '05-30']
@@ -151,16 +151,11 @@ class CalendarStep:
         return pd.DatetimeIndex(days).as_unit(start.unit) + hour
 
 
-def find_step(index: pd.Index) -> Iterator[str]:
-    """Iterate over steps that increasing dates may have: their own frequency, else the coarsest first.
+def _candidates(index: pd.Index) -> Iterator[str]:
+    """Iterate over steps that increasing dates may have, in pandas' spelling: their own frequency, else the coarsest first.
 
     Rows may be missing. The cost does not grow with the distance between dates.
     """
-    return map(_one_name, _candidates(index))
-
-
-def _candidates(index: pd.Index) -> Iterator[str]:
-    """Iterate over candidate steps, in pandas' spelling."""
     if index.freqstr is not None:
         yield index.freqstr
     if len(index) < 2:
@@ -496,7 +491,7 @@ def format_label(label: object) -> str:
 def _steps(kind: str, index: pd.Index) -> Iterable[object]:
     """Return candidate steps."""
     if kind == "dates":
-        return find_step(index)
+        return map(_one_name, _candidates(index))
     if kind == "periods":
         return [str(index.freqstr)]
     if kind == "durations":
