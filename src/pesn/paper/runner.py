@@ -36,7 +36,6 @@ from pesn import paper
 from pesn._support import files
 from pesn._support.arguments import flag, whole_number
 from pesn._support.cluster import WAIT, client, versions, worker_processes
-from pesn._support.files import RefusedFileError, plain
 from pesn._support.progress import Advance, Steps, ignore_progress, show_progress
 from pesn.paper.claims import CLAIMS, Record, Result, Settings, Tasks, Verdict
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LARGEST = 2**28  # bytes of a file of a result
-_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, RefusedFileError)
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, files.RefusedFileError)
 # What runs and shows: no number depends on it.
 _SHOWN = ("__main__.py", "cli/", "paper/runner.py", "paper/report.py", "_support/pages/")
 
@@ -200,7 +199,7 @@ def _digest(item: Item, settings: Settings) -> str:
         place = path.relative_to(root).as_posix()
         if not place.startswith(_SHOWN) and f"pesn/{place}" not in others:
             code.update(f"{place}\0".encode() + path.read_bytes())
-    settled = plain([item.name, settings.quick, settings.seed, settings.parameters, versions()["pesn"], code.hexdigest()])
+    settled = files.plain([item.name, settings.quick, settings.seed, settings.parameters, versions()["pesn"], code.hexdigest()])
     return hashlib.blake2b(json.dumps(settled, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -228,7 +227,7 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
     command = ["pesn", "reproduce", item.name, *["--quick"] * settings.quick, "--seed", str(settings.seed)]
     for name, entry in changed.items():
         command += ["--set", f"{name}={format_value(entry['value'])}"]
-    record: Record = plain(
+    record: Record = files.plain(
         {
             "name": item.name,
             **{key: value for key, value in item.description._asdict().items() if key != "alts"},

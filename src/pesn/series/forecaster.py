@@ -39,13 +39,12 @@ from pesn.series.arguments import list_of_names, read_frame, select_columns
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel, is_long
-from pesn.series.panel.long_frame import Blocks, SeriesParameters, check_parameters, long_columns
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
 
 
 @final
-class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
+class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ignore[misc]
     """Probabilistic forecaster of series: an ensemble of smoothers, autoregression, reservoirs and learned dynamics.
 
     The components are weighted by their rolling-origin errors.
@@ -139,11 +138,11 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
             warning, and stands in ``failures_``.
         """
         with rollback_on_error(self):
-            check_parameters(self)
+            long_frame.check_parameters(self)
             for name in {"fitted_", "panel_", "failures_", "notes_", "_facts"} & {*vars(self)}:
                 delattr(self, name)
             targets, covariates = list_of_names("target", target), list_of_names("inputs", inputs)
-            if is_long(y, long_columns(self)):
+            if is_long(y, long_frame.long_columns(self)):
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
@@ -162,7 +161,7 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
         self.panel_: Panel
         self.failures_: pd.DataFrame
         self.panel_, self.failures_ = long_frame.fit(y, X, self, inputs)
-        self._facts: Blocks | None = None
+        self._facts: long_frame.Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
         rows, x, rule = arguments.align_rows(y, X, None)
@@ -206,7 +205,7 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if hasattr(self, "panel_"):
-            check_parameters(self)
+            long_frame.check_parameters(self)
             return self._store_outcome(long_frame.forecast(self.panel_, self, horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
@@ -236,7 +235,7 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
-        check_parameters(self)
+        long_frame.check_parameters(self)
         return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level))
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
@@ -310,7 +309,7 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
         from pesn.persistence import save  # here, not above: it knows every estimator
 
         self._check_columns("save", "the frame and the settings are all there is to it: the same rows give the same numbers")
-        check_parameters(self)
+        long_frame.check_parameters(self)
         save(self, path)
 
     @classmethod
@@ -326,7 +325,7 @@ class SeriesForecaster(SeriesParameters, BaseEstimator):  # type: ignore[misc]
 
     def check_attributes(self) -> None:
         """Raise an error where a parameter or a field of a loaded forecaster is damaged."""
-        check_parameters(self)
+        long_frame.check_parameters(self)
         check_type("notes_", self.notes_, list, str)
         self.fitted_.check_attributes()
 

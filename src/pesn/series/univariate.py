@@ -20,10 +20,6 @@ from pesn._support.arguments import flag, number, whole_number
 from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
 from pesn.series.members import closed_loops, decomposition, dynamics, smoothing, weights
-from pesn.series.members.closed_loops import Learned, Loops
-from pesn.series.members.decomposition import Effects
-from pesn.series.members.smoothing import Grid, Path, Rows
-from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NORMAL, Margins
 
 FEWEST = 8  # least number of observations for rolling-origin evaluation
@@ -130,12 +126,12 @@ class UnivariateModel:
     scale: float
     positive: bool
     lower: float
-    stack: Grid
+    stack: smoothing.Grid
     weight: Array
     first: Array
-    loops: Loops | None
-    effects: Effects
-    widths: Widths
+    loops: closed_loops.Loops | None
+    effects: decomposition.Effects
+    widths: weights.Widths
     phase: int = 0
     start: int = 0
     pending: Array | None = None
@@ -199,16 +195,16 @@ class UnivariateModel:
             raise ValueError(f"{name}.phase must be below {lcm(*self.seasons)}, when all seasons begin again, got {self.phase}")
 
     def _check_parts(self, name: str) -> None:
-        check_type(f"{name}.stack", self.stack, Grid)
+        check_type(f"{name}.stack", self.stack, smoothing.Grid)
         self.stack.check(f"{name}.stack", self.positive)
         check_array(f"{name}.weight", self.weight, (len(self.stack.names),), low=0.0)
         check_sum(f"{name}.weight", self.weight)
         if self.loops is not None:
-            check_type(f"{name}.loops", self.loops, Loops)
+            check_type(f"{name}.loops", self.loops, closed_loops.Loops)
             self.loops.check(f"{name}.loops", self.seasons[0] if self.seasons else 0, self.positive)
-        check_type(f"{name}.effects", self.effects, Effects)
+        check_type(f"{name}.effects", self.effects, decomposition.Effects)
         self.effects.check(f"{name}.effects", self.x.shape[1])
-        check_type(f"{name}.widths", self.widths, Widths)
+        check_type(f"{name}.widths", self.widths, weights.Widths)
         self.widths.check(f"{name}.widths")
         if (self.effects.log or self.widths.log) and not self.positive:
             raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
@@ -388,7 +384,7 @@ class _Settings(NamedTuple):
         """Return the seasonal periods of ``values`` (n,)."""
         return decomposition.find_seasons(values, self.candidates, log=self.positive, tested=self.tested)
 
-    def prepare(self, values: Array, periods: Sequence[int]) -> tuple[Rows, Array]:
+    def prepare(self, values: Array, periods: Sequence[int]) -> tuple[smoothing.Rows, Array]:
         """Return the data for the smoothers and the seasonal component (n,), of the logarithm if the series is positive."""
         rows = smoothing.prepare(values, periods, self.horizon, positive=self.positive)
         first = rows.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
@@ -398,12 +394,12 @@ class _Settings(NamedTuple):
 class _Stack(NamedTuple):
     """Selected smoothers with weights and scores, the best score, and the errors (K, J) of the whole grid."""
 
-    members: Grid
+    members: smoothing.Grid
     weight: Array
     score: Array
     best: float
     errors: Array
-    grid: Grid
+    grid: smoothing.Grid
 
 
 def fit(
@@ -465,7 +461,7 @@ def _fit_naive(values: Array, x: Array, settings: _Settings) -> UnivariateModel:
         notes=(f"with fewer than {FEWEST} observations, the naive forecast is used",), scale=1.0, positive=positive,
         lower=-np.inf, stack=smoothing.NAIVE, weight=np.ones(1), first=np.zeros((3, 0)), loops=None,
         effects=decomposition.no_effects(x.shape[1]),
-        widths=Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive),
+        widths=weights.Widths(np.array([1]), np.array([spread / usual if positive else spread]), 0.5, 4.0, positive),
     )  # fmt: skip
 
 
@@ -507,7 +503,7 @@ def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
     return 1.0 + 1.5 * trend + 0.5 * sum(min(m - 1, 8) for m in periods)
 
 
-def _choose_stack(rows: Rows, trial: Trial, *, seasonal: bool, positive: bool) -> _Stack:
+def _choose_stack(rows: smoothing.Rows, trial: weights.Trial, *, seasonal: bool, positive: bool) -> _Stack:
     """Select and weight the smoothers by their errors."""
     members = everyone = smoothing.grid(seasonal, positive)
     errors = smoothing.rolling_errors(rows, everyone, trial)
@@ -520,8 +516,8 @@ def _choose_stack(rows: Rows, trial: Trial, *, seasonal: bool, positive: bool) -
 
 
 def _choose_effects(
-    values: Array, x: Array, periods: Sequence[int], trial: Trial, settings: _Settings
-) -> tuple[Effects, tuple[str, ...]]:
+    values: Array, x: Array, periods: Sequence[int], trial: weights.Trial, settings: _Settings
+) -> tuple[decomposition.Effects, tuple[str, ...]]:
     """Estimate the effects of covariates if they reduce the rolling-origin error; also return a note on the decision.
 
     For the decision, effects are estimated on the first half of the data and evaluated on the second half.
@@ -538,7 +534,7 @@ def _choose_effects(
     if len(later.origins) < 3:
         return nothing, (f"covariates: not used, {len(later.origins)} rolling origins are too few to evaluate them",)
 
-    def error(effects: Effects) -> float:
+    def error(effects: decomposition.Effects) -> float:
         rows, _ = settings.prepare(effects.remove(values, x), periods)
         stack = _choose_stack(rows, later, seasonal=bool(periods), positive=settings.positive)
         ahead = smoothing.path(rows, stack.members, stack.weight, later).ahead
@@ -554,8 +550,8 @@ def _choose_effects(
 
 
 def _choose_loops(
-    path: Path, values: Array, trial: Trial, season: int, settings: _Settings
-) -> tuple[Learned | None, tuple[str, ...]]:
+    path: smoothing.Path, values: Array, trial: weights.Trial, season: int, settings: _Settings
+) -> tuple[closed_loops.Learned | None, tuple[str, ...]]:
     """Fit autoregression, reservoirs and dynamics; return None if they are not used, and notes on the decisions."""
     parts, n = settings.parts, trial.n
     if "AR" not in parts:
@@ -590,7 +586,7 @@ def _choose_loops(
     return whole, (*notes, why)
 
 
-def _describe_weight(loops: Loops, name: str) -> str:
+def _describe_weight(loops: closed_loops.Loops, name: str) -> str:
     """Describe the weight of components, a posterior mean, and its prior mean, which dominates if errors differ little."""
     first = weights.prior_mean(closed_loops.AR_PRIOR)
     second = weights.prior_mean(closed_loops.RESERVOIR_PRIOR) if "reservoir" in name else 0.0
@@ -598,7 +594,7 @@ def _describe_weight(loops: Loops, name: str) -> str:
     return f"{100.0 * sum(loops.shares):.0f} % beside the smoothers, a priori {100.0 * prior:.0f} %"
 
 
-def _relative_change(ahead: Array, before: Array, trial: Trial) -> float:
+def _relative_change(ahead: Array, before: Array, trial: weights.Trial) -> float:
     """Return the relative change of the mean absolute error of ``ahead`` from ``before``."""
     return weights.mean_error(ahead, trial) / max(weights.mean_error(before, trial), 1e-300) - 1.0
 
@@ -616,7 +612,7 @@ def describe_change(change: float) -> str:
     return f"{text} % {'higher' if change > 0.0 else 'lower'}"
 
 
-def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dict[str, float]:
+def _score_loops(rows: smoothing.Rows, stack: _Stack, found: closed_loops.Learned, trial: weights.Trial) -> dict[str, float]:
     """Score each component alone, as the smoothers are scored; dynamics only at the origins used to evaluate it."""
     scored = {}
     for kind, ahead in found.alone.items():
@@ -630,7 +626,7 @@ def _score_loops(rows: Rows, stack: _Stack, found: Learned, trial: Trial) -> dic
 
 
 def _describe_members(
-    rows: Rows, stack: _Stack, found: Learned | None, trial: Trial, periods: Sequence[int]
+    rows: smoothing.Rows, stack: _Stack, found: closed_loops.Learned | None, trial: weights.Trial, periods: Sequence[int]
 ) -> tuple[Member, ...]:
     """Return the components for the summary, in decreasing order of their weights."""
     own = {} if found is None else _score_loops(rows, stack, found, trial)

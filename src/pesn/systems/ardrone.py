@@ -26,7 +26,6 @@ from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems import stepping
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compile_engine, fly, observe
-from pesn.systems.stepping import Control, Progress
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
@@ -47,7 +46,7 @@ _MANY_STEPS = 5_000  # from here on it pays to compile, which takes some seconds
 
 
 def simulate(
-    commands: npt.ArrayLike | Control | None = None,
+    commands: npt.ArrayLike | stepping.Control | None = None,
     *,
     runs: int = 1,
     steps: int | None = None,
@@ -57,7 +56,7 @@ def simulate(
     rng: Rng = None,
     parameters: Parameters | None = None,
     wind: float | None = None,
-    progress: Progress | None = None,
+    progress: stepping.Progress | None = None,
 ) -> Trajectories:
     """Simulate flights of the drone, ``steps`` rows each at 100 Hz, row 0 the initial state; the physics runs at 1 kHz.
 
@@ -188,7 +187,7 @@ def message_noise(runs: int, steps: int, rng: Rng = None) -> Array:
     return np.array([_noise(child.spawn(4), steps) for child in stepping.generators(rng, runs)])
 
 
-def _pilot(function: Control, initial: Array) -> Callable[[float, Flight], Array]:
+def _pilot(function: stepping.Control, initial: Array) -> Callable[[float, Flight], Array]:
     """Return a function that asks ``function`` for commands, (runs, 4), at the state of a flight, with whole turns of yaw."""
     runs, yaw = len(initial), initial[:, 8]
 
@@ -215,7 +214,7 @@ def _engine(flight: Flight, drone: Parameters, many: bool, rotors: bool, piloted
 
 
 def _as_commands(
-    commands: npt.ArrayLike | Control | None, runs: int, steps: int | None, progress: Progress | None
+    commands: npt.ArrayLike | stepping.Control | None, runs: int, steps: int | None, progress: stepping.Progress | None
 ) -> tuple[Array | None, int, int]:
     """Return the commands of all runs (runs, steps, 4), None where the pilot flies; and both numbers, as ints."""
     array = None if commands is None or callable(commands) else as_real("commands", commands)

@@ -28,7 +28,6 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems import stepping
-from pesn.systems.stepping import Control, Progress
 from pesn.systems.trajectories import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
@@ -205,7 +204,7 @@ def wandering_force(steps: int, dt: float = 0.02, *, strength: float = 2.0, time
 
 
 def simulate(
-    control: npt.ArrayLike | Control | None = None,
+    control: npt.ArrayLike | stepping.Control | None = None,
     *,
     runs: int = 1,
     steps: int = 2500,
@@ -214,7 +213,7 @@ def simulate(
     parameters: Parameters | None = None,
     substeps: int = 1,
     rng: Rng = None,
-    progress: Progress | None = None,
+    progress: stepping.Progress | None = None,
 ) -> Trajectories:
     """Simulate runs of the cart pole, ``steps`` rows each, ``dt`` seconds apart, row 0 the initial state.
 
@@ -274,7 +273,7 @@ def simulate(
 
 
 def _forces(
-    control: npt.ArrayLike | Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
+    control: npt.ArrayLike | stepping.Control | None, runs: int, steps: int, dt: float, children: list[np.random.Generator]
 ) -> tuple[Array | Callable[[float, Array], Array], tuple[float, float]]:
     """Return the force, (steps, runs) or a function of time and states, and the gains of x and ẋ that pull back."""
     if control is None:

@@ -28,7 +28,6 @@ from pesn._support.types import Array, FloatArray, MomentName
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Picture
 
 # ---------------------------------------------------------------- operations, counted on numbers that record each of them
 
@@ -408,7 +407,7 @@ def _draw_growth(
     fits: dict[str, list[float]],
     meshed: dict[str, list[float]],
     fitted: dict[str, list[int]],
-) -> Picture:
+) -> figures.Picture:
     figure, axes = figures.panels(1, 2, 5.0, sharey=True, width_ratios=(3, 2))
     left, right = axes[0]
     for method in fits:
@@ -632,7 +631,7 @@ def run_error_time(settings: Settings, tasks: Tasks) -> Result:
     return Result(frame, {"Error and time, fastest first": table}, {"error-time": _draw_errors(frame)}, verdicts)
 
 
-def _draw_errors(frame: pd.DataFrame) -> Picture:
+def _draw_errors(frame: pd.DataFrame) -> figures.Picture:
     styles = {method: style for method, style in _STYLES.items() if method in set(frame["method"])}
     figure, axes = figures.panels(1, 2, 4.6, sharex=True, sharey=True)
     for ax, kind in zip(axes[0], ("mean", "variance"), strict=True):

@@ -21,8 +21,6 @@ from pesn.metrics import entropy
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, read_settings
 from pesn.paper.items import figures, sensitivity
-from pesn.paper.items.figures import Picture
-from pesn.paper.items.sensitivity import Values
 from pesn.paper.items.washout import LENGTHS, STATISTICS, Washout, origins, span
 
 METHODS = ("P", "MC", "zero start")
@@ -34,8 +32,8 @@ FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a
 # P and MC of the mean, of the min, of the max, in bits.
 PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in paper_numbers("entropy").items()}
 
-VARIED: Values = TABLES["varied"]["entropy"]
-CHOICES: Values = TABLES["choices"]["entropy"]
+VARIED: sensitivity.Values = TABLES["varied"]["entropy"]
+CHOICES: sensitivity.Values = TABLES["choices"]["entropy"]
 _MEASURES = {"lower": "MC − P (bits)", "rise": "rise of P (bits)", "sooner": "P sooner (steps)"}
 
 
@@ -296,7 +294,7 @@ def _values(p: Record, distances: pd.DataFrame, tried: pd.DataFrame) -> Record:
 # ---------------------------------------------------------------- figure
 
 
-def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> Picture:
+def _draw(frame: pd.DataFrame, distances: pd.DataFrame) -> figures.Picture:
     figure, axes = figures.panels(2, 2, 5.6, height_ratios=(2, 1))
     (left, right), (spare, below) = axes
     left.set_subplotspec(left.get_gridspec()[:, 0])

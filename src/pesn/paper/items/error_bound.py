@@ -17,7 +17,6 @@ from pesn._support.types import AnyArray, Array
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import midpoints
 
 PUBLISHED: Record = paper_numbers("error-bound")
@@ -198,7 +197,7 @@ def _by_points(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=["mean", "variance"]).groupby("points", as_index=False).max()
 
 
-def _draw(frame: pd.DataFrame) -> Picture:
+def _draw(frame: pd.DataFrame) -> figures.Picture:
     figure, axes = figures.panels(2, 2, 6.4)
     bounds = {
         "bound, paper": {"label": "bound, C = 1/16 (paper)", "color": "0.25", "linestyle": "--"},
@@ -230,7 +229,7 @@ def _draw(frame: pd.DataFrame) -> Picture:
     return figure, {"ratio": ratio}
 
 
-def _draw_outside(outside: pd.DataFrame) -> Picture:
+def _draw_outside(outside: pd.DataFrame) -> figures.Picture:
     figure, axes = figures.panels(1, 2, 4.2, sharex=True)
     left, right = axes[0]
     var = sorted(outside["variance"].unique())[outside["variance"].nunique() // 2]

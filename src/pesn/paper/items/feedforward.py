@@ -19,7 +19,6 @@ from pesn._support.types import FloatArray, Rng
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, median_range, over_draws, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Picture
 
 _SIZES = {"shallow": (5, 5), "deep": (50, 10)}  # width, depth
 _SHOWN = {"shallow": (1, 2, 3, 4, 5, 6), "deep": (1, 3, 5, 7, 9, 11)}  # the last is the output
@@ -264,7 +263,7 @@ def _outputs(draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
 _COLORS = {"spline": figures.SPLINE, "analytic": figures.ANALYTIC, "full": figures.OURS}
 
 
-def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
+def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> figures.Picture:
     from scipy.special import ndtr
 
     figure, (axes, less) = figures.panels(2, 3, 5.4, sharex="col", height_ratios=(3, 2))
@@ -295,7 +294,7 @@ def _draw_cdf(draws: dict[tuple[str, str], list[Record]]) -> Picture:
     return figure, {"widths": "; ".join(texts)}
 
 
-def _draw_layers(medians: pd.Series[float]) -> Picture:
+def _draw_layers(medians: pd.Series[float]) -> figures.Picture:
     figure, grid = figures.panels(2, 3, 6.0, sharey="col", sharex="col")
     for column, (name, kind) in zip(grid.T, _DRAWN, strict=True):
         printed, shown = _paper_errors(name), list(_SHOWN[name])

@@ -21,7 +21,6 @@ from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, j
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
-from pesn.paper.items.figures import Picture
 from pesn.paper.items.moments import draw_map, grid_axes, sample_grid
 
 PUBLISHED: Record = paper_numbers("higher-moments")
@@ -171,7 +170,7 @@ def _wrong_table(frame: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- figures
 
 
-def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> Picture:
+def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> figures.Picture:
     from matplotlib.colors import LogNorm
 
     parts = dict(list(frame.groupby("activation", sort=False)))
@@ -190,7 +189,7 @@ def _draw(means: Array, variances: Array, frame: pd.DataFrame) -> Picture:
     return figure, {"rows": ", ".join(parts)}
 
 
-def _draw_against(frame: pd.DataFrame, spread: WrongShare) -> Picture:
+def _draw_against(frame: pd.DataFrame, spread: WrongShare) -> figures.Picture:
     parts = dict(list(frame.groupby("activation", sort=False)))
     figure, axes = figures.panels(2, len(parts), 5.4, sharex=True, sharey=True)
     for column, (name, part) in zip(axes.T, parts.items(), strict=True):

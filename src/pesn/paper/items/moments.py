@@ -20,7 +20,6 @@ from pesn.moments.mixture import formulas
 from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +141,7 @@ def _drops(frame: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- figures
 
 
-def _draw_values(frame: pd.DataFrame) -> Picture:
+def _draw_values(frame: pd.DataFrame) -> figures.Picture:
     """Draw mean and variance; below each its difference to the exact one, as most of the curves lie on each other."""
     figure, axes = figures.panels(4, frame["variance"].nunique(), 9.0, sharex=True)
     for column, (var, some) in zip(axes.T, frame.groupby("variance", sort=False), strict=True):
@@ -167,7 +166,7 @@ def _draw_values(frame: pd.DataFrame) -> Picture:
     return figure, {"least": frame.loc[frame["method"] == "analytic", "out_var"].min()}
 
 
-def _draw_errors(frame: pd.DataFrame) -> Picture:
+def _draw_errors(frame: pd.DataFrame) -> figures.Picture:
     figure, axes = figures.panels(2, frame["variance"].nunique(), 6.2, sharex=True, sharey="row")
     for column, (var, some) in zip(axes.T, frame.groupby("variance", sort=False), strict=True):
         column[0].set_title(f"input variance {var:g}")
@@ -358,7 +357,7 @@ def draw_map(ax: Axes, means: Array, variances: Array, values: Array, norm: Norm
 
 def _draw(
     means: Array, variances: Array, errors: dict[str, dict[str, Array]], negative: dict[str, npt.NDArray[np.bool_]]
-) -> Picture:
+) -> figures.Picture:
     from matplotlib.colors import LogNorm
 
     figure, axes = figures.panels(2, len(METHODS), 5.6, framed=True, sharex=True, sharey=True)
@@ -384,7 +383,7 @@ def _hatch(ax: Axes, means: Array, variances: Array, where: npt.NDArray[np.bool_
     filled.set_linewidth(0.0)  # no outline: the spline's slivers, a cell wide, would be all outline
 
 
-def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDArray[np.bool_]) -> Picture:
+def _draw_sign(means: Array, variances: Array, excess: Array, negative: npt.NDArray[np.bool_]) -> figures.Picture:
     from matplotlib.colors import CenteredNorm
 
     figure, axes = figures.panels(1, 1, 4.2, framed=True)

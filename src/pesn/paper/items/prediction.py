@@ -21,7 +21,6 @@ from pesn import Forecaster, Gaussian, Mesh, ProbabilisticESN
 from pesn._support.types import AnyArray, Array, Target
 from pesn.paper.claims import Record
 from pesn.paper.items import figures, robots
-from pesn.paper.items.figures import Grid
 from pesn.paper.items.robots import PlainNetwork, Robot, State
 from pesn.plotting import new_figure
 from pesn.systems import Trajectories
@@ -384,7 +383,7 @@ def output_view(scene: Scene, robot: Robot, columns: int) -> View:
 
 def _figure(
     rows: int, columns: int, height: float, *, titled: bool = False, ratios: Sequence[float] | None = None
-) -> tuple[Figure, Grid]:
+) -> tuple[Figure, figures.Grid]:
     # margins by hand, in inches: a layout engine would take longer than all the rest of a quick run
     figure = new_figure(_WIDTH, height, layout=None)
     top = 0.35 + 0.25 * titled
@@ -400,14 +399,14 @@ def _figure(
     return figure, axes
 
 
-def _pair_panels(view: View) -> tuple[Figure, Grid, Iterator[tuple[int, Axes, Axes]]]:
+def _pair_panels(view: View) -> tuple[Figure, figures.Grid, Iterator[tuple[int, Axes, Axes]]]:
     """Make a figure with two panels for each column, one below the other; and (column, panel, panel below)."""
     rows = len(view.names) // view.columns
     figure, axes = _figure(2 * rows, view.columns, 3.1 * rows + 0.9, ratios=[1.5, 1.0] * rows)
     return figure, axes, zip(range(len(view.names)), axes[::2].ravel(), axes[1::2].ravel(), strict=True)
 
 
-def _finish(figure: Figure, axes: Grid, x: str = "time (s)", columns: int = 4) -> Figure:
+def _finish(figure: Figure, axes: figures.Grid, x: str = "time (s)", columns: int = 4) -> Figure:
     """Label the time, and put the legend of the first panel on top, each name once."""
     for ax in axes[-1]:
         ax.set_xlabel(x, fontsize=_SIZE)

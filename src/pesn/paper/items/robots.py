@@ -46,7 +46,6 @@ from pesn import Forecaster, Gaussian, ProbabilisticESN, systems
 from pesn._support.types import Array, Target
 from pesn.paper.claims import Record
 from pesn.paper.item_settings import read_settings
-from pesn.systems import Trajectories
 
 State: TypeAlias = Any  # of a network, as ``ProbabilisticESN.predict`` gives and takes it
 
@@ -61,7 +60,7 @@ class Robot:
     positions: tuple[int, ...]
     velocities: tuple[int, ...]
 
-    def simulate(self, p: Record, seed: int) -> Trajectories:
+    def simulate(self, p: Record, seed: int) -> systems.Trajectories:
         """Simulate the runs of the settings from ``seed``."""
         return systems.get(self.system)(runs=p["runs"], steps=p["run_rows"], rng=[seed, 0])
 
@@ -89,7 +88,7 @@ def network(p: Record, n_inputs: int, seed: int, **own: Any) -> ProbabilisticESN
 
 def learn(
     robot: Robot, p: Record, seed: int, target: Target = "level", calibrate: bool = False, **own: Any
-) -> tuple[Forecaster, Trajectories]:
+) -> tuple[Forecaster, systems.Trajectories]:
     """Train a forecaster on all runs but the last, and ``train_rows`` rows of that; return it and all runs.
 
     All that is random comes from ``seed``. ``own`` are parameters of the network beside those of the settings.
@@ -107,7 +106,7 @@ def learn(
     return forecaster.fit(runs.states[:n], runs.inputs[:n], lengths=lengths), runs
 
 
-def train_feedback_network(forecaster: Forecaster, training: Trajectories, p: Record, seed: int) -> ProbabilisticESN:
+def train_feedback_network(forecaster: Forecaster, training: systems.Trajectories, p: Record, seed: int) -> ProbabilisticESN:
     """Train the paper's network with W_fb on the same rows as the forecaster: that of Algorithm 3 to the letter."""
     plain, scaled = PlainNetwork(forecaster), [forecaster.standardize(run.states, run.inputs) for run in training]
     rows = [np.hstack(pair)[:-1] for pair in scaled]

@@ -19,7 +19,6 @@ import pandas as pd
 from pesn.paper.claims import Record, Settings, Tasks
 from pesn.paper.item_settings import TABLES
 from pesn.paper.items import figures
-from pesn.paper.items.figures import Picture
 
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
 Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
@@ -44,7 +43,7 @@ def study(settings: Settings, tasks: Tasks, measure: Measure, varied: Values) ->
     )
 
 
-def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmic: bool = False) -> Picture:
+def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmic: bool = False) -> figures.Picture:
     """Draw a column for each setting, a row for each measure (name -> label); dots are draws, the line their median.
 
     The value that the item uses is shaded.

@@ -24,9 +24,6 @@ from pesn._support.types import Array, Target
 from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, read_settings
 from pesn.paper.items import figures, robots, sensitivity
-from pesn.paper.items.figures import Picture
-from pesn.paper.items.robots import PlainNetwork, State
-from pesn.paper.items.sensitivity import Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +50,7 @@ class Washout:
         self.p, self.seed, self.target = p, seed, target
         self.forecaster, runs = robots.learn(robots.CART_POLE, p, seed, target)
         self.training, self.test = runs[: len(runs) - 1], runs[len(runs) - 1]
-        self.plain = PlainNetwork(self.forecaster)
+        self.plain = robots.PlainNetwork(self.forecaster)
         self.y, self.u = self.forecaster.standardize(self.test.states, self.test.inputs)
         self.z = np.hstack([self.y, self.u])
         self.rng = np.random.default_rng([seed, 1])
@@ -71,7 +68,7 @@ class Washout:
         """Return the PESN's mean (T, d), scaled: from N(0, σ² I) over ``rows`` known rows, then in closed loop."""
         n, p, f = self.plain.n_units, self.p, self.forecaster
         f.esn_.set_params(initial_state=Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2)))
-        state: State = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
+        state: robots.State = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
         var = np.zeros(n) if state.var is None else state.var
         f.esn_.set_params(initial_state=Gaussian(state.mean, var=var))
         context, ahead = self.test.states[origin : origin + 1], self.test.inputs[origin : origin + p["horizon"]]
@@ -197,8 +194,8 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
     state: {int(length): row for length, row in rows.items()} for state, rows in paper_numbers("washout").items()
 }
 
-VARIED: Values = TABLES["varied"]["washout"]
-CHOICES: Values = TABLES["choices"]["washout"]
+VARIED: sensitivity.Values = TABLES["varied"]["washout"]
+CHOICES: sensitivity.Values = TABLES["choices"]["washout"]
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
@@ -457,7 +454,7 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> Picture:
+def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> figures.Picture:
     """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
     for state, ax in zip(STATES, axes.ravel(), strict=True):
@@ -470,7 +467,7 @@ def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int])
     return figure, {}
 
 
-def _draw_errors(frame: pd.DataFrame) -> Picture:
+def _draw_errors(frame: pd.DataFrame) -> figures.Picture:
     """Draw mean errors of all starts against the washout length."""
 
     def draw(ax: Axes, state: str) -> None:
@@ -482,7 +479,7 @@ def _draw_errors(frame: pd.DataFrame) -> Picture:
     return _draw("mean |error| of {}", draw, sorted(set(frame["washout"])))
 
 
-def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> Picture:
+def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> figures.Picture:
     """Draw published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
     printed = paper_errors("mean", "P")
     known = [k for k in lengths if k in LENGTHS]

@@ -17,7 +17,6 @@ from pesn.series.job import Request
 from pesn.series.page.panel_page import panel_page, records
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel
-from pesn.series.panel.long_frame import Blocks
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, format_count
 from pesn.series.table.reading import LongTable, read_long, read_long_future
@@ -35,7 +34,7 @@ class PanelOutcome:
     panel: Panel
     forecast: pd.DataFrame
     failures: pd.DataFrame
-    facts: Blocks
+    facts: long_frame.Blocks
     judged: pd.DataFrame | None = None
 
     @property
