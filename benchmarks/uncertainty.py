@@ -41,7 +41,7 @@ from pesn.metrics import crps_gaussian
 from pesn.reservoir.drive import State, run
 from pesn.statespace.model import rollout
 from pesn.systems import cart_pole, chaotic
-from pesn.systems.trajectories import Trajectories
+from pesn.systems.stepping import Trajectories
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 LEADS = (1, 5, 10, 20)

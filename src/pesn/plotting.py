@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from pesn.forecasting.design import Design
-    from pesn.systems.trajectories import Trajectories
+    from pesn.systems.stepping import Trajectories
 
 __all__ = ["COLORS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_forecast", "plot_run", "save"]
 

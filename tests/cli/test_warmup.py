@@ -11,7 +11,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from pesn._support.kernel_cache import kernel_sources
-from pesn.cli.compilation import compile_call, iterate_kernels
+from pesn.cli.commands import compile_call, iterate_kernels
 from pesn.cli.kernel_calls import ENTRY_POINTS, OTHERS
 
 # Only for a piecewise-linear activation whose terms cancel
@@ -66,7 +66,7 @@ def test_wrong_number_of_jobs_raises(jobs):
 def test_missing_folder_raises(tmp_path):
     code = (
         "import numba.core.caching as caching; caching.CacheImpl._locator_classes = []; "
-        "from pesn.cli import compilation; print(compilation.compile_call('propagate')[1])"
+        "from pesn.cli import commands as compilation; print(compilation.compile_call('propagate')[1])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "[]\n"

@@ -29,8 +29,7 @@ from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
 from pesn.systems import quadrotor
 from pesn.systems.quadrotor import PHYSICS_STEP, SAMPLE_STEP
-from pesn.systems.stepping import as_parameters, for_each_run
-from pesn.systems.trajectories import Trajectories
+from pesn.systems.stepping import Trajectories, as_parameters, for_each_run
 
 if TYPE_CHECKING:
     from mujoco import MjData, MjModel

@@ -13,10 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pesn.cli.compilation import warmup
-from pesn.cli.forecasting import forecast
-from pesn.cli.reproduction import list_items, reproduce
-from pesn.cli.simulating import simulate
+from pesn.cli.commands import forecast, list_items, reproduce, simulate, warmup
 from pesn.cli.terminal import Several
 
 __all__ = ["app", "main"]

@@ -28,7 +28,7 @@ from markupsafe import Markup
 
 from pesn._support.files import contents, replacing
 from pesn._support.pages import environment, style
-from pesn._support.pages.tables import powers, table
+from pesn._support.pages.drawing import powers, table
 from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, combine_labels
 
 _LARGEST_FILE = 2**28  # bytes of a figure

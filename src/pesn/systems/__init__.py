@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pesn.systems.trajectories import KINDS, Trajectories
+    from pesn.systems.stepping import KINDS, Trajectories
 
 __all__ = ["KINDS", "SYSTEMS", "Trajectories", "get"]
 
@@ -59,4 +59,4 @@ if not TYPE_CHECKING:  # names that need NumPy are imported when they are first 
     def __getattr__(name: str) -> Any:
         if name not in ("KINDS", "Trajectories"):
             raise AttributeError(f"module 'pesn.systems' has no attribute {name!r}")
-        return getattr(import_module("pesn.systems.trajectories"), name)
+        return getattr(import_module("pesn.systems.stepping"), name)

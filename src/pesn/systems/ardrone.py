@@ -26,7 +26,7 @@ from pesn._support.arguments import as_real, flag, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems import stepping
 from pesn.systems.quadrotor import SAMPLE_STEP, Flight, Parameters, compile_engine, fly, observe
-from pesn.systems.trajectories import Trajectories
+from pesn.systems.stepping import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "hovering", "message_noise", "simulate"]
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pesn._support.arguments import as_real, generator, number, whole_number
 from pesn._support.types import Array, Rng
 from pesn.systems import stepping
-from pesn.systems.trajectories import Trajectories
+from pesn.systems.stepping import Trajectories
 
 __all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
 

@@ -1,7 +1,7 @@
 """Simulators of chaotic systems and benchmarks: Lorenz (1963 and 1996), Rössler, double scrolls, Rabinovich-Fabrikant, Hénon,
 the logistic map, Mackey-Glass with a true delay, Kuramoto-Sivashinsky, NARMA-10, and oscillators.
 
-Each gives :class:`~pesn.systems.trajectories.Trajectories`, all runs at once, with the parameters that are standard.
+Each gives :class:`~pesn.systems.stepping.Trajectories`, all runs at once, with the parameters that are standard.
 ``LYAPUNOV_TIME`` is the time in which a small error grows e-fold, in each system's unit of time, at those parameters.
 
 >>> runs = lorenz(runs=2, steps=100, rng=0)
@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from pesn._support.arguments import as_real, whole_number
 from pesn._support.types import Array, Rng
-from pesn.systems.stepping import Plan, Progress, Rates, for_each_run, generators, simulator, sizes, transient_rows
-from pesn.systems.trajectories import Trajectories, stack_runs
+from pesn.systems import stepping
+from pesn.systems.stepping import Plan, Progress, Rates, Trajectories, simulator
 
 Modes = npt.NDArray[np.complex128]
 _MOST = 1e7  # steps in a delay of Mackey and Glass, which are all held, and in a row
@@ -546,14 +546,14 @@ def narma10(
     >>> narma10(np.full((4, 1), 0.5), steps=4).states.ravel().round(6)
     array([0.      , 0.1     , 0.1305  , 0.140654])
     """
-    runs, steps = sizes(runs, steps, 1, progress)
-    skipped = transient_rows(transient, 100 if inputs is None else 0, whole=True)
+    runs, steps = stepping.sizes(runs, steps, 1, progress)
+    skipped = stepping.transient_rows(transient, 100 if inputs is None else 0, whole=True)
     if inputs is not None and skipped:
         raise ValueError(f"transient must be 0 where inputs are given, got {transient}")
     if inputs is None:
-        u = np.stack([generator.uniform(0.0, 0.5, skipped + steps) for generator in generators(rng, runs)])
+        u = np.stack([generator.uniform(0.0, 0.5, skipped + steps) for generator in stepping.generators(rng, runs)])
     else:
-        u = for_each_run("inputs", inputs, runs, (steps, 1))[:, :, 0]
+        u = stepping.for_each_run("inputs", inputs, runs, (steps, 1))[:, :, 0]
 
     def advance(state: tuple[int, list[Array]]) -> tuple[int, list[Array]]:
         k, past = state  # y[k−9] … y[k]
@@ -562,9 +562,9 @@ def narma10(
         return k + 1, [*past[1:], 0.3 * past[-1] + 0.05 * past[-1] * total + driven + 0.1]
 
     plan = Plan("narma10", runs, steps, skipped=skipped, progress=progress)
-    first = for_each_run("initial_state", [0.0] if initial_state is None else initial_state, runs, (1,))[:, 0]
+    first = stepping.for_each_run("initial_state", [0.0] if initial_state is None else initial_state, runs, (1,))[:, 0]
     y = plan.march(advance, (0, [first] * 10), ("y",), lambda state: state[1][-1][:, None])
-    return stack_runs(y, u[:, skipped:, None], 1.0, ("y", "u"), ("", ""))
+    return stepping.stack_runs(y, u[:, skipped:, None], 1.0, ("y", "u"), ("", ""))
 
 
 def mso(
@@ -607,12 +607,12 @@ def mso(
     f = as_real("frequencies", frequencies)
     if f.ndim != 1 or not f.size:
         raise ValueError(f"frequencies must have shape (q,), one for each sine, got {f.shape}")
-    runs, steps = sizes(runs, steps, 1, progress)
-    each = generators(rng, runs)
+    runs, steps = stepping.sizes(runs, steps, 1, progress)
+    each = stepping.generators(rng, runs)
     if phases is None:
         shifts = np.stack([generator.uniform(0.0, 2.0 * math.pi, f.size) for generator in each])
     else:
-        shifts = for_each_run("phases", phases, runs, (f.size,))
+        shifts = stepping.for_each_run("phases", phases, runs, (f.size,))
     k, x = np.arange(steps), np.zeros((runs, steps))
     for frequency, shift in zip(f, shifts.T, strict=True):
         x += np.sin(frequency * k + shift[:, None])

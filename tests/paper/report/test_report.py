@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from pesn._support.pages.tables import powers
+from pesn._support.pages.drawing import powers
 from pesn.paper.claims import CLAIMS, ERRATA
 from pesn.paper.report import strip, write_page
 

@@ -45,8 +45,7 @@ from markupsafe import Markup, escape
 
 from pesn._support import pages
 from pesn._support.pages import drawing
-from pesn._support.pages.drawing import STRETCHED, View, limits, plot
-from pesn._support.pages.tables import Table, number, powers, table
+from pesn._support.pages.drawing import STRETCHED, Table, View, limits, number, plot, powers, table
 from pesn._support.types import AnyArray, Array
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps

@@ -35,8 +35,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from pesn._support import pages
-from pesn._support.pages.drawing import limits
-from pesn._support.pages.tables import number
+from pesn._support.pages.drawing import limits, number
 from pesn._support.types import Array
 from pesn.series.page.page import environment, group_shares, whole_percent
 from pesn.series.panel.frame import MODEL
