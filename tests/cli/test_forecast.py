@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import pesn
 from pesn import cli
 from pesn.cli.terminal import Several
+from pesn.series.job import without_formula
 from pesn.series.table.reading import read
-from pesn.series.writing import without_formula
 
 FIRST = date(2024, 1, 1)
 FILES = ["forecast.csv", "index.html", "summary.json"]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.series import job, writing
+from pesn.series import job
 from pesn.series.members import decomposition
 from pesn.series.panel import panel_job
 from pesn.series.result import Margins
@@ -255,7 +255,7 @@ def test_a_file_of_series_has_no_column_of_the_name_of_forecasts(frame, tmp_path
 def test_targets_may_be_called_as_columns_of_others_forecasts(tmp_path):
     table = pd.DataFrame({"a": SALES.to_numpy(), "a_std": SALES.to_numpy() + 1.0, "a_lower_80": -SALES.to_numpy()})
     table.to_csv(tmp_path / "a.csv", index=False)
-    found = writing.frame(job.run(job.Request(tmp_path / "a.csv", horizon=2, backtest=0, levels=[0.8])))
+    found = job.frame(job.run(job.Request(tmp_path / "a.csv", horizon=2, backtest=0, levels=[0.8])))
     endings = ["median", "mean", "std", "lower_80", "upper_80"]
     assert list(found.columns) == ["row", *(f"{name}_{end}" for name in table.columns for end in endings)]
     assert (found["a_lower_80_median"] < 0.0).all()

@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import norm
 
 import pesn
-from pesn.series.job import Request, run
+from pesn.series.job import Request, frame, run
 from pesn.series.result import NORMAL, Margins
-from pesn.series.writing import frame
 
 LOCATION, SCALE = np.array([3.0, -2.0, 0.0]), np.array([0.5, 1.0, 2.0])
 

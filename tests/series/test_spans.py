@@ -6,12 +6,11 @@ import pytest
 
 import pesn
 from pesn.series import univariate
-from pesn.series.job import Request, run
+from pesn.series.job import Request, lines, run
 from pesn.series.page.page import sections
 from pesn.series.panel import panel_job
 from pesn.series.panel.parquet import forecast_parquet
 from pesn.series.table.reading import read
-from pesn.series.writing import lines
 
 MONTHS = pd.date_range("2010-01-01", periods=80, freq="MS", name="month")
 

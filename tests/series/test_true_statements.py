@@ -8,12 +8,11 @@ import pytest
 
 import pesn
 from pesn.series import univariate
-from pesn.series.job import Request, run
+from pesn.series.job import Request, lines, record, run
 from pesn.series.page.page import sections
 from pesn.series.page.panel_page import records
 from pesn.series.panel import panel_job
 from pesn.series.result import SeriesBacktest, backtest_naive
-from pesn.series.writing import lines, record
 
 
 def half_hours(days, rng):

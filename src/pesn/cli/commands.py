@@ -117,33 +117,33 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
     from pesn._support.files import check_writable
     from pesn._support.progress import show_progress
-    from pesn.series import job, writing
+    from pesn.series import job
 
     with naming(out):
-        writing.refuse(out, overwrite=overwrite, files=writing.list_files(png))
+        job.refuse(out, overwrite=overwrite, files=job.list_files(png))
     if save is not None:
         with naming(save):
             check_writable(save)
     with show_progress(sys.stderr.isatty()) as steps:
         outcome = job.run(request, steps, _warn)
         with steps.step("writing"), naming(out):
-            writing.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite, png=png)
+            job.write(outcome, out, _command(), perf_counter() - begin, overwrite=overwrite, png=png)
         if save is not None:
             with naming(save):
                 outcome.save(save)
-    for line in writing.lines(outcome):
+    for line in job.lines(outcome):
         terminal.say(line)
-    figure = f"{writing.FIGURE}, " if png else ""
+    figure = f"{job.FIGURE}, " if png else ""
     terminal.say(f"written   {out / 'index.html'}, forecast.csv, {figure}summary.json" + (f"; {save}" if save else ""))
 
 
 def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) -> None:
     """Forecast every series of a long table that memory holds."""
-    from pesn.series import writing
+    from pesn.series import job
     from pesn.series.panel import panel_job
 
     with naming(out):
-        writing.refuse(out, overwrite=overwrite, files=panel_job.FILES)
+        job.refuse(out, overwrite=overwrite, files=panel_job.FILES)
     outcome = panel_job.run(request)
     with naming(out):
         files = panel_job.write(outcome, out, _command(), perf_counter() - begin)

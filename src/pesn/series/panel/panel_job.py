@@ -13,14 +13,13 @@ import pandas as pd
 
 from pesn.forecasting.forecast import percent
 from pesn.forecasting.time_index import count_steps, format_label, one_step
-from pesn.series.job import Request
+from pesn.series.job import SUMMARY, Request, without_formula, write_files
 from pesn.series.page.panel_page import panel_page, records
 from pesn.series.panel import long_frame
 from pesn.series.panel.frame import Panel
 from pesn.series.table.dates import merge_note
 from pesn.series.table.numerals import DataError, format_count
 from pesn.series.table.reading import LongTable, read_long, read_long_future
-from pesn.series.writing import SUMMARY, without_formula, write_files
 
 FILES = ("forecast.csv", "failures.csv", "backtest.csv", "index.html", SUMMARY)
 
