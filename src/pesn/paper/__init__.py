@@ -20,7 +20,7 @@ __all__ = ["ITEMS", "get", "run"]
 _MODULES = {
     "moments": "moments",
     "moments-grid": "moments",
-    "higher-moments": "higher_moments",
+    "higher-moments": "moments",
     "complexity": "cost",
     "error-time": "cost",
     "error-bound": "error_bound",

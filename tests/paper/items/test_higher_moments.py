@@ -5,8 +5,8 @@ import pytest
 
 import pesn
 from pesn import paper
-from pesn.paper.items import higher_moments
-from pesn.paper.items.higher_moments import WrongShare
+from pesn.paper.items import moments as higher_moments
+from pesn.paper.items.moments import WrongShare
 
 ITEM = "higher-moments"
 

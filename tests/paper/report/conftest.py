@@ -9,7 +9,7 @@ import pytest
 from pesn.paper import ITEMS
 from pesn.paper.claims import CLAIMS, describe
 from pesn.paper.items import figures
-from pesn.paper.report import write_page
+from pesn.paper.runner import write_page
 
 ERRATA = {"moments-grid": [6, 10], "error-bound": [9, 17], "entropy": [15], "cart-pole": [4, 12], "ardrone": [14]}
 KINDS = ("holds", "holds", "corrected", "holds", "does not hold", "depends")

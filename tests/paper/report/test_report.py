@@ -9,7 +9,7 @@ import pytest
 
 from pesn._support.pages.drawing import powers
 from pesn.paper.claims import CLAIMS, ERRATA
-from pesn.paper.report import strip, write_page
+from pesn.paper.runner import strip, write_page
 
 
 @pytest.fixture(scope="module")
