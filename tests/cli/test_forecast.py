@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import pesn
 from pesn import cli
-from pesn.cli.terminal import Several
+from pesn.cli.commands import Several
 from pesn.series.job import without_formula
 from pesn.series.table.reading import read
 

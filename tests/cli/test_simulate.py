@@ -172,7 +172,7 @@ def test_special_files_are_not_overwritten(call, tmp_path, monkeypatch):
 
 def test_parquet_without_pyarrow(call, tmp_path, monkeypatch):
     fake(monkeypatch, refuse)
-    monkeypatch.setattr(cli.terminal, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.commands, "find_spec", lambda name: None)
     result = call("cart-pole", "--out", "a.parquet")
     assert (result.exit_code, result.stdout, os.listdir(tmp_path)) == (1, "", [])
     assert result.stderr.startswith("pesn: --out needs pyarrow for a .parquet file: pip install 'pesn[parquet]'")

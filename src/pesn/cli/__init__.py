@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pesn.cli.commands import forecast, list_items, reproduce, simulate, warmup
-from pesn.cli.terminal import Several
+from pesn.cli.commands import Several, forecast, list_items, reproduce, simulate, warmup
 
 __all__ = ["app", "main"]
 

@@ -1,4 +1,7 @@
-"""The commands: ``pesn forecast``, ``reproduce``, ``list``, ``simulate`` and ``warmup``."""
+"""The commands: ``pesn forecast``, ``reproduce``, ``list``, ``simulate`` and ``warmup``.
+
+Results are on standard output, errors and progress on standard error.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,174 @@ import contextlib
 import os
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from pesn import paper, systems
+from pesn._support.files import check_writable as check_writable_path
 from pesn._support.files import naming
-from pesn.cli import terminal
-from pesn.cli.terminal import option
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pesn.series.job import Request
+
+# ---------------------------------------------------------------- output, errors and progress
+
+
+class Several(TyperCommand):
+    """A command some of whose
+
+    Options end at the next one; of names, the last is FILE where nothing else is.
+    """
+
+    several: ClassVar = {"--level": True, "--season": True, "--target": False, "--inputs": False}  # whether words are numbers
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments after each word has its own flag."""
+        return super().parse_args(ctx, self.expand(args))
+
+    @classmethod
+    def expand(cls, args: list[str]) -> list[str]:
+        """Return the arguments with a flag before each word.
+
+        >>> Several.expand(["--level", "0.8", "0.95", "a.csv"]), Several.expand(["--target", "x", "y", "a.csv"])
+        (['--level', '0.8', '--level', '0.95', 'a.csv'], ['--target', 'x', '--target', 'y', 'a.csv'])
+        """
+        words, parts = deque(args), list[list[str]]()
+        ends: list[int] = []  # of groups of names, the last of which may be FILE
+        free = False  # whether FILE is elsewhere
+        while words:
+            word = words.popleft()
+            if word == "--":
+                free |= bool(words)
+                parts.append([word, *words])
+                break
+            if word in cls.several:
+                group = cls._take(word, words)
+                parts += [[word, one] for one in group] or [[word]]
+                ends += [len(parts) - 1] * (len(group) > 1 and not cls.several[word])
+            elif words and word.startswith("--") and "=" not in word and word != "--help":
+                parts.append([word, words.popleft()])
+            else:
+                parts.append([word])
+                free |= not word.startswith("-")
+        if ends and not free:
+            del parts[cls._find_file(parts, ends)][0]
+        return [word for part in parts for word in part]
+
+    @staticmethod
+    def _find_file(parts: list[list[str]], ends: list[int]) -> int:
+        """Return which end of a group of names is FILE: the last that looks like one, else the last."""
+        files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+        return (files or ends)[-1]
+
+    @classmethod
+    def _take(cls, option: str, words: deque[str]) -> list[str]:
+        """Take the words of an option: one, and those after it up to the next option, or that are numbers where it has such."""
+        group = [words.popleft()] if words else []
+        while words and not words[0].startswith("--") and (not cls.several[option] or _is_number(words[0])):
+            group.append(words.popleft())
+        return group
+
+
+def option(metavar: str | None, text: str, shown: str | None = None, *, name: str | None = None) -> Any:
+    """Return an option of a command.
+
+    Parameters
+    ----------
+    metavar : str or None
+        Placeholder of its value in the help; None: its type.
+    text : str
+        Help text.
+    shown : str, optional
+        Description of the default; None: the default itself.
+    name : str, optional
+        Name, such as "--id"; None: that of the parameter.
+    """
+    return typer.Option(*([] if name is None else [name]), metavar=metavar, help=text, show_default=shown or True)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def console() -> Console:
+    """Return a console on standard error; colors only where it is a"""
+    from rich.console import Console
+
+    return Console(stderr=True, soft_wrap=True, no_color=None if sys.stderr.isatty() else True)
+
+
+def say(line: str) -> None:
+    """Print a line on standard output, if there is any."""
+    if sys.stdout is None:
+        return
+    coding = sys.stdout.encoding or "utf-8"
+    print(line.encode(coding, "backslashreplace").decode(coding))  # a file's name may be none that can be shown
+
+
+def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
+    """Check a path before the work is done that the file would hold."""
+    suffix = path.suffix.lower()
+    if suffix not in kinds:
+        raise ValueError(f"{option} must end in {', '.join(kinds[:-1])} or {kinds[-1]}, got '{path}'")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
+    with naming(path):
+        check_writable_path(path)
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Yield a function that begins a stage of the work and returns its progress callback: bars on a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda what: lambda done, total: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(), transient=True) as bar:
+
+        def stage(what: str) -> Callable[[int, int], None]:
+            task = bar.add_task(what, total=None)
+            return lambda done, total: bar.update(task, completed=done, total=total)
+
+        yield stage
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn errors into one line on standard error and an exit code."""
+    try:
+        yield
+    except ValueError as error:
+        from pesn.series.table.numerals import DataError  # the call was right, and the data would not do
+
+        fail(1 if isinstance(error, DataError) else 2, str(error))
+    except BrokenPipeError:
+        raise  # nobody reads on: that is no fault
+    except (OSError, FloatingPointError, MemoryError, ImportError) as error:
+        fail(1, str(error) or type(error).__name__)
+    except KeyboardInterrupt:
+        fail(130, "interrupted")
+
+
+def fail(code: int, message: str) -> NoReturn:
+    """Print a line on standard error and exit."""
+    print("pesn:", " ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(code)
+
 
 # ---------------------------------------------------------------- pesn forecast
 
@@ -67,7 +223,7 @@ def forecast(
     ] = None,
 ) -> None:
     """Forecast the columns of a table with prediction intervals; backtest against naive and seasonal-naive baselines."""
-    with terminal.one_line_errors():
+    with one_line_errors():
         begin = perf_counter()
         many = {"--jobs": jobs, "--checkpoint": checkpoint, "--stream": stream or None, "--scheduler": scheduler}
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
@@ -115,7 +271,6 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     """Forecast the columns of a table."""
     if save is not None and request.model is not None:
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
-    from pesn._support.files import check_writable
     from pesn._support.progress import show_progress
     from pesn.series import job
 
@@ -123,7 +278,7 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
         job.refuse(out, overwrite=overwrite, files=job.list_files(png))
     if save is not None:
         with naming(save):
-            check_writable(save)
+            check_writable_path(save)
     with show_progress(sys.stderr.isatty()) as steps:
         outcome = job.run(request, steps, _warn)
         with steps.step("writing"), naming(out):
@@ -132,9 +287,9 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
             with naming(save):
                 outcome.save(save)
     for line in job.lines(outcome):
-        terminal.say(line)
+        say(line)
     figure = f"{job.FIGURE}, " if png else ""
-    terminal.say(f"written   {out / 'index.html'}, forecast.csv, {figure}summary.json" + (f"; {save}" if save else ""))
+    say(f"written   {out / 'index.html'}, forecast.csv, {figure}summary.json" + (f"; {save}" if save else ""))
 
 
 def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) -> None:
@@ -148,8 +303,8 @@ def _forecast_panel(request: Request, out: Path, overwrite: bool, begin: float) 
     with naming(out):
         files = panel_job.write(outcome, out, _command(), perf_counter() - begin)
     for line in panel_job.lines(outcome):
-        terminal.say(line)
-    terminal.say(f"written   {out / files[0]}, {', '.join(files[1:])}")
+        say(line)
+    say(f"written   {out / files[0]}, {', '.join(files[1:])}")
 
 
 def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> None:
@@ -171,15 +326,15 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
     )  # fmt: skip
     with naming(out), contextlib.nullcontext() if scheduler is None else worker_cluster(scheduler):
         done = forecast_parquet(request.file, out, request.horizon, X=request.future, forecaster=forecaster)
-    terminal.say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
+    say(f"forecast  {done.series:,} series" + (f", {done.failures:,} failed" if done.failures else ""))
     if done.merged:
-        terminal.say(f"merged    {format_count(done.merged, 'row')} with the time of another row of their series")
-    terminal.say(f"written   {out}, {format_count(done.files, 'Parquet file')}")
+        say(f"merged    {format_count(done.merged, 'row')} with the time of another row of their series")
+    say(f"written   {out}, {format_count(done.files, 'Parquet file')}")
 
 
 def _warn(line: str) -> None:
     """Print a warning on standard error."""
-    terminal.console().print(f"pesn: {line}", markup=False, highlight=False)
+    console().print(f"pesn: {line}", markup=False, highlight=False)
 
 
 def _command() -> str:
@@ -214,7 +369,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Reproduce the paper's tables and figures: a report with published and obtained values side by side."""
-    with terminal.one_line_errors():
+    with one_line_errors():
         from joblib import cpu_count
 
         from pesn._support.arguments import whole_number
@@ -232,8 +387,8 @@ def reproduce(
                 settings=own,
             )  # fmt: skip
         except reproducing.ItemError as error:
-            terminal.fail(1, str(error))
-        terminal.say(f"{_summarize(records)}: {out / 'index.html'}")
+            fail(1, str(error))
+        say(f"{_summarize(records)}: {out / 'index.html'}")
 
 
 def _summarize(records: Sequence[dict[str, Any]]) -> str:
@@ -253,21 +408,21 @@ def list_items(
     ] = None,
 ) -> None:
     """List the items of pesn reproduce with their place in the paper; or the settings of one, with defaults and meaning."""
-    with terminal.one_line_errors():
+    with one_line_errors():
         if item is None:
             width = max(map(len, paper.ITEMS))
             for name in paper.ITEMS:
                 said = paper.get(name).description
-                terminal.say(f"{name:{width}}  {said.title} ({said.place})")
+                say(f"{name:{width}}  {said.title} ({said.place})")
             return
         from pesn.paper.item_settings import format_value
 
         chosen = paper.get(item)
         full, quick = chosen.parameters(False), chosen.parameters(True)
-        terminal.say(f"Settings of {item}, for pesn reproduce {item} --set NAME=VALUE:")
+        say(f"Settings of {item}, for pesn reproduce {item} --set NAME=VALUE:")
         for name, setting in chosen.settings.items():
             small = f" (with --quick {format_value(quick[name])})" if quick[name] != full[name] else ""
-            terminal.say(f"\n{name}={format_value(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
+            say(f"\n{name}={format_value(full[name])}{small}\n    {setting.meaning}\n    Takes {setting.kind.words}.")
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
@@ -300,7 +455,7 @@ def simulate(
     plot: Annotated[Path | None, typer.Option(help="Figure of run 0, up to 1,000 rows: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Simulate a system: a file with a row for each sample, and a figure with --plot."""
-    with terminal.one_line_errors():
+    with one_line_errors():
         from pesn import plotting
         from pesn._support.arguments import whole_number
 
@@ -310,12 +465,12 @@ def simulate(
             whole_number(f"--{name}", value, 1)
         whole_number("--seed", seed, 0)
         out = Path(f"{system}.csv") if out is None else out
-        terminal.check_writable("--out", out, systems.KINDS)
+        check_writable("--out", out, systems.KINDS)
         if plot is not None:
-            terminal.check_writable("--plot", plot, plotting.KINDS)
+            check_writable("--plot", plot, plotting.KINDS)
             if os.path.realpath(plot) == os.path.realpath(out):
                 raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
-        with terminal.stages() as stage:
+        with stages() as stage:
             trajectories = function(**options, rng=seed, progress=stage(f"Simulating {system}"))
         with naming(out):
             trajectories.save(out)
@@ -330,7 +485,7 @@ def simulate(
         from pesn.series.table.numerals import format_count
 
         counts = f"{format_count(len(trajectories.states), 'row')}, {format_count(len(trajectories), 'run')}"
-        terminal.say(f"{counts}, columns {columns}: {files}")
+        say(f"{counts}, columns {columns}: {files}")
 
 
 # ---------------------------------------------------------------- pesn warmup
@@ -385,7 +540,7 @@ def warmup(
     jobs: Annotated[int | None, typer.Option(help="Number of processes.", show_default="number of processors")] = None,
 ) -> None:
     """Compile everything that pesn compiles at first calls, in parallel, and print where the compiled code is."""
-    with terminal.one_line_errors():
+    with one_line_errors():
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -400,7 +555,7 @@ def warmup(
         calls = [*ENTRY_POINTS, *OTHERS]
         count = min(jobs or int(cpu_count()), len(calls))
         context = multiprocessing.get_context("spawn")
-        with terminal.stages() as stage, ProcessPoolExecutor(count, context, _disable_notices) as pool:
+        with stages() as stage, ProcessPoolExecutor(count, context, _disable_notices) as pool:
             advance = stage("Compiling")
             for done, future in enumerate(as_completed([pool.submit(compile_call, name) for name in calls]), 1):
                 kernels, places = future.result()
@@ -410,4 +565,4 @@ def warmup(
         if not folders:
             raise OSError("there is no folder to write compiled code to; set NUMBA_CACHE_DIR to one")
         where = Path(os.path.commonpath(folders))
-        terminal.say(f"{len(ready)} kernels are compiled, {perf_counter() - began:.0f} s: {where}")
+        say(f"{len(ready)} kernels are compiled, {perf_counter() - began:.0f} s: {where}")
