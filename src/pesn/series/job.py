@@ -261,7 +261,8 @@ def frame(outcome: Outcome) -> pd.DataFrame:
     index, name = pd.Index(outcome.forecast.index), outcome.table.time or "row"
     while name in columns.columns:
         name += "_"
-    columns.insert(0, name, index.strftime("%Y-%m-%d") if _whole_days(index) else index)
+    days = isinstance(index, pd.DatetimeIndex) and index.tz is None and (index == index.normalize()).all()
+    columns.insert(0, name, index.strftime("%Y-%m-%d") if days else index)
     return columns
 
 
@@ -448,10 +449,6 @@ def _g(value: float) -> str:
     if np.isnan(value):
         return "–"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-def _whole_days(index: pd.Index) -> bool:
-    return isinstance(index, pd.DatetimeIndex) and bool((index == index.normalize()).all()) and index.tz is None
 
 
 # ---------------------------------------------------------------- files

@@ -248,20 +248,16 @@ SPLINE, SURFACE = "spline, compiled (pesn)", "surface (pesn)"
 JUDGED = (MONTE_CARLO, PLAIN, ANALYTIC)
 SLACK = 0.25  # an exponent within 1 ± this is called linear: caches and a shared machine bend the line a little
 _SPLINE, _SAMPLES, _MIXTURE, _EXACT = "spline, compiled", "Monte Carlo", "mixture (pesn)", "exact (pesn)"
-_NAMES: dict[str, MomentName] = {
-    MONTE_CARLO: "monte-carlo", SPLINE: "spline", ANALYTIC: "analytic", SURFACE: "surface",
-    _SAMPLES: "monte-carlo", _SPLINE: "spline", _MIXTURE: "mixture", _EXACT: "exact",
-}  # fmt: skip
-_STYLES = {
-    MONTE_CARLO: (figures.MONTE_CARLO, "o"),
-    _SAMPLES: (figures.MONTE_CARLO, "o"),
-    PLAIN: (figures.SPLINE, "s"),
-    SPLINE: (figures.OUR_SPLINE, "D"),
-    _SPLINE: (figures.OUR_SPLINE, "D"),
-    ANALYTIC: (figures.ANALYTIC, "X"),
-    _MIXTURE: (figures.MIXTURE, "^"),
-    SURFACE: (figures.OURS, "*"),
-    _EXACT: (figures.TRUTH, "P"),
+_METHODS: dict[str, tuple[MomentName, str, str]] = {  # of ``pesn.moments``, color, marker
+    MONTE_CARLO: ("monte-carlo", figures.MONTE_CARLO, "o"),
+    _SAMPLES: ("monte-carlo", figures.MONTE_CARLO, "o"),
+    PLAIN: ("spline", figures.SPLINE, "s"),
+    SPLINE: ("spline", figures.OUR_SPLINE, "D"),
+    _SPLINE: ("spline", figures.OUR_SPLINE, "D"),
+    ANALYTIC: ("analytic", figures.ANALYTIC, "X"),
+    _MIXTURE: ("mixture", figures.MIXTURE, "^"),
+    SURFACE: ("surface", figures.OURS, "*"),
+    _EXACT: ("exact", figures.TRUTH, "P"),
 }
 
 
@@ -270,8 +266,8 @@ def _call(
 ) -> tuple[FloatArray, ...]:
     if method == PLAIN:
         return plain_spline(mean, var, mesh)
-    rng = seed if _NAMES[method] == "monte-carlo" else None
-    return pesn.moments("tanh", mean, var, method=_NAMES[method], mesh=mesh, rng=rng, **options)[:2]
+    name = _METHODS[method][0]
+    return pesn.moments("tanh", mean, var, method=name, mesh=mesh, rng=seed if name == "monte-carlo" else None, **options)[:2]
 
 
 def measure_growth(units: dict[str, list[int]], points: Sequence[int], meshed: int, rounds: int, seed: int) -> list[Record]:
@@ -411,12 +407,12 @@ def _draw_growth(
     figure, axes = figures.panels(1, 2, 5.0, sharey=True, width_ratios=(3, 2))
     left, right = axes[0]
     for method in fits:
-        style = dict(zip(("color", "marker"), _STYLES[method], strict=True))
+        style = dict(zip(("color", "marker"), _METHODS[method][1:], strict=True))
         left.plot(middle[method].index, middle[method] * 1e3, linewidth=0.8, alpha=0.7, **style)
         part = middle[method].loc[fitted[method]] * 1e3
         left.plot(part.index, part, linewidth=2.2, label=f"{method}: $D^{{{np.median(fits[method]):.2f}}}$", **style)
     for method, some in meshed.items():
-        color, marker = _STYLES[method]
+        _, color, marker = _METHODS[method]
         label = f"$N^{{{np.median(some):.2f}}}$"
         right.plot(along[method].index, along[method] * 1e3, color=color, marker=marker, linewidth=2.2, label=label)
     left.set(xscale="log", yscale="log", xlabel="number of units D (thick: fitted)", ylabel="time (ms)")
@@ -632,11 +628,11 @@ def run_error_time(settings: Settings, tasks: Tasks) -> Result:
 
 
 def _draw_errors(frame: pd.DataFrame) -> figures.Picture:
-    styles = {method: style for method, style in _STYLES.items() if method in set(frame["method"])}
+    shown = [method for method in _METHODS if method in set(frame["method"])]
     figure, axes = figures.panels(1, 2, 4.6, sharex=True, sharey=True)
     for ax, kind in zip(axes[0], ("mean", "variance"), strict=True):
-        for method, (color, marker) in styles.items():
-            part = frame[frame["method"] == method].sort_values("size")
+        for method in shown:
+            (_, color, marker), part = _METHODS[method], frame[frame["method"] == method].sort_values("size")
             style = {"markersize": 11 if method in (SURFACE, ANALYTIC, _EXACT) else 5, "linewidth": 1.2, "label": method}
             ax.plot(part["seconds"] * 1e6, np.maximum(part[f"{kind} error"], 1e-17), color=color, marker=marker, **style)
         chosen = np.array(front(frame["seconds"].tolist(), frame[f"{kind} error"].tolist()))

@@ -370,11 +370,6 @@ def _same(values: Array, part: pd.Index) -> bool:
     return bool(np.ptp(apart) == 0 and apart[0] in (0, -1))
 
 
-def _follows(values: Array, key: pd.Index) -> bool:
-    """Return whether a key has one value wherever it occurs."""
-    return bool((pd.Series(values).groupby(np.asarray(key)).nunique() == 1).all())
-
-
 # Names of columns that may follow from the date, and whether their values do.
 _CALENDAR: dict[str, Callable[[Array, pd.DatetimeIndex], object]] = {
     "yr|year|jahr|yyyy": lambda v, times: np.ptp(v - times.year) == 0,
@@ -390,7 +385,9 @@ _CALENDAR: dict[str, Callable[[Array, pd.DatetimeIndex], object]] = {
     "doy|yday|day[_ ]?of[_ ]?year": lambda v, times: _same(v, times.day_of_year),
     "hour|hr|hh|hour[_ ]?of[_ ]?day|stunde": lambda v, times: _same(v, times.hour),
     "minute|min": lambda v, times: _same(v, times.minute),
-    "season": lambda v, times: np.isin(v, range(5)).all() and _follows(v, 100 * times.month + times.day),
+    "season": lambda v, times: (
+        np.isin(v, range(5)).all() and pd.Series(v).groupby(np.asarray(100 * times.month + times.day)).nunique().max() == 1
+    ),
     "year|date|time|.*decimal.*": lambda v, times: np.abs(v - times.year - times.day_of_year / 366).max() < 0.1,
     r"(is[_ ]?)?((public|bank|national|state|school)[_ ]?)?(holidays?|weekends?|(work(ing)?|business)[_ ]?days?)(_flag)?": (
         lambda v, times: np.isin(v, (0, 1)).all()
