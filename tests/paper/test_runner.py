@@ -128,7 +128,7 @@ def test_run_writes_a_folder_per_item_and_a_page(fakes, tmp_path):
 
 def test_strict_json():
     value = {"a": np.float64("nan"), 1: np.array([1, np.inf]), "c": (np.int64(2), None, True)}
-    assert runner.plain(value) == {"a": None, "1": [1.0, "inf"], "c": [2, None, True]}
+    assert runner.files.plain(value) == {"a": None, "1": [1.0, "inf"], "c": [2, None, True]}
     with pytest.raises(ValueError, match="JSON"):
         runner.to_json(float("nan"))
 

@@ -38,7 +38,7 @@ from pesn.series import arguments
 from pesn.series.arguments import list_of_names, read_frame, select_columns
 from pesn.series.model import FittedSeries, check_horizon, fit_columns
 from pesn.series.panel import long_frame
-from pesn.series.panel.frame import Panel, is_long
+from pesn.series.panel.frame import is_long
 from pesn.series.result import SeriesBacktest, SeriesForecast
 from pesn.series.table.dates import place_rows
 
@@ -146,7 +146,8 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
-                self._fit_long(y, X, None if inputs is None else covariates)
+                self.panel_, self.failures_ = long_frame.fit(y, X, self, None if inputs is None else covariates)
+                self._facts: long_frame.Blocks | None = None
                 return self
             arguments.check_one_level(y, X)
             y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
@@ -156,12 +157,6 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         if self.fitted_.later is not None:
             self._warn_of_later_rows(self.fitted_.later)
         return self
-
-    def _fit_long(self, y: TableLike, X: TableLike | None, inputs: tuple[str, ...] | None) -> None:
-        self.panel_: Panel
-        self.failures_: pd.DataFrame
-        self.panel_, self.failures_ = long_frame.fit(y, X, self, inputs)
-        self._facts: long_frame.Blocks | None = None
 
     def _fit_wide(self, y: TableLike, X: TableLike | None) -> None:
         rows, x, rule = arguments.align_rows(y, X, None)

@@ -4,7 +4,7 @@
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     file = pathlib.Path(folder, "waves.csv")
 ...     rows = np.sin(0.5 * np.arange(60)) + 0.1 * np.random.default_rng(0).normal(size=60)
-...     _ = file.write_text("wave\n" + "\n".join(map(str, rows)))
+...     _ = file.write_text("wave\\n" + "\\n".join(map(str, rows)))
 ...     outcome = run(Request(file, horizon=3))
 >>> outcome.forecast.mean.shape, outcome.forecast.names, len(outcome.backtest.origins)
 ((3, 1), ('wave',), 13)
