@@ -147,7 +147,7 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
                 self.panel_, self.failures_ = long_frame.fit(y, X, self, None if inputs is None else covariates)
-                self._facts: long_frame.Blocks | None = None
+                self._facts: list[long_frame.SeriesResult] | None = None
                 return self
             arguments.check_one_level(y, X)
             y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
@@ -297,7 +297,9 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
     def summary(self) -> str:
         """Describe the components of each column's forecast, their weights and why; of a long frame, count its series."""
         check_is_fitted(self)
-        return long_frame.summary(self.panel_, self._facts) if hasattr(self, "panel_") else self.fitted_.summary()
+        if hasattr(self, "panel_"):
+            return long_frame.summary(self.panel_, self._facts, len(self.failures_))
+        return self.fitted_.summary()
 
     def save(self, path: PathLike) -> None:
         """Save to a file that :func:`pesn.load` reads; no code is stored, and an old file is replaced whole."""

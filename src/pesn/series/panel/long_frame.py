@@ -10,8 +10,8 @@ rows, future covariates, task and version of pesn. Another run with the same inp
 
 >>> from pesn.series.panel.frame import Columns, build_panel
 >>> frame = pd.DataFrame({"unique_id": "a", "ds": np.arange(30), "y": np.arange(30.0)})
->>> found = run(build_panel(frame, Columns()), Task(steps=2, levels=(0.8,)))
->>> found.origin.tolist(), found.values.shape                 # a row an origin: the median and two bounds of two steps
+>>> [found] = run(build_panel(frame, Columns()), Task(steps=2, levels=(0.8,)))
+>>> found.origins, found.values.shape                         # a row an origin: the median and two bounds of two steps
 ([30], (1, 2, 3))
 """
 
@@ -24,7 +24,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import chain
 from numbers import Integral, Real
@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -116,34 +115,6 @@ class SeriesResult(NamedTuple):
     failure: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Forecasts of all series.
-
-    Parameters
-    ----------
-    series : array of shape (b,)
-        Number of the series of each forecast.
-    origin : array of shape (b,)
-        First row of each forecast.
-    values : array of shape (b, steps, 1 + 2 levels)
-        Quantiles.
-    failures : dict of int to str
-        Reasons, by the number of the series.
-    seasons : dict of int to tuple of int
-        Seasonal periods of each series.
-    shares : dict of int to dict of str to float
-        Weight of each part in the forecast of each series.
-    """
-
-    series: npt.NDArray[np.int64]
-    origin: npt.NDArray[np.int64]
-    values: Array
-    failures: dict[int, str]
-    seasons: dict[int, tuple[int, ...]]
-    shares: dict[int, dict[str, float]]
-
-
 def chunks(panel: Panel) -> list[range]:
     """Return the series that are forecast together: the same for any number of processes."""
     found, start, rows = [], 0, 0
@@ -163,8 +134,8 @@ def run(
     n_jobs: int | None = None,
     verbose: bool = False,
     checkpoint: PathLike | None = None,
-) -> Blocks:
-    """Forecast every series.
+) -> list[SeriesResult]:
+    """Forecast every series; return the results in the order of series.
 
     Parameters
     ----------
@@ -204,7 +175,7 @@ def run(
                 _write_results(files[results[0].series], results)
             found += results
             advance(len(results))
-    return _join(sorted(found, key=lambda one: one.series), task)
+    return sorted(found, key=lambda one: one.series)
 
 
 def forecast_chunk(part: Sequence[Rows], task: Task) -> list[SeriesResult]:
@@ -307,24 +278,9 @@ def _origins(n: int, task: Task) -> Origins:
     return origins[origins >= 1]
 
 
-def _join(found: Sequence[SeriesResult], task: Task) -> Blocks:
-    """Return all forecasts, in the order of series and origins."""
-    done = [one for one in found if one.values is not None]
-    none = np.zeros((0, task.steps, len(task.quantiles)))
-    return Blocks(
-        np.repeat([one.series for one in done], [len(one.origins) for one in done]).astype(np.int64),
-        np.array([*chain.from_iterable(one.origins for one in done)], np.int64),
-        np.concatenate([none, *(one.values for one in done if one.values is not None)]),
-        {one.series: one.failure for one in found if one.failure},
-        {one.series: one.seasons for one in done},
-        {one.series: one.shares for one in done},
-    )
-
-
-Level = float | Sequence[float] | None  # probabilities of the intervals; None: those of the settings
-
-
 # ---------------------------------------------------------------- parameters, and what is asked for
+
+Level = float | Sequence[float] | None  # probabilities of the intervals; None: those of the parameters
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -374,11 +330,11 @@ def long_columns(parameters: SeriesParameters) -> Columns:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A frame of forecasts, a frame of the series that failed, and the seasons and weights of the others."""
+    """A frame of forecasts, a frame of the series that failed, and the seasons and weights of the others, without forecasts."""
 
     frame: pd.DataFrame
     failures: pd.DataFrame
-    facts: Blocks
+    facts: list[SeriesResult]
 
 
 def fit(frame: Any, X: object, parameters: SeriesParameters, inputs: Sequence[str] | None = None) -> tuple[Panel, pd.DataFrame]:
@@ -505,17 +461,16 @@ def cross_validate(
     return _run(panel, panel_task(panel, parameters, horizon, level, windows, stride), None, parameters)
 
 
-def summary(panel: Panel, blocks: Blocks | None) -> str:
+def summary(panel: Panel, facts: Sequence[SeriesResult] | None, failed: int) -> str:
     """Return how many series there are, their seasons, the weights of the parts of their forecasts, and how many failed."""
     rows = int((~np.isnan(panel.y)).sum())
     lines = [f"{len(panel):,} series, {rows:,} numbers, {one_step(panel.time.step)} from row to row"]
-    failed = len(panel.failures) + (0 if blocks is None else len(blocks.failures))
-    if blocks is None:
+    if facts is None:
         lines.append("  fitted when a forecast is asked for: seasons and members are known after that")
     else:
-        seasons = Counter(describe_seasons(periods) for periods in blocks.seasons.values())
+        seasons = Counter(describe_seasons(one.seasons) for one in facts)
         lines += [f"  {count:,} series: season {text}" for text, count in seasons.most_common()]
-        lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(blocks).items()]
+        lines += [f"  {100.0 * share:3.0f} %  {kind}" for kind, share in mean_shares(facts).items()]
     if failed:
         lines.append(f"  {failed:,} failed: see failures_")
     return "\n".join(lines)
@@ -530,36 +485,38 @@ def describe_seasons(periods: Sequence[int]) -> str:
     return f"{', '.join(map(str, periods))} rows" if periods else "none"
 
 
-def mean_shares(blocks: Blocks) -> dict[str, float]:
+def mean_shares(facts: Sequence[SeriesResult]) -> dict[str, float]:
     """Return the mean weight of each part of the forecasts over all series, the largest first."""
     total: Counter[str] = Counter()
-    for shares in blocks.shares.values():
-        total.update(shares)
-    return {kind: share / max(len(blocks.shares), 1) for kind, share in total.most_common()}
+    for one in facts:
+        total.update(one.shares)
+    return {kind: share / max(len(facts), 1) for kind, share in total.most_common()}
 
 
 # ---------------------------------------------------------------- frames
 
 
-def forecast_frame(panel: Panel, task: Task, blocks: Blocks) -> pd.DataFrame:
+def forecast_frame(panel: Panel, task: Task, found: Sequence[SeriesResult]) -> pd.DataFrame:
     """Return a row for each step of each origin of each series, in the order of ids, origins and dates.
 
     The column ``pesn`` is the median. Of cross-validation it has the last date before the origin, ``cutoff``, and the
     observations.
     """
-    series = np.repeat(blocks.series, task.steps)
-    row = (blocks.origin[:, None] + np.arange(task.steps)).ravel()
+    owner = np.repeat([one.series for one in found], [len(one.origins) for one in found]).astype(np.int64)
+    origin = np.array([*chain.from_iterable(one.origins for one in found)], np.int64)
+    series, row = np.repeat(owner, task.steps), (origin[:, None] + np.arange(task.steps)).ravel()
     data = {panel.columns.id: panel.ids.take(series), panel.columns.time: panel.labels(panel.first[series] + row, series)}
     if task.windows:
-        cutoff = np.repeat(panel.first[blocks.series] + blocks.origin - 1, task.steps)
+        cutoff = np.repeat(panel.first[owner] + origin - 1, task.steps)
         data |= {"cutoff": panel.labels(cutoff, series), panel.columns.target: panel.y[panel.starts[series] + row]}
     names = [MODEL, *(f"{MODEL}-{end}-{percent(level)}" for level in task.levels for end in ("lo", "hi"))]
-    return pd.DataFrame(data | dict(zip(names, blocks.values.reshape(-1, len(names)).T, strict=True)))
+    values = [np.zeros((0, len(names))), *(one.values.reshape(-1, len(names)) for one in found if one.values is not None)]
+    return pd.DataFrame(data | dict(zip(names, np.concatenate(values).T, strict=True)))
 
 
-def failures_frame(panel: Panel, blocks: Blocks | None = None) -> pd.DataFrame:
+def failures_frame(panel: Panel, found: Sequence[SeriesResult] = ()) -> pd.DataFrame:
     """Return a row for each series that failed, by its id: in the frame itself, or when it was fitted."""
-    reasons = dict(panel.failures) | _reasons(panel, blocks)
+    reasons = dict(panel.failures) | _reasons(panel, found)
     ids = pd.Index(list(reasons), dtype=panel.ids.dtype, tupleize_cols=False)
     order = np.argsort(pd.factorize(ids, sort=True)[0])  # numbers before texts, where there are both
     return pd.DataFrame({panel.columns.id: ids[order], "reason": pd.Series([*reasons.values()], dtype=str).to_numpy()[order]})
@@ -630,17 +587,18 @@ def _with_times(frame: Any, columns: Columns) -> Any:
 
 
 def _run(panel: Panel, task: Task, ahead: Array | None, parameters: SeriesParameters) -> Outcome:
-    blocks = run(panel, task, ahead, n_jobs=parameters.n_jobs, verbose=parameters.verbose, checkpoint=parameters.checkpoint)
-    if not len(blocks.series):
-        _refuse_all(_reasons(panel, blocks))
-    failures = failures_frame(panel, blocks)
+    found = run(panel, task, ahead, n_jobs=parameters.n_jobs, verbose=parameters.verbose, checkpoint=parameters.checkpoint)
+    done = [one._replace(values=None) for one in found if not one.failure]
+    if not done:
+        _refuse_all(_reasons(panel, found))
+    failures = failures_frame(panel, found)
     _warn(failures, panel, len(panel.failures))
-    return Outcome(forecast_frame(panel, task, blocks), failures, replace(blocks, values=blocks.values[:0]))
+    return Outcome(forecast_frame(panel, task, found), failures, done)
 
 
-def _reasons(panel: Panel, blocks: Blocks | None) -> dict[Any, str]:
+def _reasons(panel: Panel, found: Sequence[SeriesResult]) -> dict[Any, str]:
     """Return why series failed when they were fitted, by their ids."""
-    return {} if blocks is None else {panel.ids[number]: reason for number, reason in blocks.failures.items()}
+    return {panel.ids[one.series]: one.failure for one in found if one.failure}
 
 
 def _refuse_all(reasons: Mapping[Any, str]) -> None:

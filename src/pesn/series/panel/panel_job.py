@@ -33,7 +33,7 @@ class PanelOutcome:
     panel: Panel
     forecast: pd.DataFrame
     failures: pd.DataFrame
-    facts: long_frame.Blocks
+    facts: list[long_frame.SeriesResult]
     judged: pd.DataFrame | None = None
 
     @property
@@ -44,7 +44,7 @@ class PanelOutcome:
     @property
     def seasons(self) -> Counter[str]:
         """Number of series with each season, in words."""
-        return Counter(long_frame.describe_seasons(periods) for periods in self.facts.seasons.values())
+        return Counter(long_frame.describe_seasons(one.seasons) for one in self.facts)
 
 
 def run(request: Request) -> PanelOutcome:
@@ -154,7 +154,7 @@ def write(outcome: PanelOutcome, folder: Path, command: str, seconds: float) -> 
         "title": f"Forecasts of {count:,} series",
         "records": records(
             outcome.table.frame, outcome.forecast, outcome.judged, outcome.failures, level, columns,
-            {ids[i]: (long_frame.describe_seasons(facts.seasons[i]), shares) for i, shares in facts.shares.items()},
+            {ids[one.series]: (long_frame.describe_seasons(one.seasons), one.shares) for one in facts},
         ),
         "total": count,
         "failed": len(outcome.failures),

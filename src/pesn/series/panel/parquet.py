@@ -195,8 +195,8 @@ def forecast_bucket(folder: Path, number: int, time: TimeIndex, task: Task, fore
     columns = long_columns(forecaster)
     panel = build_panel(rows, columns, time=time, duplicates=forecaster.duplicates)
     ahead = future_inputs(panel, _bucket(folder / _ROWS / "ahead", number), task.steps) if len(panel) else None
-    blocks = run(panel, task, ahead, n_jobs=forecaster.n_jobs)
-    frame, failures = forecast_frame(panel, task, blocks), failures_frame(panel, blocks)
+    found = run(panel, task, ahead, n_jobs=forecaster.n_jobs)
+    frame, failures = forecast_frame(panel, task, found), failures_frame(panel, found)
     if len(failures):
         _write(folder / f"failures-{number:05d}.parquet", failures, {})
     counts = {"series": frame[columns.id].nunique(), "failures": len(failures), "merged": panel.merged[0]}
