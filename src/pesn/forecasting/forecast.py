@@ -18,11 +18,11 @@ step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -202,11 +202,7 @@ def _read_covariance(
     return check_cov(name, found if found.ndim == 3 else found[None], mean, names)
 
 
-class Paths(Protocol):
-    """A sampler of whole futures."""
-
-    def draw(self, n: int, rng: np.random.Generator, /) -> Array:
-        """Sample ``n`` futures (n, horizon, d)."""
+Paths: TypeAlias = Callable[[int, np.random.Generator], Array]  # sample paths (n, horizon, d) of n and a generator
 
 
 class Forecast(NormalMarginals[Array]):
@@ -231,8 +227,8 @@ class Forecast(NormalMarginals[Array]):
         Last observed rows, for figures; NaN is a missing value.
     cov : array-like of shape (horizon, d, d), optional
         Covariance of each row, if there is no ``joint``.
-    paths : Paths, optional
-        Sampler if there is no ``joint``: ``paths.draw(n, generator)`` returns (n, horizon, d). Without it :meth:`sample` raises.
+    paths : callable, optional
+        Sampler if there is no ``joint``: ``paths(n, generator)`` returns (n, horizon, d). Without it :meth:`sample` raises.
     scale : array-like of shape (d,), optional
         Positive units: ``joint``, ``cov`` and ``parts`` are those of y / scale. Standard deviations are then correct even if
         variances in the units of y underflow: ``var``, ``cov`` and ``joint`` are 0 below 1e-308. None: 1.
@@ -440,7 +436,7 @@ class Forecast(NormalMarginals[Array]):
         if self._joint is None:
             if self._paths is None:
                 raise ValueError("sample needs the covariances between rows, or paths, and this forecast was given neither")
-            return np.asarray(self._paths.draw(count, generator), np.float64)
+            return np.asarray(self._paths(count, generator), np.float64)
         draws = generator.standard_normal((count, self.mean.size)) @ self._joint_root.T
         return self.mean + draws.reshape(-1, *self.mean.shape) * self._scale
 

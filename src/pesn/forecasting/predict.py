@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -457,33 +458,14 @@ class Futures:
         paths = self.simulate(max(n, _FEWEST), rng)
         return paths[:n], paths.mean(axis=0), paths.std(axis=0)
 
+    def sample_around(self, mean: Array, std: Array, n: int, rng: np.random.Generator) -> Array:
+        """Sample ``n`` paths (n, h, d) with the means and standard deviations (h, d) of a forecast, in the units of y.
 
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Sample paths with the means and standard deviations of a forecast.
-
-    Parameters
-    ----------
-    futures : Futures
-        Source of the sample paths.
-    mean : array of shape (h, d)
-        Means in the units of y.
-    std : array of shape (h, d)
-        Standard deviations in the units of y.
-    """
-
-    futures: Futures
-    mean: Array
-    std: Array
-
-    def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """Sample ``n`` paths (n, h, d).
-
-        Each time step is shifted and scaled to the mean and standard deviation of the forecast, which include its bounds and
-        calibration. The dependence between time steps and columns is that of at least 100 simulated paths.
+        Each time step is shifted and scaled to them: they include bounds and calibration. The dependence between time steps and
+        columns is that of at least 100 simulated paths.
         """
-        paths, center, spread = self.futures.simulate_enough(n, rng)
-        return self.mean + (paths - center) * np.divide(self.std, spread, out=np.zeros_like(spread), where=spread > 0.0)
+        paths, center, spread = self.simulate_enough(n, rng)
+        return mean + (paths - center) * np.divide(std, spread, out=np.zeros_like(spread), where=spread > 0.0)
 
 
 _log = logging.getLogger("pesn.forecasting")
@@ -517,7 +499,7 @@ def make_forecast(futures: Futures, calibration: Array, joint: bool, index: pd.I
     parts = {name: part * np.square(factor) for name, part in path.parts.items()}
     about = (columns.names, index, history)
     if path.joint is None:
-        paths = Samples(futures, mean, std * factor * scale)
+        paths = partial(futures.sample_around, mean, std * factor * scale)
         cov = path.cov * factor[:, :, None] * factor[:, None]
         return Forecast(mean, None, parts, *about, cov=cov, paths=paths, scale=scale)
     joint_factor, over_time = factor.ravel(), path.joint.reshape(factor.size, factor.size)

@@ -159,19 +159,17 @@ def run(
     found: list[SeriesResult] = []
     what = "cross-validating" if task.windows else "forecasting"
     with show_progress(verbose) as steps, steps.step(what, len(panel), "series") as advance:
-        left, files = list[list[Rows]](), dict[int, Path]()  # files by the number of the first series
+        left = list[list[Rows]]()
+        files = {} if folder is None else {part[0].series: _checkpoint_file(folder, part, task) for part in parts}
         for part in parts:
-            known = None
-            if folder is not None:
-                file = files[part[0].series] = _checkpoint_file(folder, part, task)
-                known = _read_results(file, part, task)
+            known = _read_results(files[part[0].series], part, task) if files else None
             if known is None:
                 left.append(part)
             else:
                 found += known
                 advance(len(known))
         for results in _forecast_chunks(left, task, n_jobs):
-            if folder is not None:
+            if files:
                 _write_results(files[results[0].series], results)
             found += results
             advance(len(results))
