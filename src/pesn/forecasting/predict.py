@@ -61,7 +61,7 @@ def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segm
     long = [s for s in sample if len(s.z) > _SETTLED]
     if not long:
         return segments
-    observer = Observer(loop, _stationary_gain(loop, context, long))
+    observer = partial(_observe, loop, _stationary_gain(loop, context, long))
     return replace(segments, then=observer) if isinstance(segments, SegmentStream) else [observer(s) for s in segments]
 
 
@@ -78,9 +78,8 @@ def _stationary_gain(loop: ClosedLoop, context: ContextFilter, segments: list[Se
     return np.asarray(gains.mean(axis=0))
 
 
-@dataclass(frozen=True, eq=False)
-class Observer:
-    """State observer: a deterministic closed loop that is corrected by observations with a constant gain.
+def _observe(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
+    """Return a segment filtered by an observer, a deterministic closed loop that observations correct with a constant gain.
 
     Parameters
     ----------
@@ -88,45 +87,40 @@ class Observer:
         The closed loop.
     gain : array of shape (n, d)
         Gain from errors of y to corrections of the state.
+    s : Segment
+        The segment; a short one is returned unchanged.
     """
+    if len(s.z) <= _SETTLED:
+        return s
+    assert loop.measurement_cov is not None
+    d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
+    settled = min(_BEFORE, n // 4)  # time steps for units to converge from 0
+    size = min(_BEFORE + _WINDOW + lag, n - settled)
+    firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
+    z = loop.dynamics.network_rows(s.z)
+    states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
+    at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.plain_columns(d)  # first entries of an earlier row
+    oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
+    here, there = _common_entries(at, certain.layout)
+    own_gain = np.zeros((certain.layout.size, d))
+    own_gain[there] = gain[here]
 
-    loop: ClosedLoop
-    gain: Array
+    def probe_rows(now: GaussianState) -> dict[str, Array]:
+        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
 
-    def __call__(self, s: Segment) -> Segment:
-        """Return the filtered segment; short segments are returned unchanged."""
-        loop = self.loop
-        if len(s.z) <= _SETTLED:
-            return s
-        assert loop.measurement_cov is not None
-        d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
-        settled = min(_BEFORE, n // 4)  # time steps for units to converge from 0
-        size = min(_BEFORE + _WINDOW + lag, n - settled)
-        firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
-        z = loop.dynamics.network_rows(s.z)
-        states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-        at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.plain_columns(d)  # first entries of an earlier row
-        oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
-        here, there = _common_entries(at, certain.layout)
-        gain = np.zeros((certain.layout.size, d))
-        gain[there] = self.gain[here]
-
-        def probe_rows(now: GaussianState) -> dict[str, Array]:
-            return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
-
-        before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
-        start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
-        state = certain.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
-        model = replace(certain.model, fast=None, gain=gain, probe=probe_rows)
-        places = firsts[:, None] + np.arange(size)
-        found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
-        y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
-        for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # later windows overwrite earlier ones
-            if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # the observer has diverged
-                continue
-            y[first + _BEFORE : first + size] = now[_BEFORE:]
-            y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
-        return Segment(np.hstack([y[:-1], s.z[:, d:]]), loop.dynamics.targets(y), s.y)
+    before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
+    start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
+    state = certain.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
+    model = replace(certain.model, fast=None, gain=own_gain, probe=probe_rows)
+    places = firsts[:, None] + np.arange(size)
+    found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
+    y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
+    for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # later windows overwrite earlier ones
+        if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # the observer has diverged
+            continue
+        y[first + _BEFORE : first + size] = now[_BEFORE:]
+        y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
+    return Segment(np.hstack([y[:-1], s.z[:, d:]]), loop.dynamics.targets(y), s.y)
 
 
 def _common_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
