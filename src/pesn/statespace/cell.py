@@ -402,7 +402,7 @@ class StackedMoments:
         return found[0], found[1]
 
     def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
-        """Return mean, gain and rest with Mehler's second order between the parts, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
+        """Return mean, gain and rest, between the parts of second order, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
         q = self.size
         unit1, g1, rest1 = self.first.linearize(mean[..., :q], cov[..., :q, :q])
         unit2, g2, rest2 = self.second.linearize(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
