@@ -10,6 +10,7 @@ from scipy import sparse
 
 import pesn
 from pesn.reservoir import draw, run, run_gaussian
+from pesn.reservoir.drive import run
 from pesn.reservoir.topology import NAMES, connect
 
 T = np.arange(700.0)
@@ -18,6 +19,9 @@ X = np.column_stack([np.sin(0.2 * T), np.cos(0.11 * T)])
 
 def radius(W):
     return np.abs(np.linalg.eigvals(W.toarray())).max()
+
+
+DRAWN = [name for name in NAMES if name != "none"]
 
 
 def made(topology, n, spectral_radius=0.7, density=0.1, seed=0):
@@ -32,7 +36,7 @@ def chain_of_blocks(n, rng):
 @pytest.mark.parametrize(
     "topology",
     [
-        *NAMES, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
+        *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
         lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
     ],
 )  # fmt: skip
@@ -49,11 +53,19 @@ def test_orthogonal_topology_is_haar_distributed():
     assert np.var(traces) == pytest.approx(1.0, abs=0.3)
 
 
-@pytest.mark.parametrize("topology", NAMES)
+@pytest.mark.parametrize("topology", DRAWN)
 def test_seed_determines_the_matrix_up_to_scale(topology):
     first, again, other = made(topology, 60), made(topology, 60, 1.4), made(topology, 60, seed=1)
     np.testing.assert_allclose(again.toarray(), 2.0 * first.toarray(), rtol=1e-14)
     assert (topology == "ring") == np.array_equal(first.toarray(), other.toarray())
+
+
+def test_units_without_weights_between_them_forget_all_earlier_rows():
+    esn = pesn.ProbabilisticESN(24, topology="none", leak_rate=1.0, washout=0, random_state=0).fit(X[:300], X[1:301])
+    assert esn.reservoir_.W.nnz == 0
+    assert esn.reservoir_.is_static
+    long, short = (np.asarray(run(esn.reservoir_, X[first:310])[0]) for first in (300, 309))
+    np.testing.assert_array_equal(long[-1], short[-1])
 
 
 @pytest.mark.parametrize("topology", NAMES)
@@ -106,7 +118,7 @@ def test_given_matrix_is_used_unscaled(kind):
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', a function or a matrix, got 'rings'"),
+        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', 'none', a function or a matrix, got 'rings'"),
         (np.ndarray, "topology must be a name, a function or a matrix, got the class ndarray; call it"),
         (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
         (sparse.csr_array(1j * np.eye(12)), "topology must be real numbers, got dtype complex128"),
