@@ -529,9 +529,10 @@ _FINALISTS, _HOPELESS = (
     1.0,
 )  # best candidates of the last rung, besides the best of kinds; score beyond the best of those left out
 # small ridges of linear features with larger ones of all others: ARX(10) plus a correction by units
-_COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
+_COARSE = (*((ridge, ridge) for ridge in (1e-19, 1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
 _LARGE = (1e-7, 1e-1)  # for many products
-_RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
+_SMALLEST, _MANY_FOR_EACH = (1e-23, 1e-23), 4  # a ridge that extrapolates badly with fewer rows than these for each feature
+_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
 _SMALLER = (0.1, 0.01)  # factors of the ridge of the best design for large data
 _NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # input noise in standard deviations, and its limit in errors of the design
 _LARGEST = 3e3  # largest weights, in standard deviations of targets: larger ones amplify errors of closed-form covariances
@@ -664,7 +665,9 @@ def _second_rung(
     """Compare candidates at full size with more ridges and increasing input noise, and ARX(10)."""
     for one in dict.fromkeys([*candidates, Candidate("none", 9, 0)]):
         full = replace(one, n_units=n_units if one.n_units else 0)
-        quiet = more.best(full, (*_RIDGES, _LARGE) if one.products else _RIDGES)
+        size, n_rows = full.features.size(more.problem.n_inputs, full.n_units), more.network(full).n_rows
+        smallest = (_SMALLEST,) if n_rows >= _MANY_FOR_EACH * size else ()
+        quiet = more.best(full, (*smallest, *_RIDGES, *((_LARGE,) if one.products else ())))
         yield quiet
         if one.kind != "none" and not more.problem.has_many_rows:  # input noise hardly matters for large data
             yield from _with_noise(more, quiet)
