@@ -116,7 +116,8 @@ def test_no_design_diverges_with_tiny_ridges(kind, caplog):
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
     jump = np.vstack([y[150:189], 1e4 * y[189:190]])
-    for (lags, products), context in zip(MAPS[list(KINDS).index(kind) % 3 :: 3], (far, jump), strict=True):
+    first = list(KINDS).index(kind) % 2
+    for (lags, products), context in zip(MAPS[first::2], (far, jump), strict=True):
         design = Design(Candidate(kind, lags, products, 0 if kind == "none" else 12, (1e-15, 1e-15)))
         forecaster = Forecaster(design=design, calibrate=False).fit(y[:150])
         caplog.clear()
