@@ -10,7 +10,6 @@ from scipy import sparse
 
 import pesn
 from pesn.reservoir import draw, run, run_gaussian
-from pesn.reservoir.drive import run
 from pesn.reservoir.topology import NAMES, connect
 
 T = np.arange(700.0)
