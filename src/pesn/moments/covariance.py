@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, result_dtype
+from pesn._support.arguments import as_real, kernel_array, result_dtype
 from pesn._support.types import Array, FloatArray
 from pesn.activations import ERF, SINE, TANH, Activation, as_scaled_tanh, get
 from pesn.moments import hermite, mehler, mixture, pairs, surface
@@ -91,7 +91,7 @@ class Standardized:
     def __init__(self, record: Activation, mean: FloatArray, cov: FloatArray) -> None:
         self.record = record
         self.mean = np.ascontiguousarray(mean, dtype=np.float64)
-        matrix = np.ascontiguousarray(cov, dtype=np.float64)
+        matrix = kernel_array(cov)
         self.var = np.ascontiguousarray(np.diagonal(matrix, axis1=-2, axis2=-1))
         self.std = np.sqrt(self.var)
         self.correlation, self.largest = hermite.correlate(matrix, self.std, float(np.finfo(cov.dtype).eps))
