@@ -207,19 +207,6 @@ def test_moment_methods_agree_with_the_exact_method(reservoir, data, method, tol
 
 
 @FEEDBACKS
-def test_split_run_equals_the_whole_run(reservoir, data, given):
-    rng, halves, state = np.random.default_rng(7), [], data["state"]
-    whole = run(reservoir, data["inputs"], state, noise=0.05, rng=7, **options(data, given))
-    for rows in (slice(0, 77), slice(77, 77), slice(77, T)):
-        *half, state = run(reservoir, data["inputs"][rows], state, noise=0.05, rng=rng, **options(data, given, rows))
-        halves.append(half)
-    np.testing.assert_array_equal(np.concatenate([states for states, _ in halves]), whole[0])
-    if "readout" in given:
-        np.testing.assert_array_equal(np.concatenate([outputs for _, outputs in halves]), whole[1])
-    np.testing.assert_array_equal(state.output, whole[2].output)
-
-
-@FEEDBACKS
 @pytest.mark.parametrize("cut", [30, 61, 90])
 def test_split_at_zero_variance_equals_the_whole_run_bit_by_bit(reservoir, data, given, cut):
     reservoir = reservoir._replace(leak_rate=1.0, data=1e-60 * reservoir.data, W_fb=1e-60 * reservoir.W_fb)
