@@ -182,7 +182,7 @@ def fake_items():
             patch.setattr(
                 item_settings, "describe", lambda name: claims.Description(f"Title of {name}", "Table 9", "About.", (9,))
             )
-            for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
+            for library in ("OMP", "OPENBLAS", "MKL"):  # default numbers of threads, here and in child processes
                 patch.delenv(f"{library}_NUM_THREADS", raising=False)
             yield place
         for name in ("fake_one", "fake_two"):

@@ -299,7 +299,7 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
 
 
 def started(arguments):
-    """The command in a process of its own, which hangs while it writes."""
+    """Start the command in a separate process, which hangs while it writes."""
     code = HANG + "from pesn import cli; cli.main()"
     words = [sys.executable, "-c", code, "forecast", *arguments]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -302,7 +302,7 @@ def test_invalid_forecasts_are_refused(arguments, message):
 
 
 def test_tolerances_are_those_of_each_column():
-    # -1e-9 would be rounding beside 1e20, but not beside the 1e-8 of its own column.
+    # -1e-9 would be rounding beside 1e20, but not beside the 1e-8 of the same column.
     joint = np.diag([-1e-9, 1e20, 1e-8, 1e20])
     with pytest.raises(ValueError, match="joint must have no negative variance, got -1e-09 at row 0 of 'small'"):
         Forecast(np.zeros((2, 2)), joint, {"all": np.abs(np.diag(joint)).reshape(2, 2)}, names=["small", "large"])

@@ -310,7 +310,7 @@ def moves(world, shape, form):
     if form != "ensemble":
         noises = R * (1.0 + rng.random((*shape, 1, 1)))
         result["condition with noise"] = lambda s, at: s.condition(world.carry, at(y), R)
-        result["condition with noise of its own"] = lambda s, at: s.condition(world.carry, at(y), at(noises))
+        result["condition, each with other noise"] = lambda s, at: s.condition(world.carry, at(y), at(noises))
         result["condition with noise, each misses others"] = lambda s, at: s.condition(slice(0, 4), at(some), 0.1 * np.eye(4))
     return result, total
 
