@@ -65,6 +65,19 @@ def save_and_load(tmp_path):
     return run
 
 
+@pytest.fixture(scope="session")
+def run_python():
+    """A function that runs code in a new process, with more environment variables, and returns the finished process."""
+
+    def run(code, cwd=None, **variables):
+        command, environment = [sys.executable, "-c", code], os.environ | variables
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
 @pytest.fixture
 def interruptible():
     """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""

@@ -203,14 +203,13 @@ def test_refused_in_one_line_with_nothing_left(spoilt, monkeypatch, arguments, c
     assert sorted(os.listdir()) == before
 
 
-def test_a_saved_model_forecasts_without_scikit_learn(call, tmp_path):
+def test_a_saved_model_forecasts_without_scikit_learn(call, run_python):
     done(call("data.csv", "--target", "sales", "--backtest", 0, "--save", "m.pesn"))
     code = (
         "import sys; from pathlib import Path; from pesn.series.job import Request, run; "
         "run(Request(Path('data.csv'), model=Path('m.pesn'))); print('sklearn' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert found.stdout == "False\n"
+    assert run_python(code).stdout == "False\n"
 
 
 def test_a_model_of_other_columns(call, tmp_path):

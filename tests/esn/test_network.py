@@ -8,8 +8,6 @@ as it was.
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -345,7 +343,7 @@ def test_frames_keep_their_names(network):
 # ---------------------------------------------------------------- memory
 
 
-def test_memory_does_not_grow_with_the_series():
+def test_memory_does_not_grow_with_the_series(run_python):
     pytest.importorskip("resource")
     script = """
 import resource, sys, numpy as np
@@ -358,8 +356,7 @@ before = peak()
 esn.fit(X, X).predict(X)
 print((peak() - before) / 2**20)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 20.0  # MB; the states of all rows would be 80
+    assert float(run_python(script).stdout) < 20.0  # MB; the states of all rows would be 80
 
 
 # ---------------------------------------------------------------- what is refused

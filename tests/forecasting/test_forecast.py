@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -262,12 +260,12 @@ def test_missing_values_in_history():
     assert certain([[0.0]]).history is None
 
 
-def test_heavy_modules_are_imported_late():
+def test_heavy_modules_are_imported_late(run_python):
     code = (
         "import sys, pesn.forecasting.forecast as f; f.Forecast([[0.0]], [[1.0]], {'all': [[1.0]]}, index=[1]).sample(1)\n"
         "assert not {'pandas', 'matplotlib', 'numba', 'sklearn', 'torch'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 # ---------------------------------------------------------------- what is refused
