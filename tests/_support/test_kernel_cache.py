@@ -137,14 +137,17 @@ def _kernels():
 
 def test_each_kernel_has_the_cache_of_the_digest_and_its_globals_come_from_the_digest():
     sources, kernels = kernel_sources(), list(_kernels())
+    imports = {
+        name: [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)] for name, text in sources.items()
+    }
     assert len(kernels) > 150
     for module, kernel in kernels:
         is_helper = "no_cpython_wrapper" in kernel.targetoptions  # part of the kernels that call it
         assert isinstance(kernel._cache, KernelCache) != is_helper, kernel
         assert kernel.py_func.__closure__ is None, kernel  # values that no source text has
         used = set(kernel.py_func.__code__.co_names)
-        for node in ast.walk(ast.parse(sources[module.__name__])):
-            if isinstance(node, ast.ImportFrom) and used & {name.asname or name.name for name in node.names}:
+        for node in imports[module.__name__]:
+            if used & {name.asname or name.name for name in node.names}:
                 assert node.level == 0
                 names = {node.module, f"{node.module}.{node.names[0].name}"}
                 assert not node.module.startswith("pesn") or names & sources.keys()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn import Forecaster, Gaussian, Layer, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
 from pesn.readout.features import Features
 from pesn.systems import cart_pole
@@ -28,6 +28,8 @@ MODELS = {
     "given": lambda: fitted(),
     "low-rank": lambda: fitted(covariance="low-rank", rank=10),
     "process noise": lambda: fitted(process_noise=1e-4),
+    "layers": lambda: fitted(layers=[Layer(16), [Layer(12, leak_rate=1.0), Layer(12)]], memory="orthogonal", density=0.3),
+    "layers, products": lambda: fitted(layers=2, features=Features(lags=1, products=1), feedback_scaling=0.2),
     "static": lambda: fitted(Candidate("static 0.5", 0, 1, 40, (1e-8, 1e-7))),
     "lags": lambda: fitted(Candidate("memory", 2, 0, 30, (1e-7, 1e-6))),
     "no units": lambda: fitted(Candidate("none", 1, 2, 0, (1e-7, 1e-6))),

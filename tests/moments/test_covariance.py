@@ -189,6 +189,7 @@ def covariance_by_conditioning(f, m, v, rho):
     ("f", "m", "v", "rho"),
     [
         (get("hard_tanh"), (0.0, 0.0), (100.0, 100.0), 0.999),
+        (get("hard_tanh"), (0.5, -0.3), (1.0, 2.0), 0.6),  # wide pieces: each corner alone
         (get("hard_tanh"), (30.0, -80.0), (1e4, 1e4), 1 - 1e-7),
         (get("hard_tanh"), (1.5, 1.5), (0.3, 1e4), -0.99),
         (get("relu"), (-3.0, -3.1), (1.0, 1.0), 1 - 1e-9),

@@ -68,26 +68,24 @@ def test_units_without_weights_between_them_forget_all_earlier_rows():
 
 
 @pytest.mark.parametrize("topology", NAMES)
-def test_every_topology_fits_and_survives_save_and_load(topology, tmp_path):
+def test_every_topology_fits_and_survives_save_and_load(topology, save_and_load):
     esn = pesn.ProbabilisticESN(24, topology=topology, washout=20, random_state=0).fit(X[:300], X[1:301])
     mean, std = esn.predict(X[300:400], return_std=True, state=esn.state_)
     assert np.abs(mean - X[301:401]).max() < 0.05
     assert (std > 0.0).all()
-    esn.save(tmp_path / "network")
-    again = pesn.load(tmp_path / "network")
+    again = save_and_load(esn)
     assert again.topology == topology
     np.testing.assert_array_equal(again.predict(X[300:400]), esn.predict(X[300:400]))
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.W.toarray(), esn.reservoir_.W.toarray())
 
 
 @pytest.mark.parametrize("of_a_layer", [False, True])
-def test_sparse_topology_survives_save_and_load(tmp_path, of_a_layer):
+def test_sparse_topology_survives_save_and_load(save_and_load, of_a_layer):
     W = sparse.csr_array(0.5 * np.eye(24, k=1) + 0.1 * np.eye(24, k=-3))
     where = {"layers": [pesn.Layer(topology=W), [pesn.Layer(10), pesn.Layer(topology=W)]]} if of_a_layer else {"topology": W}
     esn = pesn.EchoStateNetwork(24, random_state=0, **where).fit(X[:300], X[1:301])
-    esn.save(tmp_path / "network")
+    again = save_and_load(esn)
     assert (esn.layers[0].topology if of_a_layer else esn.topology) is W
-    again = pesn.load(tmp_path / "network")
     np.testing.assert_array_equal(again.predict(X), esn.predict(X))
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.data, esn.reservoir_.data)
 

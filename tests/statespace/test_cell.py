@@ -89,10 +89,10 @@ def test_cell_applied_to_values_matches_the_formula(shape):
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "sine"])
-@pytest.mark.parametrize("leak", [1.0, 0.4])
-def test_dense_move_with_any_activation_matches_the_formula(kit, name, leak):
-    state = start("full", 2, 5)
-    cell = cell_of(slice(2, 7), 7, ActivationMoments(get(name)), leak)
+@pytest.mark.parametrize(("n", "leak"), [(5, 1.0), (5, 0.4), (40, 0.4)])
+def test_dense_move_with_any_activation_matches_the_formula(kit, name, n, leak):
+    state = start("full", 2, n)
+    cell = cell_of(slice(2, 2 + n), 2 + n, ActivationMoments(get(name)), leak)
     after = state.move(cell)
     mean, cov = kit.twin(state.mean, state.cov, cell)
     kit.close(after.mean, mean, 1e-9)
@@ -331,12 +331,13 @@ def test_low_rank_move_matches_the_formula_without_remainder(kit, world):
     kit.close(kit.cov_of(after), cov, 1e-7)
 
 
-def test_truncated_low_rank_keeps_variances_and_readout_covariances(kit, world):
+@pytest.mark.parametrize("rank", [1, 6, 12])
+def test_truncated_low_rank_keeps_variances_and_readout_covariances(kit, world, rank):
     """Use a state with independent variances and fewer factor columns than units."""
     rng = np.random.default_rng(2)
     state = kit.some(world, "low-rank")
     state = state.with_arrays(factor=state.factor[..., :4], own=0.05 * rng.random(N))
-    cell = replace(world.cell, compression=Compression(6, world.compression.basis, 0))
+    cell = replace(world.cell, compression=Compression(rank, world.compression.basis, 0))
     after = state.move(cell)
     mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "none")
     kit.close(after.mean, mean, 1e-12)
