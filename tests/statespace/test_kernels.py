@@ -86,12 +86,3 @@ def test_second_order_is_half_the_squared_covariance_within_the_remainder():
     assert not left.any()
     kernels.second_order(np.zeros_like(wide), np.zeros_like(rest), curvature, columns, left)
     assert not columns.any()
-
-
-def test_live_columns_finds_all_nonzero_columns():
-    rng = np.random.default_rng(6)
-    F = rng.normal(size=(50, 9, 6)) * (rng.random(size=(50, 9, 6)) < 0.1)
-    live = np.zeros((50, 6), bool)
-    kernels.live_columns(F, live)
-    np.testing.assert_array_equal(live, F.any(axis=1))
-    assert 0.2 < live.mean() < 0.9

@@ -43,7 +43,8 @@ class _Factored(GaussianState):
         """Return the mean, ``cross`` and F after the update x[rows] ← K x + k + noise."""
         F, own = self.factor, multiply_rows(K, self.factor)
         fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
-        noise = flat(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1])))
+        # a copy: a read-only array would compile the kernel once more
+        noise = flat(np.array(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))))
         new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
         kernels.affine_columns(flat(F), flat(own), noise, rows.start, new, factor)
         parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
@@ -162,7 +163,7 @@ class LowRank(_Factored):
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         if cell.whole:
-            _, all_of_it = cell.units.split_covariance(mean, outer(into) + _diagonal(spread))
+            *_, all_of_it = cell.units.linearize(mean, outer(into) + _diagonal(spread))
             second, rest = L[:, None] * factor_covariance(all_of_it), np.zeros_like(rest)
         else:
             wide = self._second_order_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))
