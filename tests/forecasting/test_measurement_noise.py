@@ -6,9 +6,7 @@ import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
 from pesn.evaluation.error_model import process_errors, process_share
-from pesn.forecasting.dataset import find_segments
 from pesn.forecasting.design import Candidate, Design
-from pesn.forecasting.predict import observe_segments
 from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel, variance_inflation
 from pesn.systems import chaotic
@@ -143,21 +141,6 @@ def test_process_errors_exclude_measurement_noise():
     np.testing.assert_allclose(np.diagonal(kept.innovation), [0.75, 0.01, 0.0])
     np.testing.assert_allclose(process_share(kept, np.diag([3.0, 0.99, 0.0])), [0.25, 0.01, 1.0])
     np.testing.assert_array_equal(process_share(errors, None), 1.0)
-
-
-def test_observer_denoises_training_rows(series, forecaster):
-    """With four lags, which later rows correct."""
-    clean, y = series
-    scaled, truth = (forecaster.standardize(a[:1000], np.zeros((1000, 0)))[0] for a in (y, clean))
-    (segment,) = find_segments(scaled, np.zeros((1000, 0)), np.arange(3), True)
-    segment = segment._replace(targets=segment.targets / forecaster.output_std_)
-    loop, context, short = forecaster.loop(), forecaster.model_.context_filter(), [segment._replace(z=segment.z[:50])]
-    (found,) = observe_segments(loop, context, [segment], [segment])
-    before, after = (np.std(part[150:900] - truth[150:900], axis=0) for part in (segment.z, found.z))
-    assert np.all(after < 0.7 * before)
-    np.testing.assert_allclose(found.targets[200:300] * forecaster.output_std_, np.diff(found.z[200:301], axis=0), atol=1e-12)
-    np.testing.assert_array_equal(found.y, segment.y)  # what forecasts are compared with stays
-    assert observe_segments(loop, context, short, short) is short
 
 
 def test_diagonal_form_with_products_has_finite_forecasts():

@@ -22,12 +22,9 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Normal
 from pesn.forecasting.context import Columns, ContextFilter, Places, StartingPoint
-from pesn.forecasting.dataset import Segment
 from pesn.forecasting.forecast import Forecast
-from pesn.forecasting.runs import Segments, SegmentStream
 from pesn.linalg import factor_covariance
 from pesn.reservoir.closed_loop import ClosedLoop
-from pesn.reservoir.drive import run
 from pesn.statespace.ensemble import Draws, Ensemble, MirroredDraws
 from pesn.statespace.low_rank import FirstOrder
 from pesn.statespace.model import Path, concatenate, rollout
@@ -37,90 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = TypeVar("S", bound=np.generic)
-_SETTLED = 60  # number of time steps after which the gain is stationary
-_GAINS = 8  # number of positions over which the gain is averaged
-_WINDOW, _BEFORE = 100, 50  # length of a window, and number of time steps before it for convergence
-_LOST = 8.0  # standard deviations of the noise beyond which an observer has diverged
-_MOST_LAGS = 5  # largest lag of fixed-lag smoothing
-
-
-def observe_segments(loop: ClosedLoop, context: ContextFilter, sample: list[Segment], segments: Segments) -> Segments:
-    """Filter segments with an observer whose constant gain is estimated from a sample; short segments are unchanged.
-
-    Parameters
-    ----------
-    loop : ClosedLoop
-        Closed loop with a measurement noise covariance.
-    context : ContextFilter
-        Filter of contexts.
-    sample : list of Segment
-        Segments from which the gain is computed.
-    segments : list of Segment or SegmentStream
-        Segments to filter.
-    """
-    long = [s for s in sample if len(s.z) > _SETTLED]
-    if not long:
-        return segments
-    observer = partial(_observe, loop, _stationary_gain(loop, context, long))
-    return replace(segments, then=observer) if isinstance(segments, SegmentStream) else [observer(s) for s in segments]
-
-
-def _stationary_gain(loop: ClosedLoop, context: ContextFilter, segments: list[Segment]) -> Array:
-    """Compute the stationary Kalman gain (n, d) from errors of y to corrections of x, averaged over several positions."""
-    d, places = loop.dynamics.n_columns, [(s, k) for s in segments for k in range(0, len(s.z) - _SETTLED + 1, _SETTLED)]
-    some = [places[i] for i in np.unique(np.linspace(0, len(places) - 1, _GAINS).astype(int))]
-    y = np.stack([s.y[k : k + _SETTLED] for s, k in some])
-    u = np.stack([s.z[k : k + _SETTLED, d:] for s, k in some])
-    model, rows = loop.model, loop.model.outputs
-    state = model.emit(context.move(loop, context.filter_rows(loop, y, u[:, :-1]), u[:, -1]), observed=True)[0]
-    cov = state.block_covariance(rows) + (0.0 if loop.measurement_cov is None else loop.measurement_cov)
-    gains = state.cross_covariance(rows) @ np.linalg.pinv(cov, hermitian=True)  # columns may be constant
-    return np.asarray(gains.mean(axis=0))
-
-
-def _observe(loop: ClosedLoop, gain: Array, s: Segment) -> Segment:
-    """Return a segment filtered by an observer, a deterministic closed loop that observations correct with a constant gain.
-
-    Parameters
-    ----------
-    loop : ClosedLoop
-        The closed loop.
-    gain : array of shape (n, d)
-        Gain from errors of y to corrections of the state.
-    s : Segment
-        The segment; a short one is returned unchanged.
-    """
-    if len(s.z) <= _SETTLED:
-        return s
-    assert loop.measurement_cov is not None
-    d, n, lag = loop.dynamics.n_columns, len(s.z), min(loop.features.lags, _MOST_LAGS)
-    settled = min(_BEFORE, n // 4)  # time steps for units to converge from 0
-    size = min(_BEFORE + _WINDOW + lag, n - settled)
-    firsts = np.unique([*range(settled, n - size, _WINDOW), n - size])
-    z = loop.dynamics.network_rows(s.z)
-    states = np.asarray(run(loop.reservoir, z, feedback=s.targets)[0]) if loop.reservoir.n_units else np.zeros((n, 0))
-    at, certain, kept = loop.layout, loop.certain, loop.dynamics.encoding.plain_columns(d)  # first entries of an earlier row
-    oldest = at["earlier"].start + (lag - 1) * z.shape[1] + np.arange(len(kept))
-    here, there = _common_entries(at, certain.layout)
-    own_gain = np.zeros((certain.layout.size, d))
-    own_gain[there] = gain[here]
-
-    def probe_rows(now: GaussianState) -> dict[str, Array]:
-        return {"now": now.mean[..., at["y"]], "late": now.mean[..., oldest if lag else kept]}
-
-    before = np.maximum(firsts[:, None] - 1 - np.arange(loop.features.lags), 0)
-    start = np.concatenate([z[before].reshape(len(firsts), -1), states[firsts]], axis=-1)
-    state = certain.init(start, np.zeros((0, start.shape[1])), s.y[firsts], s.z[firsts, d:], moved=True)
-    model = replace(certain.model, fast=None, gain=own_gain, probe=probe_rows)
-    places = firsts[:, None] + np.arange(size)
-    found = rollout(model, state, s.z[places, d:], observations=s.y[places + 1], moved=True).probed
-    y, far = s.y.copy(), _LOST * np.sqrt(np.diagonal(loop.measurement_cov))
-    for first, now, late in zip(firsts, found["now"], found["late"], strict=True):  # later windows overwrite earlier ones
-        if not (np.abs(now[_BEFORE:] - s.y[first + _BEFORE : first + size]) <= far).all():  # the observer has diverged
-            continue
-        y[first + _BEFORE : first + size] = now[_BEFORE:]
-        y[first + _BEFORE : first + size - lag, kept] = late[_BEFORE + lag :]
-    return Segment(np.hstack([y[:-1], s.z[:, d:]]), loop.dynamics.targets(y), s.y)
 
 
 def _common_entries(own: Layout, other: Layout) -> tuple[Places, Places]:

@@ -682,28 +682,25 @@ class SegmentStream:
         Number of steps of each segment.
     firsts : list of int
         Number of the first segment of each part of the runs.
-    then : callable, optional
-        Transformation of each segment.
     """
 
     runs: Runs
     cut: Cut
     sizes: Sizes
     firsts: list[int]
-    then: Callable[[Segment], Segment] | None = None
 
     def map(self, work: Callable[[int, Iterable[Segment], Advance], T], advance: Advance = ignore_progress) -> Iterator[T]:
         """Iterate over ``work(first, segments, advance)`` of each part; ``first`` is the number of its first segment."""
-        cut, firsts, then = self.cut, self.firsts, self.then  # sent to workers instead of the runs
+        cut, firsts = self.cut, self.firsts  # sent to workers instead of the runs
 
         def of_part(part: int, runs: Iterable[Run], advance: Advance) -> T:
-            some = (s if then is None else then(s) for run in runs for s in cut(run))
+            some = (s for run in runs for s in cut(run))
             return work(firsts[part], _check_count(some, firsts[part + 1] - firsts[part]), advance)
 
         return self.runs.map(of_part, advance)
 
     def __iter__(self) -> Iterator[Segment]:
-        return (s if self.then is None else self.then(s) for run in self.runs for s in self.cut(run))
+        return (s for run in self.runs for s in self.cut(run))
 
 
 def _check_count(segments: Iterator[Segment], count: int) -> Iterator[Segment]:

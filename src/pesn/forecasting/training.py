@@ -27,7 +27,7 @@ from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, mean_and_difference, train_validation_split
 from pesn.forecasting.design import Design
 from pesn.forecasting.model import Trained, close_loop
-from pesn.forecasting.predict import Known, forecast_all, observe_segments
+from pesn.forecasting.predict import Known, forecast_all
 from pesn.forecasting.runs import ROUNDING, Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
 from pesn.readout.groups import Groups
@@ -226,7 +226,6 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
 LEAST_HELD_BACK = 4  # least rows of a validation segment
 _LEADS_TO_CHOOSE = 20  # steps ahead over which ridges and process noise are compared
 _MOST_CORRELATED = 0.15  # largest autocorrelation of one-step residuals, median over columns, of measurement noise
-_APPROVED = -0.01  # least improvement of log CRPS by filtered rows
 _FINALISTS, _OPTIMISM = 4, 1.25  # number of compared designs, and largest correction for the selection
 _EVERY, _EVERY_LONG = 3, 4  # every third forecast is compared over 20 steps, every fourth over 50
 _LEAST_BEFORE = 10  # least known rows of a validation segment
@@ -269,14 +268,11 @@ class Setting(NamedTuple):
         Process noise of the units.
     share : float, default=1.0
         Share of the process in the one-step errors.
-    filtered : bool, default=False
-        Whether the readout is fitted to rows filtered by an observer.
     """
 
     ridge: RidgeValue
     process_noise: float = 0.0
     share: float = 1.0
-    filtered: bool = False  # whether the readout learns from rows that an observer went through
 
 
 @dataclass(frozen=True)
@@ -372,7 +368,7 @@ class Validation:
         self.origins = validation_origins([one for one, n in zip(held, rows, strict=True) if n > self.leads], self.leads)
         self._every = every = _EVERY_LONG if task.design is not None else _EVERY
         self._few, self._others = self.origins[::every], [origin for i, origin in enumerate(self.origins) if i % every]
-        self._task, self._seen = task, seen
+        self._task = task
         self._tried: dict[tuple[Setting, int], Backtest] = {}
         self._trained: dict[RidgeValue, Trained] = {}  # only the last: they are large
         self._loops: dict[Setting, ClosedLoop] = {}
@@ -389,8 +385,8 @@ class Validation:
     def choose_noise(self, steps: Steps) -> Setting:
         """Select the process noise, then the share of the process in the one-step errors, with the best CRPS.
 
-        The rest of the errors is measurement noise. If there is any, readouts may be fitted to filtered rows. Clearly positive
-        autocorrelation shows errors of the model: white measurement noise gives none.
+        The rest of the errors is measurement noise. Clearly positive autocorrelation shows errors of the model: white measurement
+        noise gives none.
         """
         task, esn = self._task, self._task.esn
         best = Setting(esn.ridge_, esn.process_noise_)
@@ -402,19 +398,12 @@ class Validation:
             with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
                 share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
             best = best._replace(share=share)
-        return best._replace(filtered=self._is_noisy(best) and self._prefers_filtering(best, steps))
+        return best
 
     def _is_noisy(self, setting: Setting) -> bool:
         """Return whether y has measurement noise."""
         known = self._task.known_var
         return setting.share < 1.0 or (known is not None and bool(known.any()))
-
-    def _prefers_filtering(self, plain: Setting, steps: Steps) -> bool:
-        """Return whether a readout fitted to filtered rows has the better CRPS."""
-        with steps.step("learning from filtered rows", len(self._few), "forecasts") as advance:
-            both = [self._score(one, LEADS, advance).mean(axis=0) for one in (plain, plain._replace(filtered=True))]
-        varies = both[0] > 0.0  # constant columns have no errors
-        return bool(varies.any() and np.mean(np.log(both[1][varies] / both[0][varies])) < _APPROVED)
 
     def calibrate(self, setting: Setting, steps: Steps) -> Array:
         """Compute factors (50,) of the standard deviations."""
@@ -473,10 +462,6 @@ class Validation:
             trained = self._fit(setting.ridge)
             var = task.measurement_var(trained.errors, setting.share)
             loop = task.build_loop(trained.with_measurement_noise(var), setting.process_noise)
-            if setting.filtered:
-                filtered = observe_segments(loop, self._context, self._seen, self._seen)
-                assert isinstance(filtered, list)
-                loop = loop.with_readout(train(task, drive(task, filtered), setting.ridge).readout, loop.errors)
             self._loops = {setting: loop}
         return self._loops[setting]
 
@@ -526,20 +511,7 @@ def fit_network(task: Task, steps: Steps, *, choose_ridge: bool, calibrate: bool
         if calibrate:
             calibration = validation.calibrate(setting, steps)
     var = task.measurement_var(errors, setting.share)
-    if setting.filtered:
-        _fit_to_filtered_rows(task, errors, var, steps)
     return process_errors(errors, var), var, calibration
-
-
-def _fit_to_filtered_rows(task: Task, errors: ErrorModel, var: Array, steps: Steps) -> None:
-    """Fit the network again, to rows filtered by an observer with measurement noise of variances ``var`` (d,)."""
-    esn = task.esn
-    trained, scale = Trained.from_network(esn, process_errors(errors, var), var), esn.process_noise_
-    used = observe_segments(task.build_loop(trained, scale), task.build_context_filter(trained.start), task.sample, task.segments)
-    task.fit_esn(used, steps)
-    esn.process_noise_ = scale
-    if task.input_noise:
-        _learn_errors(task, used, steps)
 
 
 def _optimism(n_rows: int, leads: int) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.activations import TANH
-from pesn.linalg import limit_cross_covariances, multiply, outer, transpose
+from pesn.linalg import limit_cross_covariances, outer, transpose
 from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SquareMoments
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.kernels import SINE, SQUARE, TANH_UNITS, CellRows, ReadoutRows, roll_means
@@ -236,8 +236,6 @@ class StateSpaceModel:
         Effect of errors of the m readout outputs on y, for parameter errors that are the same at every step.
     parameter_groups : array of int of shape (d,), default=None
         Group of each entry of y, if each of G groups has directions of its own: ``along`` is then (…, G r).
-    gain : array of shape (n, d), default=None
-        Observer: a row of y corrects the mean by gain · (y − prediction) and changes nothing else.
     fast : FastPath, default=None
         Compiled loop for rows that it can process.
     settled : float, default=None
@@ -256,7 +254,6 @@ class StateSpaceModel:
     measurement_cov: Array | None = None
     parameter_root: Array | None = None
     parameter_groups: npt.NDArray[np.intp] | None = None
-    gain: Array | None = None
     fast: FastPath | None = None
     settled: float | None = None
     carry: slice = field(init=False)
@@ -354,9 +351,6 @@ class StateSpaceModel:
 
     def update(self, state: GaussianState, y: Array, noise_cov: Array | None = None) -> GaussianState:
         """Condition on y (…, d), NaN if missing, with measurement noise of covariance (d, d), None: the model's own."""
-        if self.gain is not None:
-            corrected = state.mean + multiply(self.gain, y - state.mean[..., self.outputs])
-            return state.assign(slice(0, state.mean.shape[-1]), corrected)
         noise_cov = self.measurement_cov if noise_cov is None else noise_cov
         return state if np.isnan(y).all() else state.condition(self.outputs, y, noise_cov)
 
