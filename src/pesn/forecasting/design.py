@@ -443,9 +443,9 @@ class Network:
         return np.asarray(run(self.reservoir, rows)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
 
     def loops(
-        self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0
+        self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0, longer: int = 1
     ) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Compute errors (readouts, origins, leads, d) of closed loops, and which of them left the range of y.
+        """Compute errors (readouts, origins, leads, d) of closed loops, and at which steps they had left the range of y.
 
         Parameters
         ----------
@@ -457,6 +457,8 @@ class Network:
             Forecast origins.
         away : array of shape (d,) or float, default=0.0
             Standard deviation of random perturbations of the initial rows.
+        longer : int, default=1
+            Factor of the number of steps, without known inputs.
         """
         problem, d = self.problem, self.problem.dynamics.n_columns
         self._drive(origins)
@@ -471,9 +473,13 @@ class Network:
         shape = len(weights), len(origins)
         mean = np.broadcast_to(np.concatenate([earlier, units], axis=-1), (*shape, earlier.shape[1] + units.shape[1]))
         state = loop.init(mean, np.zeros((0, mean.shape[-1])), y, u, moved=True)
-        inputs = np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
+        inputs = (
+            np.broadcast_to(ahead, (*shape, *ahead.shape[1:]))
+            if ahead.shape[-1]
+            else np.zeros((*shape, longer * problem.leads, 0))
+        )
         path = rollout(loop.model, state, inputs, moved=True)
-        return after - path.mean, np.asarray(path.left.any(axis=(-2, -1)))
+        return after - path.mean[..., : problem.leads, :], np.asarray(path.left.any(axis=-1))
 
     def _loop(self, candidate: Candidate, weights: Array) -> ClosedLoop:
         """Return the closed loop of means of readouts (readouts, 1, m, p)."""
@@ -537,7 +543,8 @@ _SMALLER = (0.1, 0.01)  # factors of the ridge of the best design for large data
 _NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # input noise in standard deviations, and its limit in errors of the design
 _LARGEST = 3e3  # largest weights, in standard deviations of targets: larger ones amplify errors of closed-form covariances
 _AWAY, _FARTHEST = 3.0, 0.03  # perturbation in one-step errors, and its limit in standard deviations
-_LEAVING = 20.0  # penalty if all loops diverge
+_LONGER = 4  # factor of the steps of loops that must not diverge
+_LEAVING, _LEAVING_LATER = 20.0, 2.0  # penalty if all loops diverge, within the steps that are compared or later
 _REFUSED = 1e3  # score of refused candidates
 _ALLOWED, _JUDGED = np.log(1.03), (1, 5, 20, 50)  # allowed excess over ARX(10) at these leads
 
@@ -605,14 +612,17 @@ class Comparison:
         """Compute log errors (folds, r, leads), one-step errors (r, d) and shares of diverged loops (r,) of r readouts."""
         found = [self.network(candidate).loops(candidate, readouts[fold], places) for fold, places in self.origins.items()]
         first = np.mean([np.abs(errors[:, :, 0]).mean(axis=1) for errors, _ in found], axis=0)
-        left = np.mean([gone.mean(axis=1) for _, gone in found], axis=0)
+        left = np.mean([gone.any(axis=-1).mean(axis=1) for _, gone in found], axis=0)
         return np.stack([by_lead(errors) for errors, _ in found]), first, left
 
     def _leaving(self, candidate: Candidate, readouts: dict[int, FloatArray], first: Array, left: float) -> float:
-        """Compute the penalty for loops that diverge when they start a few one-step errors away."""
+        """Compute the penalty for loops that diverge when they start a few one-step errors away, at once or later."""
         away, network = np.minimum(_AWAY * first, _FARTHEST), self.network(candidate)
-        gone = [network.loops(candidate, readouts[fold], places, away)[1].mean() for fold, places in self.origins.items()]
-        return _LEAVING * max(0.0, float(np.mean(gone)) - left)
+        gone = np.concatenate(
+            [network.loops(candidate, readouts[fold], places, away, _LONGER)[1][0] for fold, places in self.origins.items()]
+        )
+        early = gone[:, : self.problem.leads].any(axis=-1).mean()
+        return float(_LEAVING * max(0.0, early - left) + _LEAVING_LATER * gone.any(axis=-1).mean())
 
 
 def search(problem: Problem, steps: Steps) -> Design:
