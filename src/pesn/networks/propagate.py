@@ -235,7 +235,7 @@ def propagate_gaussian(
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
         torch = import_module("pesn.adapters.torch")
         torch.check_tensors(network, given_x)
-        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance, weight_var, dropout)
+        states: list[Gaussian] = torch.propagate_gaussian(network, given_x, method, covariance, weight_var, dropout)
         return states
     given, shapes = join_inputs(given_x, None)
     if weight_var is not None or dropout:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from pesn.activations import Activation
-from pesn.adapters.torch.tensor_gaussian import as_array
-from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, as_array, find_nonfinite
+from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project, units, working_dtype
 from pesn.adapters.torch.trace import TensorLayer
 from pesn.networks.layers import is_linear
 from pesn.networks.third_order import LEAST, LEAST_LEFT, MOST_SKEWED, ORDERS, STRAIGHT, third_order_grid
@@ -43,29 +43,65 @@ class _Cumulants(NamedTuple):
         return (self.S.square() * self.t[..., None, :]) @ self.S.mT
 
 
-def propagate_moments(layers: Sequence[TensorLayer], mean: Tensor, cov: Tensor, third: bool) -> tuple[Tensor, Tensor]:
-    """Compute mean (…, m) and covariance (…, m, m) of the outputs, in double precision.
+def through_layers(
+    layers: Sequence[TensorLayer], x: TensorGaussian, full: bool = True, third: bool = False
+) -> list[TensorGaussian]:
+    """Compute the Gaussian after each layer, in the precision of the input.
 
     Parameters
     ----------
     layers : sequence of TensorLayer
         The network.
-    mean : Tensor of shape (..., d)
-        Of the input.
-    cov : Tensor of shape (..., d, d)
-        Of the input.
-    third : bool
+    x : TensorGaussian
+        Its input, of mean (..., d).
+    full : bool, default=True
+        Whether covariances between units are kept.
+    third : bool, default=False
         Whether third cumulants are propagated: the third-order closure, else the Gaussian one.
     """
     cumulants: list[_Cumulants] = []
+    states = []
     for place, layer in enumerate(layers):
         further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
-        W = layer.W.to(mean)  # on its device
-        mean, cov = mean @ W.mT + layer.b.to(mean), W @ cov @ W.mT
-        cov, cumulants = 0.5 * (cov + cov.mT), [one.times(W) for one in cumulants]
+        x = check_finite(_affine(layer, x, full), layer.affine)
+        cumulants = [one.times(layer.W.to(x._mean)) for one in cumulants]
         if not is_linear(layer):  # type: ignore[arg-type]
-            mean, cov, cumulants = _activate(layer, mean, cov, cumulants, further)
-    return mean, cov
+            z = x._cast(working_dtype(x.device))
+            if full:
+                mean, cov, cumulants = _activate(layer, z._mean, z._cov, cumulants, further)
+                out = TensorGaussian._from_parts(mean, cov=cov)
+            else:
+                unit = units(layer.activation, z._mean, z.var)
+                out = TensorGaussian._from_parts(unit.mean, z.var * unit.ratio)
+            x = out._cast(x.dtype)
+        states.append(check_finite(x, layer.active))
+    return states
+
+
+def check_finite(x: TensorGaussian, name: str) -> TensorGaussian:
+    """Return ``x``; raise where it is not finite."""
+    var = x.var if x._cov is None else x._cov
+    for what, part in (("mean", x._mean), ("variance", var)):
+        if find_nonfinite(part) is not None:
+            raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
+    return x
+
+
+def _affine(layer: TensorLayer, x: TensorGaussian, full: bool) -> TensorGaussian:
+    W, b = layer.W.to(x._mean), layer.b.to(x._mean)  # on its device
+    if layer.dropout:
+        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + x._mean.square()))
+    z = x._times(W, b) if full else TensorGaussian._from_parts(x._mean @ W.mT + b, x.var @ W.square().mT)
+    if layer.W_var is not None:
+        z = _widen(z, (x.var + x._mean.square()) @ layer.W_var.to(W).mT)
+    return z if layer.b_var is None else _widen(z, layer.b_var.to(W))
+
+
+def _widen(x: TensorGaussian, var: Tensor) -> TensorGaussian:
+    """Return x with variances of independent noise added."""
+    if x._cov is None and x._factor is None:
+        return TensorGaussian._from_parts(x._mean, x.var + var)
+    return TensorGaussian._from_parts(x._mean, cov=x.cov + torch.diag_embed(var))
 
 
 def _activate(
@@ -75,7 +111,7 @@ def _activate(
     f, n = layer.activation, mean.shape[-1] - layer.carried
     m, var = mean[..., :n], torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
     v = var[..., :n]
-    own, within = covariance(f, m, cov[..., :n, :n], f.name)
+    own, within = covariance(f, m, cov[..., :n, :n], layer.active)
     out, spread = torch.cat([own, mean[..., n:]], dim=-1), within
     if layer.carried:
         across = project(m, v, f, 2, -1)[1][..., :1] * cov[..., :n, n:]  # Stein's lemma

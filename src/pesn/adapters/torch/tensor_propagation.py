@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -12,22 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from pesn._support.types import Array, Rng
-from pesn.adapters.torch.modules import (
-    as_tensor_layers,
-    call_double,
-    call_rows,
-    can_run_double,
-    check_finite,
-    is_chain,
-    is_sharp,
-    through_layers,
-    unwrap,
-)
-from pesn.adapters.torch.tensor_closures import propagate_moments
+from pesn._support.types import Array, NetworkCovariance, Rng
+from pesn.adapters.torch.modules import call_double, call_rows, can_run_double, is_chain, is_sharp, read_chain, unwrap
+from pesn.adapters.torch.tensor_closures import check_finite, through_layers
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
 from pesn.gaussian import Gaussian, probabilities
+from pesn.moments import UnitMethod
 from pesn.networks.layers import Shapes
 from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
 from pesn.networks.propagate import Propagated
@@ -156,15 +147,37 @@ def _result_dtype(network: nn.Module, x: TensorGaussian) -> torch.dtype:
     return reduce(torch.promote_types, [p.dtype for p in network.parameters() if p.is_floating_point()], x.dtype)
 
 
+def propagate_gaussian(
+    network: nn.Module,
+    x: TensorGaussian,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    weight_var: Mapping[str, Any] | None = None,
+    dropout: bool = False,
+) -> list[TensorGaussian]:
+    """Return the Gaussian of tensors after each layer of a chain, by the Gaussian closure.
+
+    Moments are nearly exact: ``method`` is "surface" or "exact", which are the same.
+    """
+    if method not in ("surface", "exact"):
+        raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
+    layers = read_chain(unwrap(network), x.dim, weight_var, dropout)
+    dtype = reduce(torch.promote_types, [layer.W.dtype for layer in layers], x.dtype)
+    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
+    states = through_layers(layers, x._cast(work), covariance == "full")
+    pairs = zip(states, layers, strict=True)
+    return [check_finite(state._cast(dtype), layer.active) for state, layer in pairs] or [x]
+
+
 def _propagate_closed(network: nn.Module, x: TensorGaussian, shapes: Shapes, closure: str) -> TensorGaussian:
     """Compute the Gaussian of the output by a closed form: of a chain, or of layers read from a run."""
     third, chain = closure == "third-order", shapes == ((x.dim,),) and is_chain(network, x.dim)
     if chain and not third:
-        return through_layers(network, x, "surface", "full")[-1]
-    layers = as_tensor_layers(network, x.dim) if chain else trace_tensor_layers(network, shapes)
-    state, dtype = x._cast(torch.float64), _result_dtype(network, x)
-    mean, cov = propagate_moments(layers, state._mean, state.cov, third)
-    return check_finite(TensorGaussian._from_parts(mean.to(dtype), cov=cov.to(dtype)), "network")
+        return propagate_gaussian(network, x)[-1]
+    layers = read_chain(network, x.dim) if chain else trace_tensor_layers(network, shapes)
+    wide = x._cast(torch.float64)
+    state = (through_layers(layers, wide, third=third) or [wide])[-1]
+    return check_finite(state._cast(_result_dtype(network, x)), "network")
 
 
 class _Points:
