@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pesn._support.intrinsics import sparse_row_times
+from pesn._support.intrinsics import sparse_row
 from pesn._support.jit import INLINE, SMALL, jit
 from pesn._support.types import AnyArray as Array
 from pesn.moments.hermite import mirror
@@ -26,7 +26,7 @@ _small = jit(**SMALL)
 _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
 _loose, _loose_inline = (jit(fastmath={"contract", "nsz", "reassoc"}, **more) for more in ({}, INLINE))
 
-_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) for n in (32, 16, 8, 1))
+_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row(n, adds=False) for n in (32, 16, 8, 1))
 
 
 @jit(no_cpython_wrapper=True)
