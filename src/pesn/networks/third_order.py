@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,44 +77,30 @@ STRAIGHT = 1e-12  # variance relative to the activation's scale below which f is
 _NODES, _REACH = 49, 7.2  # grid for averages of cubes
 
 
-class Branching(NamedTuple):
-    """Third cumulants Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) of D entries: U and S (…, D, k)."""
+class Cumulants(NamedTuple):
+    """Third cumulants of D entries, of arrays or tensors: S and U (…, D, k), t (…, k).
 
-    U: Array
-    S: Array
+    Of branchings Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka); with t in the place of U Σ_a t_a S_ia S_ja S_ka, of
+    entries that are skewed by themselves.
+    """
 
-    def times(self, W: Array) -> Branching:
+    S: Any
+    U: Any = None
+    t: Any = None
+
+    def times(self, W: Any) -> Cumulants:
         """Return the third cumulants of W x."""
-        return Branching(W @ self.U, W @ self.S)
+        return Cumulants(W @ self.S, None if self.U is None else W @ self.U, self.t)
 
-    def rescale(self, factor: Array) -> Branching:
+    def rescale(self, factor: Any) -> Cumulants:
         """Return the third cumulants of entries times ``factor`` (…, D)."""
-        return Branching(factor[..., None] * self.U, factor[..., None] * self.S)
+        return Cumulants(factor[..., None] * self.S, None if self.U is None else factor[..., None] * self.U, self.t)
 
-    def iij(self) -> Array:
+    def iij(self) -> Any:
         """Return κ_iij (…, D, D)."""
-        result: Array = (self.U * self.S) @ transpose(2.0 * self.S)
-        result += np.square(self.S) @ transpose(self.U)
-        return result
-
-
-class Own(NamedTuple):
-    """Third cumulants Σ_a t_a S_ia S_ja S_ka: of entries that are skewed by themselves. S (…, D, k), t (…, k)."""
-
-    S: Array
-    t: Array
-
-    def times(self, W: Array) -> Own:
-        """Return the third cumulants of W x."""
-        return Own(W @ self.S, self.t)
-
-    def rescale(self, factor: Array) -> Own:
-        """Return the third cumulants of entries times ``factor`` (…, D)."""
-        return Own(factor[..., None] * self.S, self.t)
-
-    def iij(self) -> Array:
-        """Return κ_iij (…, D, D)."""
-        return np.asarray((np.square(self.S) * self.t[..., None, :]) @ transpose(self.S))
+        if self.U is None:
+            return (self.S * self.S * self.t[..., None, :]) @ self.S.mT
+        return (self.U * self.S) @ (2.0 * self.S).mT + (self.S * self.S) @ self.U.mT
 
 
 class Fresh(NamedTuple):
@@ -124,9 +110,9 @@ class Fresh(NamedTuple):
     S: Array
     t: Array
 
-    def times(self, W: Array) -> list[Branching | Own]:
+    def times(self, W: Array) -> list[Cumulants]:
         """Return the third cumulants of W x; products with diagonal matrices are not multiplied out."""
-        return [Branching(W * self.u[..., None, :], W @ self.S), Own(W, self.t)]
+        return [Cumulants(W @ self.S, W * self.u[..., None, :]), Cumulants(W, t=self.t)]
 
 
 class Skewed(NamedTuple):
@@ -134,7 +120,7 @@ class Skewed(NamedTuple):
 
     mean: Array
     cov: Array
-    older: tuple[Branching | Own, ...] = ()
+    older: tuple[Cumulants, ...] = ()
     fresh: Fresh | None = None
 
 
@@ -179,9 +165,7 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
     away -= unit.mean[..., None]
     shift = np.zeros(std.shape)
     if z.older:
-        iij = z.older[0].iij()
-        for one in z.older[1:]:
-            iij += one.iij()
+        iij = sum(one.iij() for one in z.older)
         for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may underflow
             iij /= scale
         skewness = np.zeros(std.shape)

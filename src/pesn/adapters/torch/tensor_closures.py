@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,30 +17,7 @@ from pesn.adapters.torch.tensor_gaussian import TensorGaussian, as_array, find_n
 from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project, units, working_dtype
 from pesn.adapters.torch.trace import TensorLayer
 from pesn.networks.layers import is_linear
-from pesn.networks.third_order import LEAST, LEAST_LEFT, MOST_SKEWED, ORDERS, STRAIGHT, third_order_grid
-
-
-class _Cumulants(NamedTuple):
-    """Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) or, with t in the place of U, Σ_a t_a S_ia S_ja S_ka."""
-
-    S: Tensor
-    U: Tensor | None
-    t: Tensor | None = None
-
-    def times(self, W: Tensor) -> _Cumulants:
-        """Return those of W x."""
-        return _Cumulants(W @ self.S, None if self.U is None else W @ self.U, self.t)
-
-    def rescale(self, factor: Tensor) -> _Cumulants:
-        """Return those of entries times ``factor``."""
-        return _Cumulants(factor[..., None] * self.S, None if self.U is None else factor[..., None] * self.U, self.t)
-
-    def iij(self) -> Tensor:
-        """Return κ_iij (…, D, D)."""
-        if self.U is not None:
-            return (self.U * self.S) @ (2.0 * self.S).mT + self.S.square() @ self.U.mT
-        assert self.t is not None
-        return (self.S.square() * self.t[..., None, :]) @ self.S.mT
+from pesn.networks.third_order import LEAST, LEAST_LEFT, MOST_SKEWED, ORDERS, STRAIGHT, Cumulants, third_order_grid
 
 
 def through_layers(
@@ -59,7 +36,7 @@ def through_layers(
     third : bool, default=False
         Whether third cumulants are propagated: the third-order closure, else the Gaussian one.
     """
-    cumulants: list[_Cumulants] = []
+    cumulants: list[Cumulants] = []
     states = []
     for place, layer in enumerate(layers):
         further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
@@ -105,8 +82,8 @@ def _widen(x: TensorGaussian, var: Tensor) -> TensorGaussian:
 
 
 def _activate(
-    layer: TensorLayer, mean: Tensor, cov: Tensor, older: list[_Cumulants], further: bool
-) -> tuple[Tensor, Tensor, list[_Cumulants]]:
+    layer: TensorLayer, mean: Tensor, cov: Tensor, older: list[Cumulants], further: bool
+) -> tuple[Tensor, Tensor, list[Cumulants]]:
     """Apply an activation; ``further``: whether a later layer needs third cumulants."""
     f, n = layer.activation, mean.shape[-1] - layer.carried
     m, var = mean[..., :n], torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
@@ -138,7 +115,7 @@ def _activate(
     gain, bend = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
     cube = (away - shift[..., :n, None]).pow(3) @ weights
     rest = torch.where(bent, cube - 3.0 * (bend * c[..., 0].square())[..., :n], 0.0)
-    fresh = _Cumulants(c[..., :1] * rho, torch.diag_embed(bend)), _Cumulants(_eye(std), None, _pad(rest, layer.carried))
+    fresh = Cumulants(c[..., :1] * rho, torch.diag_embed(bend)), Cumulants(_eye(std), None, _pad(rest, layer.carried))
     return out, spread, [*(one.rescale(gain) for one in older), *fresh]
 
 
