@@ -508,15 +508,13 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         return tags
 
     @property
-    def n_seen(self) -> int:
-        """Number of features of a sequence, or of a row, that the readout has."""
-        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
-
-    @property
     def n_row_features(self) -> int:
         """Number of features of a row, without the constant."""
         return self.features.size(self.reservoir_.n_inputs, self.reservoir_.n_units) - 1
 
     @property
-    def _n_features_out(self) -> int:
-        return self.n_seen
+    def n_seen(self) -> int:
+        """Number of features of a sequence, or of a row, that the readout has."""
+        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
+
+    _n_features_out = n_seen

@@ -107,11 +107,9 @@ def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> G
         z = x.affine(layer.W, layer.b)
     else:
         z = Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
-    return (
-        z
-        if layer.W_var is None and layer.b_var is None
-        else _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
-    )
+    if layer.W_var is None and layer.b_var is None:
+        return z
+    return _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
 
 
 def _widen(x: Gaussian, var: FloatArray) -> Gaussian:
@@ -200,10 +198,7 @@ def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tupl
     state = _State(np.asarray(x.mean, float), np.asarray(x.var, float), factor, own, nothing, np.zeros((x.dim, 0)))
     states = []
     for layer, (into, out) in zip(layers, directions, strict=True):
-        state, gains = (
-            _affine_low_rank(np.asarray(layer.W, float), np.asarray(layer.b, float), state, into, rank),
-            np.ones(len(layer.W)),
-        )
+        state, gains = _affine_low_rank(layer, state, into, rank), np.ones(len(layer.W))
         if not is_linear(layer):
             gains = np.asarray(gain(layer.activation, state.mean, state.var), float)
             state = _activate_low_rank(layer.activation, state, gains, out, rank)
@@ -220,9 +215,10 @@ def _directions(layers: Sequence[Dense], gains: Sequence[Array]) -> list[tuple[A
     return found[::-1]
 
 
-def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _State:
+def _affine_low_rank(layer: Dense, x: _State, V: Array, rank: int) -> _State:
     """Apply an affine map; ``V`` are directions of its output that must be exact."""
-    size, none = len(W), np.zeros(len(W))
+    W, b, size = np.asarray(layer.W, float), np.asarray(layer.b, float), len(layer.W)
+    none = np.zeros(size)
     moved, own, Q = W @ x.factor, x.own + x.hidden, x.Q
     turned, shared = W @ Q, Q.T @ (x.hidden[:, None] * Q)
     # diagonals of F Fᵀ, of W diag(own) Wᵀ and of the projection of the hidden part

@@ -433,14 +433,6 @@ class Tape:
         self.sizes.append(size)
         return self._units(len(self.stages), tensor.values.shape[1:])
 
-    def add_sum(self, values: Array, blocks: tuple[int, ...], parts: Sequence[AffineRows]) -> AffineRows:
-        """Return what an affine operation made of several tensors; where they are of different stages, as units of its own.
-
-        So a deep residual network carries the sum of its branches, and not each of them.
-        """
-        made = AffineRows(values, blocks)
-        return made if all(part.blocks == blocks for part in parts) else self.add_stage(made, None)
-
     def multiply(self, a: AffineRows, b: AffineRows) -> AffineRows | None:
         """Multiply two tensors number by number, ((a + b)² − (a − b)²)/4; None unless both are affine in the input alone."""
         if {*a.blocks, *b.blocks} != {0}:

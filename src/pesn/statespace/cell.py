@@ -18,7 +18,7 @@ from scipy.linalg import block_diag
 
 from pesn._support.types import Array, MomentName, Rng
 from pesn.activations import TANH, Activation
-from pesn.linalg import outer
+from pesn.linalg import multiply, outer
 from pesn.moments import Mesh, MomentMethod
 from pesn.statespace import kernels
 from pesn.statespace.kernels import REACH
@@ -185,11 +185,6 @@ class SparseRows:
         return out.reshape(*batch, rows, s)
 
 
-def _scale_variances(weights: Array, var: Array) -> Array:
-    """Return weights (r, r), or a diagonal matrix (r,), times variances (…, r)."""
-    return weights * var if weights.ndim == 1 else (weights @ var[..., None])[..., 0]
-
-
 @dataclass(frozen=True, eq=False)
 class Compression:
     """How the factor of a low-rank state is truncated.
@@ -271,18 +266,14 @@ class Cell:
 
     def memory_variances(self, var: Array) -> Array:
         """Return the variances (…, r) of O x, of independent entries x with these variances."""
-        return _scale_variances(self._memory_squares, var)
+        return var if self.rotation is None else multiply(np.square(self.rotation), var)
 
     def memory_input_covariances(self, var: Array) -> Array:
         """Return the covariances (…, r) of O x and A x, entry by entry, of independent entries x with these variances."""
-        return _scale_variances(self._memory_input_products, var)
+        return self._memory_inputs * var if self.rotation is None else multiply(self._memory_inputs, var)
 
     @cached_property
-    def _memory_squares(self) -> Array:
-        return np.ones(len(self.bias)) if self.rotation is None else np.square(self.rotation)
-
-    @cached_property
-    def _memory_input_products(self) -> Array:
+    def _memory_inputs(self) -> Array:
         own = sparse.csr_array(self.matrix)[:, self.rows]
         return np.asarray(own.diagonal() if self.rotation is None else self.rotation * own.toarray())
 

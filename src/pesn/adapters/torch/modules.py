@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,40 +58,34 @@ def as_layers(network: nn.Module, inputs: int, weight_var: Mapping[str, Any] | N
 # ---------------------------------------------------------------- what a network is made of
 
 
-@dataclass(frozen=True)
-class _Random:
-    """The parameters of a module that have a variance, by name, and whether its dropout stays on."""
+def _parameter_variance(weight_var: Mapping[str, Any] | None, place: str, name: str, like: Tensor | None) -> Tensor | None:
+    """Return the variances of one parameter of the module at ``place``; None where it has none."""
+    key = f"{place}.{name}" if place else name
+    if not weight_var or key not in weight_var or like is None:
+        return None
+    label = f"weight_var[{key!r}]"
+    var = torch.as_tensor(weight_var[key], dtype=like.dtype, device=like.device)
+    if var.ndim and var.shape != like.shape:
+        raise ValueError(f"{label} must be a number or have shape {tuple(like.shape)}, got {tuple(var.shape)}")
+    if not bool(((var >= 0.0) & var.isfinite()).all()):
+        raise ValueError(f"{label} must be finite and not negative, got {var[~((var >= 0.0) & var.isfinite())][0].item()}")
+    return var.expand(like.shape)
 
-    network: nn.Module
-    weight_var: Mapping[str, Any] | None = None
-    dropout: bool = False
 
-    def variance(self, place: str, name: str, like: Tensor | None) -> Tensor | None:
-        """Return the variances of one parameter of the module at ``place``; None where it has none."""
-        key = f"{place}.{name}" if place else name
-        if not self.weight_var or key not in self.weight_var or like is None:
-            return None
-        label, given = f"weight_var[{key!r}]", self.weight_var[key]
-        var = torch.as_tensor(given, dtype=like.dtype, device=like.device)
-        if var.ndim and var.shape != like.shape:
-            raise ValueError(f"{label} must be a number or have shape {tuple(like.shape)}, got {tuple(var.shape)}")
-        if not bool(((var >= 0.0) & var.isfinite()).all()):
-            raise ValueError(f"{label} must be finite and not negative, got {var[~((var >= 0.0) & var.isfinite())][0].item()}")
-        return var.expand(like.shape)
-
-    def check(self, places: list[tuple[str, type[nn.Module], Any]]) -> None:
-        """Raise an error where a name is not that of a parameter of one Linear layer, or dropout is of another kind."""
-        linear = [(place, module) for place, kind, module in places if kind is nn.Linear]
-        known = {f"{place}.{name}" if place else name for place, module in linear for name in module._parameters}
-        if unknown := sorted(set(self.weight_var or ()) - known):
-            raise ValueError(f"weight_var must have names of parameters of Linear layers, {sorted(known)}, got {unknown[0]!r}")
-        if self.weight_var and len({id(p) for _, module in linear for p in module.parameters()}) < sum(
-            len(list(module.parameters())) for _, module in linear
-        ):
-            raise ValueError("network uses a parameter twice, whose uncertain values would not be independent")
-        for place, kind, module in places if self.dropout else ():
-            if kind in _DROPOUTS and (kind is not nn.Dropout or module.p >= 1.0):
-                raise ValueError(f"{_name(place, module)} must be a Dropout with p below 1 for dropout=True, got {module}")
+def _check_random(
+    places: list[tuple[str, type[nn.Module], Any]], weight_var: Mapping[str, Any] | None, dropout: bool
+) -> None:  # fmt: skip
+    """Raise an error where a name is not that of a parameter of one Linear layer, or dropout is of another kind."""
+    linear = [(place, module) for place, kind, module in places if kind is nn.Linear]
+    known = {f"{place}.{name}" if place else name for place, module in linear for name in module._parameters}
+    if unknown := sorted(set(weight_var or ()) - known):
+        raise ValueError(f"weight_var must have names of parameters of Linear layers, {sorted(known)}, got {unknown[0]!r}")
+    every = [id(p) for _, module in linear for p in module.parameters()]
+    if weight_var and len(set(every)) < len(every):
+        raise ValueError("network uses a parameter twice, whose uncertain values would not be independent")
+    for place, kind, module in places if dropout else ():
+        if kind in _DROPOUTS and (kind is not nn.Dropout or module.p >= 1.0):
+            raise ValueError(f"{_name(place, module)} must be a Dropout with p below 1 for dropout=True, got {module}")
 
 
 def read_chain(
@@ -103,9 +97,8 @@ def read_chain(
     :class:`pesn.Dense` is.
     """
     check_eval(network)
-    random = _Random(network, weight_var, dropout)
     places = list(_leaves(network, ""))
-    random.check(places)
+    _check_random(places, weight_var, dropout)
     layers: list[TensorLayer] = []
     size, giver, kept = inputs, f"the input has {inputs}", 1.0  # kept: probability that an input of the next layer is not 0
     for place, kind, module in places:
@@ -125,7 +118,7 @@ def read_chain(
             if takes != size:
                 raise ValueError(f"{name} takes {takes} numbers, but {giver}")
             if kind is nn.Linear:
-                layers.append(_linear_layer(place, module, random, kept))
+                layers.append(_linear_layer(place, module, weight_var, kept))
                 size, giver = module.out_features, f"layer {place or 0} gives {module.out_features}"
             else:
                 before = layers.pop() if is_open else _identity(size, kept, name[:-1])
@@ -154,12 +147,12 @@ def _activation(place: str, module: nn.Module) -> Activation:
     return _recognized[key]
 
 
-def _linear_layer(place: str, module: nn.Linear, random: _Random, kept: float) -> TensorLayer:
+def _linear_layer(place: str, module: nn.Linear, weight_var: Mapping[str, Any] | None, kept: float) -> TensorLayer:
     name, size = _name(place, module)[:-1], module.out_features
     weight = _number(place, module, "weight", (size, module.in_features))
     bias = _number(place, module, "bias", (size,))
     assert weight is not None
-    W_var, b_var = (random.variance(place, *part) for part in (("weight", weight), ("bias", bias)))
+    W_var, b_var = (_parameter_variance(weight_var, place, *part) for part in (("weight", weight), ("bias", bias)))
     bias = weight.new_zeros(size) if bias is None else bias
     return TensorLayer(weight, bias, get("identity"), 0, W_var, b_var, 1.0 - kept, name, name)
 

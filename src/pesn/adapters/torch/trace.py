@@ -26,7 +26,7 @@ from pesn._support.types import Array
 from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import unwrap_tensor
 from pesn.networks.layers import LARGEST, AffineRows, Dense, Shapes, Stage, TooLargeError, stack_stages
-from pesn.networks.reader import Operation, Reader, Value
+from pesn.networks.reader import Operation, Reader, Value, check_values
 
 _POINTWISE = {"hardswish", "log_sigmoid_forward", "_prelu_kernel", "rsub"}  # without torch's tag
 _LINEAR = {"add", "sub", "rsub", "neg", "mul", "div", "clone"}
@@ -195,7 +195,7 @@ def _read(network: nn.Module, shapes: Shapes, only_exact: bool) -> _Trace:
         operation, count = step.operation(), len(reader.tape.stages)
         made = reader.apply(operation, [values[id(step.leaves[place])] for place in step.places])
         if only_exact and not operation.is_pointwise:
-            reader.check(made)  # no need to read on
+            check_values(made)  # no need to read on
         if len(reader.tape.stages) > count:
             assert made[0].rows is not None
             ends[number] = reader.sources, made[0].rows
