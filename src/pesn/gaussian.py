@@ -646,6 +646,14 @@ def as_vector(x: Gaussian) -> Gaussian:
     return x._vector()
 
 
+def select_rows(x: Gaussian, rows: int | slice | npt.NDArray[np.intp] = slice(None)) -> Gaussian:
+    """Return rows of a batch of any number of axes, of arrays or tensors, or one row; a single Gaussian is a batch of one."""
+    one = x._vector()
+    parts = (one._mean, 1), (one._diagonal, 1), (one._cov, 2), (one._factor, 2)
+    every = (None if part is None else part.reshape(-1, *part.shape[part.ndim - n :])[rows] for part, n in parts)
+    return x._from_parts(*every)  # type: ignore[arg-type]  # there is a mean
+
+
 # ---------------------------------------------------------------- what was given, what is handed out
 
 

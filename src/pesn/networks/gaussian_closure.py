@@ -21,7 +21,7 @@ import numpy as np
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
-from pesn.gaussian import Gaussian, as_vector, make_gaussian
+from pesn.gaussian import Gaussian, as_vector, make_gaussian, select_rows
 from pesn.linalg import factor_covariance, inverse_root
 from pesn.moments import UnitMethod, gain, moments, parse_method
 from pesn.networks.layers import Dense, check_sizes, is_linear, weight_noise
@@ -156,17 +156,10 @@ class _State(NamedTuple):
 def through_layers_low_rank(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
     """Compute the Gaussian after each layer, with ``factor`` and ``diagonal``; a batch goes row by row."""
     x = as_vector(x)
-    rows = [_through(layers, one, rank) for one in _rows(x)]
+    rows = [_through(layers, select_rows(x, i), rank) for i in range(math.prod(x.batch_shape))]
     if not x.batch_shape:
         return rows[0]
     return [_stack(states, x.batch_shape) for states in zip(*rows, strict=True)]
-
-
-def _rows(x: Gaussian) -> list[Gaussian]:
-    """Return each row of a batch."""
-    parts = {"cov": x.cov} if x.diagonal is None else {"var": x.diagonal, "factor": x.factor}
-    flat = {name: part.reshape(-1, *part.shape[len(x.batch_shape) :]) for name, part in parts.items() if part is not None}
-    return [Gaussian(m, **{name: part[i] for name, part in flat.items()}) for i, m in enumerate(x.mean.reshape(-1, x.dim))]
 
 
 def _stack(states: Sequence[Gaussian], batch: tuple[int, ...]) -> Gaussian:

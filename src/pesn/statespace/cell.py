@@ -409,12 +409,8 @@ def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
     by = A @ slopes if slopes.ndim == 2 else np.stack([A @ one for one in slopes])
     result = slopes.copy()
     result[..., cell.rows, :] = (1.0 - cell.leaks[:, None]) * cell.rotate(slopes[..., cell.rows, :])
-    result[..., cell.rows, :] += (cell.leaks * _slope(cell, a))[..., None] * by
+    derivative = cell.units.record.derivative if isinstance(cell.units, ActivationMoments) else None
+    # not by a method of moments, which may be an approximation
+    slope = cell.units.gain(a, np.zeros_like(a)) if derivative is None else np.asarray(derivative(a))
+    result[..., cell.rows, :] += (cell.leaks * slope)[..., None] * by
     return result
-
-
-def _slope(cell: Cell, a: Array) -> Array:
-    """Return f′(a)."""
-    if isinstance(cell.units, ActivationMoments) and cell.units.record.derivative is not None:
-        return np.asarray(cell.units.record.derivative(a))  # not by a method of moments, which may be an approximation
-    return cell.units.gain(a, np.zeros_like(a))

@@ -17,7 +17,7 @@ from pesn.adapters.torch.modules import call_double, call_rows, can_run_double, 
 from pesn.adapters.torch.tensor_closures import check_finite, through_layers
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
-from pesn.gaussian import Gaussian, probabilities
+from pesn.gaussian import Gaussian, probabilities, select_rows
 from pesn.moments import UnitMethod
 from pesn.networks.layers import Shapes
 from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
@@ -109,7 +109,7 @@ def propagate(
     mean, spread = [x._mean] * len(counts), [x._mean] * len(counts)
     for name in set(names[counts == 0]):
         rows = np.flatnonzero((counts == 0) & (names == name))
-        part = _propagate_closed(network, _select_rows(x, rows), shapes, name)
+        part = _propagate_closed(network, select_rows(x, rows), shapes, name)  # type: ignore[arg-type]  # of tensors
         for k, row in enumerate(rows.tolist()):
             mean[row], spread[row] = part._mean[k], part.cov[k] if full else part.var[k]
     points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
@@ -124,16 +124,6 @@ def propagate(
     means, spreads, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in stacked)
     state = TensorGaussian._from_parts(means, None if full else spreads, spreads if full else None)
     return _attach(state, full, found.closure, found.error, samples)
-
-
-def _select_rows(x: TensorGaussian, rows: npt.NDArray[np.intp]) -> TensorGaussian:
-    """Return some rows of a batch of any number of axes."""
-
-    def select(part: Tensor | None, axes: int) -> Tensor | None:
-        return None if part is None else part.reshape(-1, *part.shape[part.ndim - axes :])[torch.as_tensor(rows, device=x.device)]
-
-    mean, diagonal, cov, factor = x._vector_parts()
-    return TensorGaussian._from_parts(select(mean, 1), select(diagonal, 1), select(cov, 2), select(factor, 2))  # type: ignore[arg-type]
 
 
 def _attach(state: Gaussian, full: bool, closure: object, error: object, samples: Tensor | None) -> PropagatedTensors:
