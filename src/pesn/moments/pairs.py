@@ -108,33 +108,17 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    shape = correlation.shape
-    cosine, sine_, std = (x.reshape(-1, shape[-1]) for x in (np.cos(mean), np.sin(mean), std))
-    matrix: Array = _sine(cosine, sine_, std, correlation.reshape(-1, *shape[-2:]))
-    return matrix.reshape(shape)
+    one, other, size = std[..., :, None], std[..., None, :], np.abs(correlation)
+    # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of non-positive terms
+    with np.errstate(over="ignore"):
+        half = 0.5 * np.exp(-0.5 * np.square(one - other) - (1.0 - size) * one * other)
+        k = size * one * other
+    odd, even = np.copysign(half * np.expm1(-2.0 * k), correlation), half * np.square(np.expm1(-k))
+    cosine, sine = np.cos(mean), np.sin(mean)
+    return odd * cosine[..., :, None] * cosine[..., None, :] + even * sine[..., :, None] * sine[..., None, :]
 
 
 # ---------------------------------------------------------------- kernels
-
-
-@jit()
-def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
-    batch, size = std.shape
-    out = np.empty((batch, size, size))
-    for b in range(batch):
-        s = std[b]
-        for i in range(size):
-            for j in range(i, size):
-                rho = correlation[b, i, j]
-                k = abs(rho) * s[i] * s[j]
-                # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of non-positive terms
-                half = 0.5 * math.exp(-0.5 * (s[i] - s[j]) ** 2 - (1.0 - abs(rho)) * s[i] * s[j])
-                odd = -half * math.expm1(-2.0 * k)
-                even = half * math.expm1(-k) ** 2
-                value = (odd if rho >= 0.0 else -odd) * cosine[b, i] * cosine[b, j] + even * sine[b, i] * sine[b, j]
-                out[b, i, j] = value
-                out[b, j, i] = value
-    return out
 
 
 @jit()

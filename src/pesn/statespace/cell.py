@@ -295,8 +295,7 @@ class Cell:
             moved = np.empty(members.shape)
             kernels.move_members(self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
-            moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
-            kernels.enter_members(self.enter.rows, members, entering)
+            moved, entering = members.copy(), (self.enter @ members.T).T
             moved[:, self.rows] = (1.0 - self.leak) * self.rotate(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)

@@ -42,7 +42,7 @@ def through_layers(
         further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
         x = check_finite(_affine(layer, x, full), layer.affine)
         W = layer.W.to(x._mean)
-        older = [*(one.times(W) for one in older), *(() if fresh is None else fresh.times(W))]
+        older, fresh = [*(one.times(W) for one in older), *(() if fresh is None else fresh.times(W))], None
         if not is_linear(layer):  # type: ignore[arg-type]
             z = x._cast(working_dtype(x.device))
             if full:

@@ -270,8 +270,9 @@ class TensorGaussian(Gaussian):
         return self._cast(matrix.dtype)._times(matrix, offset)
 
     def _cast(self, dtype: torch.dtype) -> TensorGaussian:
-        mean, *others = self._vector_parts()
-        return TensorGaussian._from_parts(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
+        x: Any = self._vector()
+        others = (None if part is None else part.to(dtype) for part in (x._diagonal, x._cov, x._factor))
+        return TensorGaussian._from_parts(x._mean.to(dtype), *others)
 
     def _times(self, matrix: Tensor, offset: Tensor) -> TensorGaussian:
         """Return ``affine`` without the checks, in one dtype."""
@@ -283,20 +284,6 @@ class TensorGaussian(Gaussian):
                 root = matrix @ self._factor
                 cov = cov + root @ root.mT
         return TensorGaussian._from_parts(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
-
-    def _vector_parts(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """Return mean, diagonal, covariance and factor, a scalar as a vector of one."""
-        parts = self._mean, self._diagonal, self._cov, self._factor
-        return parts if self._mean.ndim else (self._mean[None], self._diagonal[None], None, None)
-
-    def marginal(self, indices: npt.ArrayLike | slice) -> TensorGaussian:
-        """Return the coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
-        i = torch.as_tensor(self._positions(indices), device=self.device)
-        mean, diagonal, cov, factor = self._vector_parts()
-        rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
-        diagonal, cov, factor = rows
-        cov = None if cov is None else cov.index_select(-2, i)
-        return TensorGaussian._from_parts(mean.index_select(-1, i), diagonal, cov, factor)
 
     def _only_arrays(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("only Gaussians of arrays have this method; use .to_torch(), or .numpy(), which leaves the graph")
