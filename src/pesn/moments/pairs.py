@@ -92,11 +92,12 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     low, high, width = (np.ascontiguousarray(x[:, used]).reshape(*batch, int(used.sum())) for x in (edges, ends, widths))
     single = edges.reshape(*batch, len(kinks))
     apart = (np.min(gaps, axis=1, initial=np.inf) > _NARROW).reshape(batch)
-    matrix: Array = _piecewise_linear(
+    integrals: Array = _piecewise_linear(
         correlation.reshape(-1, *shape[-2:]), gain.reshape(batch), apart,
         _Kinks(single, np.diff(slopes)), _Pieces(low, high, width, heights[used]),
-    )  # fmt: skip
-    return matrix.reshape(shape)
+    ).reshape(shape)  # fmt: skip
+    gain, integrals = gain.reshape(shape[:-1]), integrals + np.triu(integrals, 1).mT
+    return np.asarray(correlation * gain[..., :, None] * gain[..., None, :] + integrals / (2.0 * math.pi))
 
 
 def sine(mean: Array, std: Array, correlation: Array) -> Array:
@@ -125,6 +126,7 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
 def _piecewise_linear(
     correlation: Array, gain: Array, apart: npt.NDArray[np.bool_], kinks: _Kinks, pieces: _Pieces
 ) -> Array:  # fmt: skip
+    """Compute 2π times the integrals of the pairs i ≤ j; the others are 0."""
     batch, size, bends = kinks.places.shape
     log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
     out = np.zeros((batch, size, size))
@@ -148,20 +150,7 @@ def _piecewise_linear(
                         active = _panels(pool, active, kinks.steps, flat)
     while active > 0:
         active = _panels(pool, active, kinks.steps, flat)
-    _add_linear(correlation, gain, out)
     return out
-
-
-@jit(**HELPER)
-def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
-    """Add ρ E[f′] E[f′] to the integrals over 2π, in both triangles."""
-    batch, size = gain.shape
-    for b in range(batch):
-        for i in range(size):
-            for j in range(i, size):
-                value = correlation[b, i, j] * gain[b, i] * gain[b, j] + out[b, i, j] / (2.0 * math.pi)
-                out[b, i, j] = value
-                out[b, j, i] = value
 
 
 @jit(**HELPER)

@@ -400,8 +400,7 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
     points = PointMoments(program.function, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
-    is_open = program.is_chain and options.closure == "auto" and options.n_samples is None
-    is_open = is_open and not program.is_random
+    is_open = program.is_chain and not program.is_random and options.closure == "auto" and options.n_samples is None
     untried, closed = np.full(len(flat.mean), is_open), dict[int, tuple[FloatArray, FloatArray, float]]()
     while True:
         found = points.moments()
