@@ -292,15 +292,6 @@ def move_dense(
         mirror(new[b])
 
 
-@jit(**INLINE)
-def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
-    """Copy all rows of ``a`` but those from ``first`` to ``last``."""
-    for i in range(a.shape[0]):
-        if i < first or i >= last:
-            for j in range(a.shape[1]):
-                new[i, j] = a[i, j]
-
-
 @_small
 def affine_dense(
     cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
@@ -320,8 +311,7 @@ def affine_dense(
             deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
             factor[i] = min(1.0, FARTHEST / max(deviation[i], 1.0))
             values[b, i] = min(max(values[b, i], -FARTHEST), FARTHEST)
-        _copy_others(cov[b], first, first + size, new[b])
-        _copy_others(cross[b], first, first + size, new_cross[b])
+        new[b], new_cross[b] = cov[b], cross[b]
         for i in range(size):
             row = first + i
             for j in range(n):

@@ -214,7 +214,10 @@ class _Cell(NamedTuple):
         found = self.expectations(mean, var if noisy else None)
         if self.rotation is not None:
             rows[:, self.rows] = rows[:, self.rows] @ self.rotation.T
-        _move(into, found, self.rows.start, self.leak, rows)
+        moved = rows.reshape(-1, B, rows.shape[1])[..., self.rows]
+        moved *= 1.0 - self.leak
+        moved[0] += self.leak * found[0]
+        moved[1:] += self.leak * found[1] * into.transpose(2, 0, 1)[1:]
         return into, found
 
     def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
@@ -244,21 +247,6 @@ def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, int
                 total += into[b, i, k] * into[b, i, k]
             mean[b, i] += into[b, i, 0]
             var[b, i] = total
-
-
-@jit()
-def _move(into: Array, found: Array, first: int, leak: Array, x: Array) -> None:
-    B, r, R = into.shape
-    keep = 1.0 - leak
-    for b in range(B):
-        for k in range(R):
-            row = x[k * B + b, first : first + r]
-            if k:
-                for i in range(r):
-                    row[i] = keep[i] * row[i] + leak[i] * found[1, b, i] * into[b, i, k]
-            else:
-                for i in range(r):
-                    row[i] = keep[i] * row[i] + leak[i] * found[0, b, i]
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})
