@@ -2,7 +2,7 @@
 
 What ``FirstOrder`` of :mod:`pesn.statespace.low_rank` is on arrays, with its derivatives. x is the state of the loop without
 the known inputs, which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay,
-and all other columns, (R, B, n) of B plans: one product of matrices moves them all. The move of a cell and its derivative are
+and all other columns, (R, B, n) of B plans: one product of matrices moves them all. Sparse products and derivatives of moves are
 compiled.
 """
 
