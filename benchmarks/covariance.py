@@ -392,12 +392,12 @@ def _format_errors(values: list[float]) -> str:
 
 # ---------------------------------------------------------------- forecasts of several designs against ensembles
 
-DESIGNS = {  # kind of reservoir, lags, products, ridge without noise
+DESIGNS = {  # kind of units, lags, products, ridge without noise
     "NVAR": ("none", 1, 2, 1e-10),
     "ARX10": ("none", 9, 0, 1e-10),
-    "fast, products of two rows": ("fast", 1, 2, 1e-13),
+    "static, products": ("static 0.5", 0, 1, 1e-15),
     "memory, 9 lags": ("memory", 9, 0, 1e-10),
-    "slow": ("slow", 0, 0, 1e-10),
+    "static, large inputs": ("static 2", 0, 1, 1e-13),
 }
 LOOP_NETWORKS: dict[str, Callable[[int], dict[str, Any]]] = {  # by the total number of units
     "two layers": lambda units: {"n_units": units // 2, "layers": 2},

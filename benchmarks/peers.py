@@ -578,11 +578,10 @@ def main(arguments: Sequence[str]) -> None:
     results = measure(plan)
     text = results_page(results, plan)
     print(text)
-    target = options.write or (None if options.quick else PAGE)
-    if target:
-        target.write_text(text)
-        log(f"written to {target}")
-    if target == PAGE:
+    if options.write:
+        options.write.write_text(text)
+    elif not options.quick:
+        write_block(PAGE, "peers", text)
         write_block(ROOT / "README.md", "bench", readme_tables(results))
         machine_line = f"\n\n{describe_machine()}"
         write_block(ROOT / "docs" / "reservoirs.md", "reservoirs", reservoir_report(results.reservoirs) + machine_line)

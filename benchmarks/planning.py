@@ -52,7 +52,7 @@ def speed(quick: bool) -> None:
     runs = cart_pole.simulate(runs=4, steps=600, rng=0)
     designs: dict[str, dict[str, Any]] = {
         "given, 100 units": {"esn": pesn.ProbabilisticESN(100, washout="auto", random_state=0)},
-        "design, 100 units, products": {"design": Design(Candidate("fast", 0, 1, 100, (1e-8, 1e-7)))},
+        "design, 100 units, products": {"design": Design(Candidate("static 0.5", 0, 1, 100, (1e-8, 1e-7)))},
     }
     controls = np.cumsum(np.random.default_rng(0).normal(size=(PLANS, STEPS, 1)), axis=1) / 2
     context = runs.states[200:300], runs.inputs[200:299]

@@ -35,7 +35,9 @@ BENCHMARKS = {
     "reservoirs": Benchmark("reservoirs", "topologies, depth, FORCE, climate, fields", "hours"),
     "classification": Benchmark("classification", "sequence classification, class probabilities of uncertain inputs", "1 h"),
     "uncertainty": Benchmark("uncertainty", "cold starts, coverage and CRPS, stability, bounds of forecasts", "hours"),
-    "weights": Benchmark("weights", "uncertain weights and dropout: closed form against samples, regression", "5 min"),
+    "weights": Benchmark(
+        "networks", "uncertain weights and dropout: closed form against samples, regression", "5 min", "weights"
+    ),
     "sharp": Benchmark("sharp", "valid times, CRPS and coverage on chaotic systems and robots, with baselines", "hours"),
     "planning": Benchmark("planning", "roll-outs, planners, gradients, angles, coverage of plans", "1 h"),
     "series": Benchmark(

@@ -65,6 +65,19 @@ def save_and_load(tmp_path):
     return run
 
 
+@pytest.fixture(scope="session")
+def run_python():
+    """A function that runs code in a new process, with more environment variables, and returns the finished process."""
+
+    def run(code, cwd=None, **variables):
+        command, environment = [sys.executable, "-c", code], os.environ | variables
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
 @pytest.fixture
 def interruptible():
     """Processes that a test starts heed Ctrl-C, though a shell that ran the tests in the background had it ignored."""
@@ -182,7 +195,7 @@ def fake_items():
             patch.setattr(
                 item_settings, "describe", lambda name: claims.Description(f"Title of {name}", "Table 9", "About.", (9,))
             )
-            for library in ("OMP", "OPENBLAS", "MKL"):  # threads as at a user's, here and in processes of its own
+            for library in ("OMP", "OPENBLAS", "MKL"):  # default numbers of threads, here and in child processes
                 patch.delenv(f"{library}_NUM_THREADS", raising=False)
             yield place
         for name in ("fake_one", "fake_two"):

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,11 +100,17 @@ def test_sections_name_parameters_that_are_there():
 # ---------------------------------------------------------------- the sources, private functions included
 
 
+@cache
+def parse_modules():
+    """Return (module, syntax tree) for all modules."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [(".".join(path.relative_to(PACKAGE).with_suffix("").parts), ast.parse(path.read_text())) for path in paths]
+
+
 def definitions(*kinds):
     """Yield (module, definition) for all definitions of these kinds."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        yield from ((module, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+    for module, tree in parse_modules():
+        yield from ((module, node) for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def test_entries_of_parameters_have_one_name_and_a_type():

@@ -110,12 +110,11 @@ def test_round_trip_is_exact(network, learned, tmp_path):
 
 
 @pytest.mark.parametrize("form", [{"var": 0.1}, {"cov": 0.1 * np.eye(8)}, {"factor": np.full((8, 1), 0.3), "var": 0.1}])
-def test_parameters_that_are_objects(form, tmp_path):
+def test_parameters_that_are_objects(form, save_and_load):
     objects = {"moments": ("spline", Mesh(-8, 8, 51)), "random_state": np.random.RandomState(3)}
     objects |= {"initial_state": Gaussian(np.linspace(0.0, 0.1, 8), **form)}
     esn = ProbabilisticESN(8, density=0.5, **objects).fit(X[:40], Y[:40, 0])
-    esn.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(esn)
     assert again.moments == esn.moments
     np.testing.assert_array_equal(again.initial_state.cov, esn.initial_state.cov)
     np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
@@ -123,11 +122,10 @@ def test_parameters_that_are_objects(form, tmp_path):
 
 
 @pytest.mark.parametrize("covariance", ["full", "low-rank", "diagonal"])
-def test_fitted_attributes_are_saved(covariance, tmp_path):
+def test_fitted_attributes_are_saved(covariance, save_and_load):
     options = {"feedback_scaling": 0.1, "noise": 1e-3, "covariance": covariance, "rank": 6, "washout": "auto", "random_state": 7}
     esn = ProbabilisticESN(15, **options).fit(Gaussian(X[:200], var=np.full((200, 2), 0.01)), Y[:200])
-    esn.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(esn)
     assert (again.washout_, again.process_noise_) == (esn.washout_, esn.process_noise_)
     for name in ("start_", "state_"):
         assert type(getattr(again, name)) is type(getattr(esn, name))

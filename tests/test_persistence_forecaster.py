@@ -73,10 +73,9 @@ def test_round_trip_is_exact(covariance, feedback, horizon, tmp_path):
     same_forecast(fresh.fit(frame, KNOWN[:250]), load(tmp_path / "a"), horizon)
 
 
-def test_minimal_forecaster_is_saved(tmp_path):
+def test_minimal_forecaster_is_saved(save_and_load):
     model = Forecaster().fit(SERIES[:, 0])
-    model.save(tmp_path / "a")
-    again = load(tmp_path / "a")
+    again = save_and_load(model)
     assert again.esn == "auto"
     assert again.get_params() == model.get_params()
     expected, found = (m.forecast(10, SERIES[5:9, 0]) for m in (model, again))

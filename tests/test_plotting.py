@@ -1,8 +1,6 @@
 """Figures show every column without overlaps and do not import pyplot."""
 
 import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -75,7 +73,7 @@ def test_labels_without_units():
     assert axes[-1].get_xlabel() == "t"
 
 
-def test_figures_do_not_import_pyplot():
+def test_figures_do_not_import_pyplot(run_python):
     code = (
         "import sys, pesn.plotting as p; assert 'matplotlib' not in sys.modules\n"
         "from pesn.systems import get; p.plot_run(get('cart-pole')(steps=3, rng=0))\n"
@@ -83,7 +81,7 @@ def test_figures_do_not_import_pyplot():
         "Forecast([[0.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]], {'all': [[1.0], [1.0]]}).plot()\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_save_writes_figures(tmp_path):

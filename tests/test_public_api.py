@@ -23,16 +23,15 @@ def test_all_is_what_is_there():
         assert inspect.getdoc(getattr(pesn, name)), name
 
 
-def test_subpackages_are_attributes_and_moments_is_the_function():
+def test_subpackages_are_attributes_and_moments_is_the_function(run_python):
     modules = ("activations", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")
     code = f"import pesn, pesn.moments.bounds\nfor name in {(*modules, 'moments')}: print(getattr(pesn, name).__name__)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == [*(f"pesn.{name}" for name in modules), "moments"]
+    assert run_python(code).stdout.split() == [*(f"pesn.{name}" for name in modules), "moments"]
 
 
-def test_help_imports_no_numerical_library():
+def test_help_imports_no_numerical_library(run_python):
     code = "import sys, pesn, pesn.cli; print(sorted({'numpy', 'scipy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+    assert run_python(code).stdout == "[]\n"
 
 
 RESERVOIR = (

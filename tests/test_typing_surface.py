@@ -16,7 +16,7 @@ SURFACE = Path(__file__).with_name("typing_surface.py")
 
 
 def test_a_strict_checker_is_content(tmp_path):
-    """In a project of its own, without this one's configuration; a mistake that passed would be an unused comment."""
+    """Check in a separate project without configuration; a mistake that is accepted would be an unused comment."""
     pytest.importorskip("mypy")
     shutil.copy(SURFACE, tmp_path / "calls.py")
     options = ["--strict", "--config-file", "", "--cache-dir", str(tmp_path / "cache"), "--python-executable", sys.executable]

@@ -3,7 +3,6 @@ of its drone. Drone and MuJoCo turn a body by formulas that differ by a known an
 rounding. What MuJoCo would only warn of is refused, and nothing is printed or written."""
 
 import math
-import subprocess
 import sys
 
 import numpy as np
@@ -225,6 +224,6 @@ def test_missing_mujoco_raises_with_a_remedy(monkeypatch):
             simulate(control, initial_state=start)
 
 
-def test_the_module_loads_mujoco_only_when_it_is_used():
+def test_the_module_loads_mujoco_only_when_it_is_used(run_python):
     code = "import sys; from pesn.adapters import mujoco; assert 'mujoco' not in sys.modules; mujoco.cart_pole_mjcf()"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

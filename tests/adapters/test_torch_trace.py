@@ -61,7 +61,7 @@ class Last(nn.Module):
 
 
 class Function(nn.Module):
-    """A function of tensors as a module, with two layers of its own."""
+    """A module with two layers that calls a function of tensors."""
 
     def __init__(self, function, d=4):
         super().__init__()

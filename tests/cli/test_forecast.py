@@ -203,14 +203,13 @@ def test_refused_in_one_line_with_nothing_left(spoilt, monkeypatch, arguments, c
     assert sorted(os.listdir()) == before
 
 
-def test_a_saved_model_forecasts_without_scikit_learn(call, tmp_path):
+def test_a_saved_model_forecasts_without_scikit_learn(call, run_python):
     done(call("data.csv", "--target", "sales", "--backtest", 0, "--save", "m.pesn"))
     code = (
         "import sys; from pathlib import Path; from pesn.series.job import Request, run; "
         "run(Request(Path('data.csv'), model=Path('m.pesn'))); print('sklearn' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert found.stdout == "False\n"
+    assert run_python(code).stdout == "False\n"
 
 
 def test_a_model_of_other_columns(call, tmp_path):
@@ -299,7 +298,7 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
 
 
 def started(arguments):
-    """The command in a process of its own, which hangs while it writes."""
+    """Start the command in a separate process, which hangs while it writes."""
     code = HANG + "from pesn import cli; cli.main()"
     words = [sys.executable, "-c", code, "forecast", *arguments]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -205,7 +205,7 @@ def test_internal_errors_are_not_hidden(call, monkeypatch):
     assert isinstance(call("cart-pole").exception, AssertionError)
 
 
-# As a process of its own
+# In a separate process
 
 
 def test_a_real_process(tmp_path):

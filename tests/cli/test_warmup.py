@@ -1,7 +1,6 @@
 """``pesn warmup`` compiles every kernel; its calls are those whose compilation is measured."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -36,19 +35,13 @@ def test_every_kernel_is_compiled():
     assert set(kernels) == ready & set(kernels)
 
 
-def test_the_command_prints_the_folder_of_compiled_code(tmp_path):
+def test_the_command_prints_the_folder_of_compiled_code(run_python, tmp_path):
     code = (
         "from pesn.cli import compilation, main; "
         "compilation.ENTRY_POINTS, compilation.OTHERS = {'propagate': compilation.run_propagate}, {}; "
         "import sys; sys.argv = ['pesn', 'warmup', '--jobs', '1']; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(code, NUMBA_CACHE_DIR=str(tmp_path))
     assert re.fullmatch(r"\d+ kernels are compiled, \d+ s: .+\n", done.stdout)
     assert str(tmp_path) in done.stdout
     assert done.stderr == ""
@@ -62,10 +55,9 @@ def test_wrong_number_of_jobs_raises(jobs):
     assert done.stderr.startswith("pesn: --jobs must be")
 
 
-def test_missing_folder_raises(tmp_path):
+def test_missing_folder_raises(run_python, tmp_path):
     code = (
         "import numba.core.caching as caching; caching.CacheImpl._locator_classes = []; "
         "from pesn.cli import compilation; print(compilation.compile_call('propagate')[1])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == "[]\n"
+    assert run_python(code, tmp_path).stdout == "[]\n"

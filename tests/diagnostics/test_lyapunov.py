@@ -7,17 +7,13 @@ from sklearn.base import clone
 import pesn
 from pesn.diagnostics import lyapunov_exponents
 from pesn.diagnostics.driven import get_reservoir
+from pesn.systems import chaotic
 
 HENON = 0.419, -1.623  # a = 1.4, b = 0.3; they add up to ln 0.3
 
 
 def henon(n):
-    rows = np.empty((n + 100, 2))
-    rows[0] = 0.1, 0.1
-    for k in range(1, len(rows)):
-        x, y = rows[k - 1]
-        rows[k] = 1.0 - 1.4 * x * x + y, 0.3 * x
-    return rows[100:]
+    return chaotic.henon(steps=n, initial_state=[0.1, 0.1], transient=100).states
 
 
 def by_differences(esn, X):

@@ -45,7 +45,7 @@ def test_force_learns_a_pattern_without_input(network):
 
 
 def test_teacher_forcing_fails_on_the_pattern():
-    """Teacher forcing never sees the errors of its own outputs, which grow here."""
+    """Teacher forcing does not see the errors of the outputs, which grow here."""
     options = {**CHAOTIC, "feedback": "teacher", "random_state": 0}
     esn = EchoStateNetwork(200, **options).fit(NOTHING[: 50 * PERIOD], PATTERN[: 50 * PERIOD])
     found = esn.predict(NOTHING[: 10 * PERIOD], state=esn.state_)

@@ -7,7 +7,7 @@ import pytest
 import pesn
 
 KINDS = [pesn.EchoStateNetwork, pesn.ProbabilisticESN]
-RESERVOIRS = [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}]
+RESERVOIRS = [{"layers": 3}, {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.2, 1.0, 30)}, {"activation": "gelu"}]
 FEATURES = [pesn.Features(*each) for each in ((), (2,), (1, 2), (1, 1, False))]  # lags, products, states
 
 
@@ -75,14 +75,6 @@ def test_feedback_works_with_known_inputs(kind):
     expected = esn.predict(ones[:50], state=esn.state_)
     np.testing.assert_allclose(esn.generate(50, X=ones[:50]), expected, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(esn.generate(50), esn.predict(np.zeros((50, 1)), state=esn.state_), rtol=1e-7, atol=1e-7)
-
-
-def test_other_activations_run_freely():
-    wave = waves(401)[:, 0]
-    esn = pesn.EchoStateNetwork(20, activation="gelu", random_state=0).fit(wave[:-1, None], wave[1:])
-    found = esn.generate(10)
-    assert found.shape == (10,)
-    np.testing.assert_allclose(found[:, None], by_hand(esn, 10, esn.state_)[0], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

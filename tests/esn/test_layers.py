@@ -130,16 +130,6 @@ def test_split_runs_match_the_whole_run(rows, kind, of):
     np.testing.assert_allclose(np.vstack([first, esn.predict(X[17:40], state=state)]), whole, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["deep", "all"])
-def test_online_learning_works_with_layers(rows, kind):
-    X, y = rows
-    online = network(kind, forgetting=1.0).partial_fit(X[:150], y[:150]).partial_fit(X[150:], y[150:])
-    states = simulate(online.reservoir_, X)
-    np.testing.assert_allclose(online.state_.mean, states[-1], rtol=1e-10, atol=1e-11)
-    assert np.abs(online.online_predictions_ - y[150:]).max() < 0.05
-    np.testing.assert_allclose(online.predict(X)[20:], y[20:], atol=0.05)
-
-
 # ---------------------------------------------------------------- 5. conventions
 
 

@@ -8,8 +8,6 @@ as it was.
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -345,7 +343,7 @@ def test_frames_keep_their_names(network):
 # ---------------------------------------------------------------- memory
 
 
-def test_memory_does_not_grow_with_the_series():
+def test_memory_does_not_grow_with_the_series(run_python):
     pytest.importorskip("resource")
     script = """
 import resource, sys, numpy as np
@@ -358,8 +356,7 @@ before = peak()
 esn.fit(X, X).predict(X)
 print((peak() - before) / 2**20)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 20.0  # MB; the states of all rows would be 80
+    assert float(run_python(script).stdout) < 20.0  # MB; the states of all rows would be 80
 
 
 # ---------------------------------------------------------------- what is refused
@@ -483,9 +480,15 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("leak_rate", 1.5, r"leak_rate must lie in \(0, 1\], got 1.5"),
-        ("spectral_radius", np.nan, r"spectral_radius must lie in \(0, ∞\), got nan"),
-        ("density", 0.0, r"density must lie in \(0, 1\], got 0.0"),
+        *(("leak_rate", value, rf"leak_rate must lie in \(0, 1\], got {value}") for value in (0.0, 1.5)),
+        *(
+            ("spectral_radius", value, rf"spectral_radius must lie in \(0, ∞\), got {value}")
+            for value in (np.nan, 0.0, -0.9, np.inf)
+        ),
+        *(("density", value, rf"density must lie in \(0, 1\], got {value}") for value in (0.0, 1.1)),
+        ("density", None, "density must"),
+        ("feedback_scaling", np.inf, "feedback_scaling must"),
+        ("bias_scaling", np.nan, "bias_scaling must"),
         ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
         (
             "input_scaling",
@@ -501,7 +504,7 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
         ("forgetting", 1.01, r"forgetting must lie in \(0, 1\], got 1.01"),
         ("rls_delta", 0.0, r"rls_delta must lie in \[1e-100, 1e\+100\], got 0.0"),
         ("n_units", 0, "n_units must be 1 or more, got 0"),
-        ("n_units", 10.0, "n_units must be a whole number, 1 or more, got 10.0"),
+        *(("n_units", value, f"n_units must be a whole number, 1 or more, got {value}") for value in (10.0, True)),
         ("washout", -1, "washout must be 0 or more, got -1"),
         ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
         ("ridge", 5e-324, "ridge must be 0 or lie in"),

@@ -209,13 +209,23 @@ def test_learned_initial_state_is_accurate_and_calibrated(leak_rate):
 
 @FORMS
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-@pytest.mark.parametrize(("start", "noise"), [("learned", 0.0), ("stationary", 0.0), ("zero", 0.0), ("zero", 0.01)])
-def test_runs_can_be_split_anywhere(start, noise, feedback, covariance):
+@pytest.mark.parametrize(
+    ("start", "noise", "uncertain"),
+    [
+        ("learned", 0.0, [3, 70, 71]),  # among the rows that a learned start looks at; and after all is certain again
+        ("learned", 0.0, [0, 70]),
+        ("learned", 0.0, [1, 70]),
+        ("stationary", 0.0, [3, 70, 71]),
+        ("zero", 0.0, [3, 70, 71]),
+        ("zero", 0.01, [3, 70, 71]),
+    ],
+)
+def test_runs_can_be_split_anywhere(start, noise, uncertain, feedback, covariance):
     X, y = series(500, m=2)
     esn = ProbabilisticESN(25, feedback_scaling=feedback, covariance=covariance, rank=10, initial_state=start, random_state=0)
     esn.set_params(process_noise=0, ridge=1e-3, noise=noise).fit(X[:400], y[:400])
     var = np.zeros((100, 2))
-    var[[3, 70, 71]] = 0.01  # among the rows that a learned start looks at; and after all is certain again
+    var[uncertain] = 0.01
     rows = X[400:]
     whole = esn.predict(Gaussian(rows, var=var), return_cov=True)
     for cuts in ((0, 1, 2, 3, 4, 5, 30, 100), (0, 50, 71, 100), (*range(0, 100, 7), 100)):

@@ -1,5 +1,5 @@
 """Claim: the form and the noise are as asked for; the scale of process noise is that of free runs from many origins, one by one
-or in one batch, block by block or at once; the washout is as long as a run from elsewhere takes to give the same outputs."""
+or in one batch, block by block or at once."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ import pytest
 
 from pesn.activations import get
 from pesn.evaluation import calibration as module
-from pesn.evaluation.calibration import LEADS, covariance_form, find_washout, process_noise, search_open_loop
+from pesn.evaluation.calibration import LEADS, covariance_form, process_noise, search_open_loop
 from pesn.metrics import crps_gaussian
 from pesn.readout.features import Features
-from pesn.readout.ridge import Gram, predict, solve
+from pesn.readout.ridge import Gram, solve
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import learn
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
@@ -76,29 +76,3 @@ def test_batch_of_origins_agrees_with_single_runs(monkeypatch, form, noise):
             std = np.sqrt(np.diagonal(path.cov, axis1=1, axis2=2) + np.diagonal(readout.residual_cov))
             expected.append(crps_gaussian(targets[ahead], path.mean, std))
         np.testing.assert_allclose(scores[0](scale), expected, rtol=1e-7)
-
-
-# ---------------------------------------------------------------- washout
-
-
-def test_washout_of_short_and_long_series():
-    z, targets = series()
-    assert find_washout(RESERVOIR, TANH, z[:3], targets[:3], 1e-6) == 0
-    assert 0 < find_washout(RESERVOIR, TANH, z, targets, 1e-6) <= 500
-
-
-@pytest.mark.parametrize("leak_rate", [1.0, 0.2, 0.05])
-def test_slower_units_have_a_longer_washout(leak_rate):
-    """After the washout, runs from other initial states agree; after a fourth of it they do not."""
-    reservoir = draw(12, 2, 2, density=0.5, leak_rate=leak_rate, rng=0)
-    z, targets = series(2000, 1e-3)
-    found = find_washout(reservoir, TANH, z, targets, 1e-6)
-    assert 0 < found < 1000
-    states, _, _ = run(reservoir, z)
-    readout = solve(Gram(15, 2).add(Features()(z[1000:], states[1000:]), targets[1000:]), 1e-6)
-    small = np.maximum(1e-3 * targets[1000:].std(axis=0), 0.1 * np.sqrt(np.diagonal(readout.residual_cov)))
-    settled = states[1000:]
-    ends = [run(reservoir, z, State(settled[k], None, np.zeros(2)))[0] for k in range(0, 1000, 10)]
-    apart = np.array([predict(readout, Features()(z, end)) for end in ends]).std(axis=0) / small
-    assert apart[found - 1].max() < 1.5
-    assert apart[: max(found // 4, 1)].max() > 1.5

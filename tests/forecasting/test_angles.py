@@ -94,11 +94,11 @@ def test_automatic_design_uses_angles_and_ignorable_columns():
 # ---------------------------------------------------------------- invariances
 
 
-@pytest.mark.parametrize("rows", [1, 3, 60])
 @pytest.mark.parametrize("form", ["full", "low-rank", "diagonal", "ensemble"])
-def test_forecasts_are_invariant_to_turns_and_positions(form, rows):
+def test_forecasts_are_invariant_to_turns_and_positions(form):
     model = forecaster(form).fit(Y, U)
-    check_invariance(model, LATER[50 : 50 + rows], LATER_U[50 : 49 + rows])
+    for rows in (1, 3, 60):
+        check_invariance(model, LATER[50 : 50 + rows], LATER_U[50 : 49 + rows])
 
 
 @pytest.mark.parametrize("context", [1, 4, 60, "gaps", "uncertain"])

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pesn import Features, Forecaster, ProbabilisticESN
+from pesn import Forecaster, ProbabilisticESN
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design
 from pesn.statespace.cell import Compression
 from pesn.statespace.ensemble import Ensemble, MirroredDraws
-from pesn.statespace.model import Bounds, init, rollout
-from pesn.statespace.state import Certain
+from pesn.statespace.model import Bounds, init
 from pesn.systems import cart_pole
 from pesn.systems.chaotic import lorenz, lorenz96, roessler
 
@@ -116,7 +115,8 @@ def test_no_design_diverges_with_tiny_ridges(kind, caplog):
     y = noisy(lorenz, share=0.05, steps=200)
     far = y[150:190] + 30.0 * y.std(axis=0)
     jump = np.vstack([y[150:189], 1e4 * y[189:190]])
-    for (lags, products), context in zip(MAPS[list(KINDS).index(kind) % 3 :: 3], (far, jump), strict=True):
+    first = list(KINDS).index(kind) % 2
+    for (lags, products), context in zip(MAPS[first::2], (far, jump), strict=True):
         design = Design(Candidate(kind, lags, products, 0 if kind == "none" else 12, (1e-15, 1e-15)))
         forecaster = Forecaster(design=design, calibrate=False).fit(y[:150])
         caplog.clear()
@@ -204,18 +204,3 @@ def test_ensemble_of_kinematic_columns_stays_bounded():
     held, _, _ = bounds(Ensemble(members, 2, MirroredDraws(0)), np.array([5.0, 0.0]))
     np.testing.assert_array_equal(held.members[4:], members[4:])
     assert np.abs(held.members[:4, 0] - 5.0).max() < 5.0
-
-
-def test_compiled_loop_bounds_positions_like_single_steps():
-    run = cart_pole.simulate(runs=1, steps=500, rng=0)[0]
-    forecaster = fitted(run.states[:400], run.inputs[:400], n=20, learn=[2, 3], kinematics=KINEMATICS, features=Features(1, 2))
-    loop = grown(forecaster, 1e5).loop().certain
-    rows, known = forecaster.standardize(run.states[400:440], run.inputs[400:440])
-    context = forecaster.model_.context_filter()
-    state = loop.as_certain(context.advance(forecaster.loop(), rows, known))
-    state = Certain(state.mean, state.carried, np.zeros((*state.mean.shape, 0)))
-    ahead = np.repeat(known[-1:], 60, axis=0)
-    quick, slow = (rollout(model, state, ahead, moved=True) for model in (loop.model, replace(loop.model, fast=None)))
-    assert quick.left[:, :2].any()
-    np.testing.assert_array_equal(quick.left, slow.left)
-    np.testing.assert_allclose(quick.mean, slow.mean, rtol=1e-6, atol=1e-6)

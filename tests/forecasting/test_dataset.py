@@ -161,47 +161,35 @@ def steps_of(segments):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "held"),
+    ("spread", "sizes", "held"),
     [
-        ((500,), [100]),  # one run: its last fifth
-        ((400, 100), [80]),  # two: the last fifth of each that is long enough
-        ((300, 300, 300), [300]),  # three: the last one
-        ((50,) * 20, [50] * 4),  # many: the last fifth of them
-        ((900, 900, 5), [180, 180]),  # a last one too short to judge by
-        ((100, 100, 900), [180]),  # a last one that is most of all
-        ((30, 30), []),
+        (False, (500,), [100]),  # one run: its last fifth
+        (False, (400, 100), [80]),  # two: the last fifth of each that is long enough
+        (False, (300, 300, 300), [300]),  # three: the last one
+        (False, (50,) * 20, [50] * 4),  # many: the last fifth of them
+        (False, (900, 900, 5), [180, 180]),  # a last one too short to judge by
+        (False, (100, 100, 900), [180]),  # a last one that is most of all
+        (False, (30, 30), []),
+        (True, (3000,), [150] * 4),  # one run: blocks of it
+        (True, (500,), [100]),  # too short for two blocks
+        (True, (50,) * 20, [50] * 4),  # many: every fifth
+        (True, (60, 900), [180]),
     ],
 )
-def test_validation_set_is_long_enough_and_not_trained_on(sizes, held):
-    segments = segments_like(*sizes)
-    seen, judged = train_validation_split(segments, 22)
-    found = [one.segment for one in judged]
+def test_validation_set_is_long_enough_and_not_trained_on(spread, sizes, held):
+    """It may be spread over all rows; then its forecasts know the rows before it."""
+    seen, judged = train_validation_split(segments_like(*sizes), 22, spread=spread)
+    found = [Segment(*(part[one.first :] for part in one.segment)) for one in judged]
     assert [len(s.z) for s in found] == held
-    assert not any(one.first for one in judged)
+    if spread:
+        assert len(sizes) > 1 or all(one.first == 150 for one in judged)
+        assert sum(len(s.z) for s in seen) + sum(held) >= sum(sizes) - 22
+    else:
+        assert not any(one.first for one in judged)
     assert not set(steps_of(seen)) & set(steps_of(found))
     for segment in (*seen, *found):
         assert len(segment.y) == len(segment.z) + 1 == len(segment.targets) + 1
         np.testing.assert_array_equal(segment.y[:-1], segment.z)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "held"),
-    [
-        ((3000,), [150] * 4),  # one run: blocks of it
-        ((500,), [100]),  # too short for two blocks
-        ((50,) * 20, [50] * 4),  # many: every fifth
-        ((60, 900), [180]),
-    ],
-)
-def test_validation_set_may_be_spread_over_all_rows(sizes, held):
-    """It is not trained on, and its forecasts know the rows before it."""
-    segments = segments_like(*sizes)
-    seen, judged = train_validation_split(segments, 22, spread=True)
-    assert [len(one.segment.z) - one.first for one in judged] == held
-    assert not set(steps_of(seen)) & set(steps_of([Segment(*(part[one.first :] for part in one.segment)) for one in judged]))
-    assert sum(len(s.z) for s in seen) + sum(held) >= sum(sizes) - 22
-    if len(sizes) == 1:
-        assert all(one.first == 150 for one in judged)
 
 
 @pytest.mark.parametrize(

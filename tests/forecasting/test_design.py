@@ -6,7 +6,7 @@ import pytest
 import pesn
 from pesn.forecasting import design as search
 from pesn.forecasting.dataset import Segment, with_noise
-from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Place, Problem, feature_maps
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Place, Problem, Scored, feature_maps
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 
@@ -104,7 +104,7 @@ def test_whole_runs_are_held_out(lorenz, forecaster):
 
 def test_readout_of_some_features_equals_a_fit_of_these_features(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[:500]])
-    widest, one = Candidate("fast", 9, 2, 20), Candidate("fast", 1, 1, 20)
+    widest, one = Candidate("static 0.5", 9, 2, 20), Candidate("static 0.5", 1, 1, 20)
     pieces = problem.pieces(10_000)
     found = Network(problem, widest, pieces).readouts(one, 2, [(1e-4, 1e-4)])
     alone = Network(problem, one, pieces).readouts(one, 2, [(1e-4, 1e-4)])
@@ -113,7 +113,7 @@ def test_readout_of_some_features_equals_a_fit_of_these_features(lorenz, forecas
 
 def test_units_at_an_origin_equal_those_of_the_whole_segment(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[:1000]])
-    one = Candidate("fast", 0, 0, 20)
+    one = Candidate("static 0.5", 0, 0, 20)
     few, many = (Network(problem, one, problem.pieces(500)) for _ in range(2))
     weights = few.readouts(one, 0, [(1e-4, 1e-4)])
     rows = [Place(0, k) for k in range(800, 900, 10)]
@@ -172,15 +172,24 @@ def test_feature_maps_depend_on_columns_and_rows():
     assert max(products for _, products in feature_maps(20, 15_000)) == 1
 
 
-def test_shortlist_keeps_the_best_several_kinds_and_arx():
-    scored = [(-8.0, Candidate("fast", 0, 1, 100)), (-7.9, Candidate("fast", 4, 0, 100)), (-7.8, Candidate("fast", 9, 0, 100))]
-    scored += [(-6.0, Candidate("slow", 0, 0, 100)), (-1.0, Candidate("memory", 0, 0, 100)), (-1.0, Candidate("none", 9, 0))]
-    on = search.shortlist(scored, 300)
-    expected = [("fast", 0, 300), ("fast", 4, 300), ("slow", 0, 300), ("none", 9, 0)]
-    assert [(one.kind, one.lags, one.n_units) for one in on] == expected
-    assert [(one.kind, one.lags) for one in search.finalists(scored, 2, many=False)] == [("fast", 0), ("fast", 4), ("none", 9)]
-    wide = [*scored, (-7.5, Candidate("fast", 9, 2, 100))]
-    assert ("fast", 9, 2) in [(one.kind, one.lags, one.products) for one in search.finalists(wide, 2, many=True)]
+def test_best_of_every_kind_goes_on():
+    scored = [Scored(-8.0, Candidate("static 1", 0, 1, 100)), Scored(-7.9, Candidate("static 1", 9, 0, 100))]
+    scored += [Scored(-1.0, Candidate("memory", 1, 0, 100)), Scored(-6.0, Candidate("biased memory", 0, 1, 100))]
+    scored += [Scored(-2.0, Candidate("memory", 0, 1, 100)), Scored(-1.0, Candidate("none", 9, 0))]
+    kept = [(one.candidate.kind, one.candidate.lags) for one in search.best_of_kinds(scored)]
+    assert kept == [("static 1", 0), ("biased memory", 0), ("memory", 0), ("none", 9)]
+
+
+def test_few_rows_are_searched():
+    """From 60 rows on; the fixed network of fewer rows has larger errors."""
+    y = chaotic.lorenz(dt=0.05, runs=1, steps=400, rng=4)[0].states
+    few, fixed = pesn.Forecaster(calibrate=False).fit(y[:60]), pesn.Forecaster(calibrate=False).fit(y[:59])
+    assert fixed.design_ is None
+    assert few.design_ is not None
+    errors = [
+        np.abs([one.forecast(5, y[k - 10 : k]).mean - y[k : k + 5] for k in range(100, 390, 20)]).mean() for one in (few, fixed)
+    ]
+    assert errors[0] < 0.7 * errors[1]
 
 
 def test_invalid_designs_are_refused(lorenz, forecaster):

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -262,12 +260,12 @@ def test_missing_values_in_history():
     assert certain([[0.0]]).history is None
 
 
-def test_heavy_modules_are_imported_late():
+def test_heavy_modules_are_imported_late(run_python):
     code = (
         "import sys, pesn.forecasting.forecast as f; f.Forecast([[0.0]], [[1.0]], {'all': [[1.0]]}, index=[1]).sample(1)\n"
         "assert not {'pandas', 'matplotlib', 'numba', 'sklearn', 'torch'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 # ---------------------------------------------------------------- what is refused
@@ -302,7 +300,7 @@ def test_invalid_forecasts_are_refused(arguments, message):
 
 
 def test_tolerances_are_those_of_each_column():
-    # -1e-9 would be rounding beside 1e20, but not beside the 1e-8 of its own column.
+    # -1e-9 would be rounding beside 1e20, but not beside the 1e-8 of the same column.
     joint = np.diag([-1e-9, 1e20, 1e-8, 1e20])
     with pytest.raises(ValueError, match="joint must have no negative variance, got -1e-09 at row 0 of 'small'"):
         Forecast(np.zeros((2, 2)), joint, {"all": np.abs(np.diag(joint)).reshape(2, 2)}, names=["small", "large"])

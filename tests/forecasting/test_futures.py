@@ -3,8 +3,6 @@ by the network.
 """
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -93,7 +91,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
-def test_memory_is_linear_in_the_horizon():
+def test_memory_is_linear_in_the_horizon(run_python):
     """The joint covariance would take 162 MB."""
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 60, done.stdout  # MB
+    assert int(run_python(MEMORY).stdout) < 60  # MB

@@ -10,7 +10,7 @@ from pesn.statespace.ensemble import Ensemble, MirroredDraws
 from pesn.statespace.model import rollout
 from pesn.systems import chaotic
 
-DESIGNS = {"units": Candidate("fast", 1, 0, 30, (1e-6, 1e-6)), "products": Candidate("fast", 0, 1, 30, (1e-8, 1e-8))}
+DESIGNS = {"units": Candidate("static 0.5", 1, 0, 30, (1e-6, 1e-6)), "products": Candidate("static 0.5", 0, 1, 30, (1e-8, 1e-8))}
 
 
 @pytest.fixture(scope="module", params=list(DESIGNS))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn import Forecaster, Gaussian, Layer, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
 from pesn.readout.features import Features
 from pesn.systems import cart_pole
@@ -28,7 +28,9 @@ MODELS = {
     "given": lambda: fitted(),
     "low-rank": lambda: fitted(covariance="low-rank", rank=10),
     "process noise": lambda: fitted(process_noise=1e-4),
-    "fast": lambda: fitted(Candidate("fast", 0, 1, 40, (1e-8, 1e-7))),
+    "layers": lambda: fitted(layers=[Layer(16), [Layer(12, leak_rate=1.0), Layer(12)]], memory="orthogonal", density=0.3),
+    "layers, products": lambda: fitted(layers=2, features=Features(lags=1, products=1), feedback_scaling=0.2),
+    "static": lambda: fitted(Candidate("static 0.5", 0, 1, 40, (1e-8, 1e-7))),
     "lags": lambda: fitted(Candidate("memory", 2, 0, 30, (1e-7, 1e-6))),
     "no units": lambda: fitted(Candidate("none", 1, 2, 0, (1e-7, 1e-6))),
 }
@@ -63,7 +65,7 @@ def test_rollout_has_the_moments_of_a_forecast(name, rows):
 
 
 @pytest.mark.parametrize("covariance", ["none", "diagonal", "low-rank", "full"])
-@pytest.mark.parametrize("name", ["given", "fast", "lags"])
+@pytest.mark.parametrize("name", ["given", "static", "lags"])
 def test_batch_agrees_with_single_rollouts(name, covariance):
     model, U = made(name), controls(B=50)
     start = model.start(CONTEXTS[80])
@@ -81,7 +83,7 @@ def test_batch_agrees_with_single_rollouts(name, covariance):
 
 @pytest.mark.parametrize("rows", [1, 5, 80])
 def test_batch_of_contexts_agrees_with_single_contexts(rows):
-    model, U = made("fast"), controls(B=3)
+    model, U = made("static"), controls(B=3)
     y = np.stack([RUNS.states[k : k + rows] for k in (20, 90, 150)])
     X = np.stack([RUNS.inputs[k : k + rows - 1] for k in (20, 90, 150)])
     many = model.rollout(U, model.start((y, X)))
@@ -105,7 +107,7 @@ def test_filtered_context_agrees_with_its_rows(rows):
 
 
 def test_lagged_covariances_agree_with_the_joint_covariance():
-    model, U = made("fast"), controls()
+    model, U = made("static"), controls()
     result = model.rollout(U, model.start(CONTEXTS[80]))
     joint = model.forecast(12, CONTEXTS[80], U[1], joint=True).joint.reshape(12, 4, 12, 4)
     std = result.std[1]
@@ -116,7 +118,7 @@ def test_lagged_covariances_agree_with_the_joint_covariance():
 
 @pytest.mark.parametrize("rows", [1, 5])
 def test_uncertain_context_widens_the_rollout(rows):
-    model, U = made("fast"), controls(B=3)
+    model, U = made("static"), controls(B=3)
     y, X = CONTEXTS[rows]
     uncertain = Gaussian(y, var=np.broadcast_to([1e-4, 1e-4, 1e-3, 1e-3], y.shape))
     result = model.rollout(U, model.start((uncertain, X)))
@@ -128,7 +130,7 @@ def test_uncertain_context_widens_the_rollout(rows):
 
 
 def test_missing_value_in_the_context_agrees_with_forecast():
-    model, U = made("fast"), controls(B=2)
+    model, U = made("static"), controls(B=2)
     y, X = (part.copy() for part in CONTEXTS[5])
     y[2, 1], y[-1, 2] = np.nan, np.nan
     forecast = model.forecast(12, (y, X), U[1])
@@ -137,7 +139,7 @@ def test_missing_value_in_the_context_agrees_with_forecast():
     assert np.abs((result.mean[1] - forecast.mean) / forecast.std).max() < 0.05
 
 
-@pytest.mark.parametrize("name", ["given", "fast", "lags", "no units"])
+@pytest.mark.parametrize("name", ["given", "static", "lags", "no units"])
 def test_step_agrees_with_a_one_step_forecast(name):
     model = made(name)
     states, U = RUNS.states[50:60], RUNS.inputs[50:60]
@@ -158,7 +160,7 @@ def test_step_agrees_with_a_one_step_forecast(name):
         (lambda m: m.rollout(controls(), covariance="dense"), "covariance must be one of .* got 'dense'"),
         (lambda m: m.rollout(controls(), rank=0), "rank must be 1 or more, got 0"),
         (lambda m: m.rollout(controls(), RUNS.states[:3]), r"start must be what start\(context\) gave, .* ndarray"),
-        (lambda m: m.rollout(controls(), made("fast").start()), r"start must be what start\(\) of this forecaster"),
+        (lambda m: m.rollout(controls(), made("static").start()), r"start must be what start\(\) of this forecaster"),
         (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), "controls must be as many as start has"),
         (lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))), "context must be one, got a start of 3"),
         (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), r"X of context must have shape \(3, 3, 1\)"),

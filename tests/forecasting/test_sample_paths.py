@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
-from pesn import Features, Forecaster, ProbabilisticESN
+from pesn import Features, Forecaster, Gaussian, ProbabilisticESN
+from pesn.systems import chaotic
 
 
 def henon(n):
-    rows = np.empty((n + 100, 2))
-    rows[0] = 0.1, 0.1
-    for k in range(1, len(rows)):
-        x, y = rows[k - 1]
-        rows[k] = 1.0 - 1.4 * x * x + y, 0.3 * x
-    return rows[100:]
+    return chaotic.henon(steps=n, initial_state=[0.1, 0.1], transient=100).states
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +25,6 @@ def test_paths_without_noise_equal_the_mean_of_a_rollout(learned):
 
 
 def test_paths_without_noise_spread_by_the_initial_uncertainty(learned):
-    from pesn import Gaussian
-
     uncertain = Gaussian(henon(700)[-1], var=np.full(2, 0.01**2))
     paths = learned.sample_paths(500, 3, uncertain, noise=False, rng=0)
     first = np.array([(1.0 - 1.4 * x * x + y, 0.3 * x) for x, y in uncertain.sample(20_000, rng=1)])

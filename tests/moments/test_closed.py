@@ -142,16 +142,6 @@ def test_random_piecewise_linear_activations(data, kinks, mean, exponent):
     assert v == pytest.approx(float(naive_moments(activation, mean, 10.0**exponent)[1]), rel=1e-10, abs=1e-290)
 
 
-def test_erf_agrees_with_the_reference_table(reference):
-    table = reference["erf"]
-    mean, var = closed.moments(activations.get("erf"), table.mean, table.var, 2)
-    np.testing.assert_allclose(mean, table.out_mean, rtol=0.0, atol=1e-14)
-    clear = table.out_var > 1e-24
-    assert clear.sum() > 100
-    np.testing.assert_allclose(var[clear], table.out_var[clear], rtol=1e-9)
-    np.testing.assert_allclose(closed.gain(activations.get("erf"), table.mean, table.var), table.gain, rtol=0.0, atol=1e-14)
-
-
 # ---------------------------------------------------------------- the ends of the range
 
 

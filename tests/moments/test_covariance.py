@@ -13,8 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pesn.activations import custom, get, names, piecewise_linear
-from pesn.moments import closed, exact, pairs
-from pesn.moments.covariance import MAX_ORDER, TOLERANCE, Standardized, _linear_and_rest, choose, covariance, split_covariance
+from pesn.moments import closed, exact, moments, pairs
+from pesn.moments.covariance import (
+    MAX_ORDER,
+    STAGES,
+    TOLERANCE,
+    Standardized,
+    _linear_and_rest,
+    choose,
+    covariance,
+    linearize,
+    split_covariance,
+)
 
 TANH = get("tanh")
 
@@ -179,6 +189,7 @@ def covariance_by_conditioning(f, m, v, rho):
     ("f", "m", "v", "rho"),
     [
         (get("hard_tanh"), (0.0, 0.0), (100.0, 100.0), 0.999),
+        (get("hard_tanh"), (0.5, -0.3), (1.0, 2.0), 0.6),  # wide pieces: each corner alone
         (get("hard_tanh"), (30.0, -80.0), (1e4, 1e4), 1 - 1e-7),
         (get("hard_tanh"), (1.5, 1.5), (0.3, 1e4), -0.99),
         (get("relu"), (-3.0, -3.1), (1.0, 1.0), 1 - 1e-9),
@@ -461,3 +472,29 @@ def test_batch_of_tanh_equals_single_matrices(kind):
         for own_g, own_rest in (in_steps, split_covariance("tanh", mean[k], cov[k])):
             np.testing.assert_allclose(g[k], own_g, rtol=1e-9, atol=1e-200)
             np.testing.assert_allclose(rest[k], own_rest, rtol=1e-6, atol=1e-6 * np.abs(own_rest).max())
+
+
+@pytest.mark.parametrize("kind", ["usual", "small", "zero", "large", "steep", "saturated", "mixed"])
+@pytest.mark.parametrize("name", ["tanh", "sigmoid"])
+def test_linearize_adds_the_mean(kind, name):
+    """Equal to the moments of each number by itself, also far in saturation; gain and rest are those of split_covariance."""
+    mean, cov = _batch(kind)
+    unit, gain, rest = linearize(name, mean, cov)
+    var = np.diagonal(cov, axis1=-2, axis2=-1)
+    np.testing.assert_allclose(unit, moments(name, mean, var).mean, rtol=1e-12, atol=1e-14)
+    for found, expected in zip((gain, rest), split_covariance(name, mean, cov), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("correlation", "spread"), [(0.999, 0.7), (1.0, 0.7), (0.9999, 1.3)])
+def test_one_call_serves_collinear_units_of_medium_width(correlation, spread):
+    """Projections up to order 80 are enough; the closed forms of many orders agree within the tolerance of correlations."""
+    mean = np.random.default_rng(0).normal(size=6)
+    cov = spread**2 * (np.full((6, 6), correlation) + (1.0 - correlation) * np.eye(6))
+    order = choose("tanh", mean, cov)[1]
+    assert order is None or order > STAGES[0]
+    _, gain, rest = linearize("tanh", mean, cov)
+    own_gain, own_rest = (part[0] for part in _linear_and_rest(TANH, mean[None], cov[None]))
+    np.testing.assert_allclose(gain, own_gain, rtol=1e-9)
+    np.testing.assert_allclose(rest, own_rest, rtol=0.0, atol=TOLERANCE * np.diag(own_rest).max())
+    np.testing.assert_array_less(-1e-14, np.linalg.eigvalsh(rest))

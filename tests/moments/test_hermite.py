@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from pesn.activations import custom, elu, get, hard_tanh, leaky_relu
-from pesn.moments import exact, hermite, mehler, mixture, pairs
+from pesn.activations import custom, elu, get, hard_tanh
+from pesn.moments import exact, hermite, mehler, mixture
 from pesn.moments.covariance import TOLERANCE, covariance, split_covariance
 
 OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
@@ -112,25 +112,6 @@ def test_units_with_few_inputs_are_semi_definite(kind, inputs):
     s = np.sqrt(np.diag(out))
     live = s > 0.0
     assert np.linalg.eigvalsh((out / np.outer(s, s))[np.ix_(live, live)])[0] >= -1e-11
-
-
-# ---------------------------------------------------------------- pairs, kink by kink
-
-
-@pytest.mark.parametrize("kind", ["relu", "hard_tanh", leaky_relu(0.2)], ids=str)
-@pytest.mark.parametrize("inputs", [1, 2, 3, 20])
-def test_separate_corners_agree_with_rectangles(kind, inputs, monkeypatch):
-    m, C = few_inputs(inputs, 30, seed=3, bias=1.0)
-    s = np.sqrt(np.diag(C))
-    rho = np.clip(C / np.outer(s, s), -1.0, 1.0)
-    rho[np.abs(rho) > 1.0 - 1e-15] = np.sign(rho[np.abs(rho) > 1.0 - 1e-15])
-    fast = pairs.piecewise_linear(get(kind), m, s * s, rho)
-    monkeypatch.setattr(pairs, "_NARROW", np.inf)
-    slow = pairs.piecewise_linear(get(kind), m, s * s, rho)
-    own = np.sqrt(np.diag(slow))
-    live = own > 1e-12
-    scale = np.outer(own, own)[np.ix_(live, live)]
-    np.testing.assert_allclose(fast[np.ix_(live, live)] / scale, slow[np.ix_(live, live)] / scale, rtol=0, atol=2e-13)
 
 
 # ---------------------------------------------------------------- batches

@@ -2,9 +2,6 @@
 
 import logging
 import math
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -202,22 +199,19 @@ def test_saturated_callable_without_derivative_is_finite():
     assert np.all(got.var >= 0.0)
 
 
-def test_works_without_compilation():
+def test_works_without_compilation(run_python):
     code = (
         "import numpy as np, pesn; from pesn.moments import packed; packed._CELLS = 2, 4; m = np.array([0.3, 60.0]); "
         "print(*pesn.moments('tanh', m, 1.0).mean, *pesn.moments('softplus', np.float32(m), np.float32(1.0)).var)"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    )
-    double, single = np.split(np.array(out.stdout.split(), float), 2)
+    double, single = np.split(np.array(run_python(code, NUMBA_DISABLE_JIT="1").stdout.split(), float), 2)
     np.testing.assert_allclose(double, pesn.moments("tanh", [0.3, 60.0], 1.0).mean, rtol=1e-11)
     np.testing.assert_allclose(single, pesn.moments("softplus", [0.3, 60.0], 1.0).var, rtol=1e-3)  # few cells
 
 
-def test_import_compiles_nothing_and_loads_no_table():
+def test_import_compiles_nothing_and_loads_no_table(run_python):
     heavy = {"numba", "matplotlib", "pesn.moments.surface", "scipy.stats"}
-    subprocess.run([sys.executable, "-c", f"import pesn, sys; assert not {heavy} & set(sys.modules)"], check=True)
+    run_python(f"import pesn, sys; assert not {heavy} & set(sys.modules)")
 
 
 @pytest.mark.parametrize("name", ["tanh", "softplus"])

@@ -25,7 +25,7 @@ def network(widths=(3, 20, 20, 2), activation="tanh", std=0.15, dropout=0.1, see
 
 
 def draw_outputs(layers, x, n):
-    """Run ``n`` networks, each with weights and masks of its own, on an input of its own."""
+    """Run ``n`` networks, each with its own weights, masks and input."""
     rng = np.random.default_rng(1)
     rows, masks = x.sample(n, rng=rng), iter(layers)
     for layer in masks:

@@ -13,8 +13,7 @@ import pesn
 from pesn.activations import get
 from pesn.readout.features import Features
 from pesn.reservoir.drive import read
-from pesn.reservoir.initial_state import to_state
-from pesn.reservoir.open_loop import OpenLoop, predict_rows
+from pesn.reservoir.open_loop import OpenLoop
 from pesn.reservoir.weights import draw, without_units
 from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.ensemble import Draws, Ensemble
@@ -163,20 +162,6 @@ def test_compiled_diagonal_form_matches_single_steps(features):
     np.testing.assert_allclose(one.state.var, other.state.var, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
-def test_split_runs_match_the_whole_run(form):
-    loop = a_loop(Features(2, 2), form)
-    rng = np.random.default_rng(5)
-    z, var = rng.normal(size=(7, 2)), rng.uniform(0.0, 0.1, size=(7, 2))
-    start = to_state(loop, loop.init(np.zeros(16)))._replace(past=None)
-    whole, end = predict_rows(loop, z, var, start)
-    first, middle = predict_rows(loop, z[:3], var[:3], start)
-    second, last = predict_rows(loop, z[3:], var[3:], middle)
-    np.testing.assert_allclose(np.vstack([first.mean, second.mean]), whole.mean, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(np.concatenate([first.cov, second.cov]), whole.cov, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(last.past, end.past, rtol=0, atol=1e-14)
-
-
 # ---------------------------------------------------------------- estimators
 
 
@@ -192,6 +177,18 @@ def test_an_arx_model_is_least_squares_on_lagged_rows():
         np.testing.assert_allclose(model.readout_.weights[0], weights, rtol=0, atol=1e-10)
         np.testing.assert_allclose(model.predict(X, state=model.state_)[2:], lagged @ weights, rtol=0, atol=1e-10)
         assert model.transform(X).shape == (300, 0)
+
+
+@pytest.mark.parametrize("form", ["full", "low-rank", "diagonal"])
+def test_uncertain_predictions_continue_from_the_returned_state(form):
+    rng = np.random.default_rng(5)
+    X, var = rng.normal(size=(200, 2)), rng.uniform(0.0, 0.1, size=(200, 2))
+    model = pesn.ProbabilisticESN(20, features=Features(2, 2), covariance=form, random_state=0).fit(X, X[:, :1] * X[:, 1:])
+    whole = model.predict(pesn.Gaussian(X[:7], var=var[:7]), return_cov=True)
+    *first, state = model.predict(pesn.Gaussian(X[:3], var=var[:3]), return_cov=True, return_state=True)
+    second = model.predict(pesn.Gaussian(X[3:7], var=var[3:7]), return_cov=True, state=state)
+    for part, one, other in zip(whole, first, second, strict=True):
+        np.testing.assert_allclose(np.concatenate([one, other]), part, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", [pesn.EchoStateNetwork, pesn.ProbabilisticESN])

@@ -112,27 +112,6 @@ def test_scalings_do_not_change_the_random_draws():
     assert (plain.n_units, plain.n_inputs, plain.n_outputs) == (30, 2, 1)
 
 
-def test_too_low_density_raises_with_a_remedy():
-    message = "density 0.001 leaves W nilpotent or disconnected: a cycle .* raise density to 0.01 or n_units to 1000"
-    with pytest.raises(ValueError, match=message):
-        draw(100, 1, 1, density=0.001)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_units", 0), ("n_units", 2.5), ("n_units", True), ("n_inputs", -1), ("n_outputs", "1"),
-        ("spectral_radius", 0.0), ("spectral_radius", -0.9), ("spectral_radius", np.inf), ("spectral_radius", np.nan),
-        ("leak_rate", 0.0), ("leak_rate", 1.5), ("density", 0.0), ("density", 1.1), ("density", None),
-        ("input_scaling", -1.0), ("feedback_scaling", np.inf), ("bias_scaling", np.nan),
-    ],
-)  # fmt: skip
-def test_parameters_out_of_range_raise_with_their_name(name, value):
-    arguments = {"n_units": 20, "n_inputs": 1, "n_outputs": 1, name: value}
-    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
-        draw(arguments.pop("n_units"), arguments.pop("n_inputs"), arguments.pop("n_outputs"), **arguments)
-
-
 # ---------------------------------------------------------------- 2. naive recursion
 
 
@@ -225,19 +204,6 @@ def test_moment_methods_agree_with_the_exact_method(reservoir, data, method, tol
 
 
 # ---------------------------------------------------------------- 3. split runs
-
-
-@FEEDBACKS
-def test_split_run_equals_the_whole_run(reservoir, data, given):
-    rng, halves, state = np.random.default_rng(7), [], data["state"]
-    whole = run(reservoir, data["inputs"], state, noise=0.05, rng=7, **options(data, given))
-    for rows in (slice(0, 77), slice(77, 77), slice(77, T)):
-        *half, state = run(reservoir, data["inputs"][rows], state, noise=0.05, rng=rng, **options(data, given, rows))
-        halves.append(half)
-    np.testing.assert_array_equal(np.concatenate([states for states, _ in halves]), whole[0])
-    if "readout" in given:
-        np.testing.assert_array_equal(np.concatenate([outputs for _, outputs in halves]), whole[1])
-    np.testing.assert_array_equal(state.output, whole[2].output)
 
 
 @FEEDBACKS
@@ -369,38 +335,33 @@ def changed(array, place, value):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("function", "change", "message"),
     [
-        (lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
-        (lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
-        (lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
-        (lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
-        (lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
-        (lambda d: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
-        (lambda d: {"state": State(np.zeros(70), output=np.zeros(2))}, r"state.output must have shape \(3,\), got \(2,\)"),
-        (lambda d: {"state": np.zeros(70)}, "state must be a pesn.reservoir.drive.State, got ndarray"),
-        (lambda d: {"noise": -0.1}, "noise must lie in"),
+        (run, lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
+        (run, lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
+        (run, lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
+        (run, lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
+        (run, lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
+        (run, lambda _: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
+        (run, lambda _: {"state": State(np.zeros(70), output=np.zeros(2))}, r"state.output must have shape \(3,\), got \(2,\)"),
+        (run, lambda _: {"state": np.zeros(70)}, "state must be a pesn.reservoir.drive.State, got ndarray"),
+        (run, lambda _: {"noise": -0.1}, "noise must lie in"),
+        (run_gaussian, lambda _: {"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
+        (run_gaussian, lambda _: {"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
+        (run_gaussian, lambda _: {"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),
+        (run_gaussian, lambda _: {"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
     ],
 )
-def test_invalid_input_raises_with_the_parameter_name(reservoir, data, change, message):
-    arguments = {"inputs": data["inputs"], **change(data)}
+def test_invalid_input_raises_with_the_parameter_name(reservoir, data, function, change, message):
+    given = {"inputs": data["inputs"]} if function is run else {"mean": data["inputs"], "var": data["var"]}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        run(reservoir, arguments.pop("inputs"), arguments.pop("state", None), **arguments)
+        function(reservoir, **given | change(data))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
-        ({"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
-        ({"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),
-        ({"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
-    ],
-)
-def test_invalid_uncertain_input_raises_with_the_parameter_name(reservoir, data, change, message):
-    arguments = {"mean": data["inputs"], "var": data["var"], **change}
-    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        run_gaussian(reservoir, arguments.pop("mean"), arguments.pop("var"), arguments.pop("state", None), **arguments)
+@pytest.mark.parametrize(("name", "value"), [("n_inputs", -1), ("n_outputs", "1")])
+def test_numbers_of_columns_are_refused_by_name(name, value):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+        draw(**{"n_units": 20, "n_inputs": 1, "n_outputs": 1, name: value})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Tests of the learned initial state: it is ridge regression on all quadratic features of the last inputs, for every number of
 lags from one factor. Its covariances equal those of residuals and samples and are calibrated on held-out data."""
 
-import tracemalloc
 from functools import cache
 
 import numpy as np
@@ -189,16 +188,6 @@ def test_held_out_errors_match_predicted_std_and_shrink_with_more_lags(columns):
         sizes.append((std.mean(), np.sqrt(np.mean(errors**2))))
     assert (np.diff(sizes, axis=0) < 0.0).all()
     assert (np.array(sizes[-1]) < 0.4 * np.array(sizes[0])).all()
-
-
-def test_memory_usage_does_not_grow_with_the_number_of_samples():
-    rng = np.random.default_rng(0)
-    z, h = rng.normal(size=(100_000, 1)), rng.normal(size=(100_000, 20))
-    tracemalloc.start()
-    learn([(z, h, 0)])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.3 * h.nbytes  # 1/8 is the mask of finite values
 
 
 # ---------------------------------------------------------------- extrapolation and few samples

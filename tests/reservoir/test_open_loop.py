@@ -2,7 +2,7 @@
 
 Where tanh is linear, every form with covariances equals the linear recursion for means and covariances, including feedback,
 noise and leverage. Certain inputs equal the deterministic run bit by bit. The compiled loops agree with single steps. A state of
-any form can start a run of any other form. A split run equals the whole run.
+any form can start a run of any other form.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from pesn.evaluation.calibration import process_noise
 from pesn.gaussian import Gaussian
 from pesn.readout.ridge import Readout
 from pesn.reservoir.drive import State, run
-from pesn.reservoir.initial_state import learn, make_state, state_shapes
+from pesn.reservoir.initial_state import make_state, state_shapes
 from pesn.reservoir.open_loop import OpenLoop, predict_rows
 from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Noise
@@ -207,42 +207,3 @@ def test_low_rank_covariance_agrees_with_full_for_independent_units():
     full, few, paper = (predict_rows(a_loop(form, big, weights), z, None, start)[0].cov for form in FORMS)
     np.testing.assert_allclose(np.sqrt(few), np.sqrt(full), rtol=0.05)
     assert np.sqrt(paper[-1] / full[-1]) < 0.5
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("first", ["certain", "uncertain", "one certain", "given"])
-@pytest.mark.parametrize("clamped", [False, True])
-def test_split_at_any_step_equals_the_whole_run(form, first, clamped):
-    """Split within and after the first steps, which the learned initial state uses; one later input is uncertain."""
-    rng = np.random.default_rng(6)
-    long = rng.standard_normal((600, 2))
-    start = learn([(long, run(RESERVOIR, long)[0], 50)])
-    assert start.lags > 2
-    T = start.lags + 6
-    z, var = rng.standard_normal((T, 2)), np.zeros((T, 2))
-    var[start.lags + 2] = 0.1
-    var[0] = 0.05 * (first == "uncertain")
-    var[1] = 0.05 * (first == "one certain")
-    clamp = rng.standard_normal((T, 2)) if clamped else None
-    loop = a_loop(form, rank=8, readout=of_root(np.eye(15)), settled=1e-12)
-    given = zero(0.04) if first == "given" else zero(0.0)._replace(rows=np.empty((0, 2)))
-    whole, end = predict_rows(loop, z, var, given, start, clamp)
-    for cut in range(T + 1):
-        paths, state = [], given
-        for part in (slice(0, cut), slice(cut, T)):
-            path, state = predict_rows(loop, z[part], var[part], state, start, None if clamp is None else clamp[part])
-            paths += [path] if part.stop > part.start else []
-        for name in ("units", "cov", "leverage"):
-            found = np.concatenate([path.probed[name] for path in paths])
-            np.testing.assert_allclose(found, whole.probed[name], rtol=1e-9, atol=1e-13)
-        np.testing.assert_allclose(np.concatenate([path.mean for path in paths]), whole.mean, rtol=1e-9, atol=1e-13)
-        assert [part is None for part in state] == [part is None for part in end]
-        for part, other in zip(state_parts(state), state_parts(end), strict=True):
-            np.testing.assert_allclose(part, other, rtol=1e-9, atol=1e-13)
-
-
-def state_parts(state):
-    """Return the uniquely defined arrays of a state; a factor is replaced by its covariance."""
-    cov = state.cov if state.own is None else state.cov @ state.cov.T
-    parts = state.mean, state.var, state.output, state.output_var, cov, state.own, state.rows
-    return [part for part in parts if part is not None]

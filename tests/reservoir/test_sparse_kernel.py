@@ -7,10 +7,6 @@
 4. Packed weights are kept as long as their reservoir; weights that are changed in place are packed again.
 """
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -115,7 +111,7 @@ def test_packed_weights_are_dropped_with_their_reservoir():
     assert len(drive._packings) == before
 
 
-def test_loops_without_compilation_give_equal_results():
+def test_loops_without_compilation_give_equal_results(run_python):
     code = """
 import numpy as np, pesn
 series = np.sin(0.3 * np.arange(101.0))[:, None]
@@ -123,8 +119,5 @@ esn = pesn.ProbabilisticESN(12, covariance="diagonal", initial_state="zero", ran
 mean, std = esn.predict(series[:90], return_std=True, lengths=[5] * 18)
 print(repr(float(mean.sum())), repr(float(std.sum())))
 """
-    found = []
-    for more in ({}, {"NUMBA_DISABLE_JIT": "1"}):
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ | more)
-        found.append(np.array(done.stdout.split(), float))
+    found = [np.array(run_python(code, **more).stdout.split(), float) for more in ({}, {"NUMBA_DISABLE_JIT": "1"})]
     np.testing.assert_allclose(*found, rtol=1e-9)

@@ -20,6 +20,9 @@ def radius(W):
     return np.abs(np.linalg.eigvals(W.toarray())).max()
 
 
+DRAWN = [name for name in NAMES if name != "none"]
+
+
 def made(topology, n, spectral_radius=0.7, density=0.1, seed=0):
     return connect(topology, n, spectral_radius=spectral_radius, density=density, rng=np.random.default_rng(seed))
 
@@ -32,7 +35,7 @@ def chain_of_blocks(n, rng):
 @pytest.mark.parametrize(
     "topology",
     [
-        *NAMES, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
+        *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
         lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
     ],
 )  # fmt: skip
@@ -49,34 +52,40 @@ def test_orthogonal_topology_is_haar_distributed():
     assert np.var(traces) == pytest.approx(1.0, abs=0.3)
 
 
-@pytest.mark.parametrize("topology", NAMES)
+@pytest.mark.parametrize("topology", DRAWN)
 def test_seed_determines_the_matrix_up_to_scale(topology):
     first, again, other = made(topology, 60), made(topology, 60, 1.4), made(topology, 60, seed=1)
     np.testing.assert_allclose(again.toarray(), 2.0 * first.toarray(), rtol=1e-14)
     assert (topology == "ring") == np.array_equal(first.toarray(), other.toarray())
 
 
+def test_units_without_weights_between_them_forget_all_earlier_rows():
+    esn = pesn.ProbabilisticESN(24, topology="none", leak_rate=1.0, washout=0, random_state=0).fit(X[:300], X[1:301])
+    assert esn.reservoir_.W.nnz == 0
+    assert esn.reservoir_.is_static
+    long, short = (np.asarray(run(esn.reservoir_, X[first:310])[0]) for first in (300, 309))
+    np.testing.assert_array_equal(long[-1], short[-1])
+
+
 @pytest.mark.parametrize("topology", NAMES)
-def test_every_topology_fits_and_survives_save_and_load(topology, tmp_path):
+def test_every_topology_fits_and_survives_save_and_load(topology, save_and_load):
     esn = pesn.ProbabilisticESN(24, topology=topology, washout=20, random_state=0).fit(X[:300], X[1:301])
     mean, std = esn.predict(X[300:400], return_std=True, state=esn.state_)
     assert np.abs(mean - X[301:401]).max() < 0.05
     assert (std > 0.0).all()
-    esn.save(tmp_path / "network")
-    again = pesn.load(tmp_path / "network")
+    again = save_and_load(esn)
     assert again.topology == topology
     np.testing.assert_array_equal(again.predict(X[300:400]), esn.predict(X[300:400]))
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.W.toarray(), esn.reservoir_.W.toarray())
 
 
 @pytest.mark.parametrize("of_a_layer", [False, True])
-def test_sparse_topology_survives_save_and_load(tmp_path, of_a_layer):
+def test_sparse_topology_survives_save_and_load(save_and_load, of_a_layer):
     W = sparse.csr_array(0.5 * np.eye(24, k=1) + 0.1 * np.eye(24, k=-3))
     where = {"layers": [pesn.Layer(topology=W), [pesn.Layer(10), pesn.Layer(topology=W)]]} if of_a_layer else {"topology": W}
     esn = pesn.EchoStateNetwork(24, random_state=0, **where).fit(X[:300], X[1:301])
-    esn.save(tmp_path / "network")
+    again = save_and_load(esn)
     assert (esn.layers[0].topology if of_a_layer else esn.topology) is W
-    again = pesn.load(tmp_path / "network")
     np.testing.assert_array_equal(again.predict(X), esn.predict(X))
     np.testing.assert_array_equal(again.fit(X[:300], X[1:301]).reservoir_.data, esn.reservoir_.data)
 
@@ -106,7 +115,7 @@ def test_given_matrix_is_used_unscaled(kind):
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', a function or a matrix, got 'rings'"),
+        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', 'none', a function or a matrix, got 'rings'"),
         (np.ndarray, "topology must be a name, a function or a matrix, got the class ndarray; call it"),
         (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
         (sparse.csr_array(1j * np.eye(12)), "topology must be real numbers, got dtype complex128"),

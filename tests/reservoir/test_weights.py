@@ -27,11 +27,10 @@ def test_given_weights_are_copied_unscaled():
 
 
 @pytest.mark.parametrize("scaling", [[0.1, 1.0], np.array([0.1, 1.0], np.float32), "own"])
-def test_network_with_given_weights_survives_save_and_load(scaling, tmp_path):
+def test_network_with_given_weights_survives_save_and_load(scaling, save_and_load):
     X = np.sin(np.outer(np.arange(300.0), [0.2, 0.31]))
     given = np.random.default_rng(0).normal(size=(20, 2)) if isinstance(scaling, str) else scaling
     esn = pesn.ProbabilisticESN(20, input_scaling=given, bias_scaling=np.linspace(-1.0, 1.0, 20), random_state=0)
-    esn.fit(X[:-1], X[1:]).save(tmp_path / "network")
-    again = pesn.load(tmp_path / "network")
+    again = save_and_load(esn.fit(X[:-1], X[1:]))
     np.testing.assert_array_equal(again.predict(X, return_std=True), esn.predict(X, return_std=True))
     np.testing.assert_array_equal(again.fit(X[:-1], X[1:]).reservoir_.W_in, esn.reservoir_.W_in)

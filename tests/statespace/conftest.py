@@ -133,8 +133,8 @@ class LinearUnits:
     def slopes(self, mean, var):
         return np.ones_like(mean), np.zeros_like(mean)
 
-    def split_covariance(self, mean, cov):
-        return np.ones_like(mean), np.zeros_like(cov)
+    def linearize(self, mean, cov):
+        return mean, np.ones_like(mean), np.zeros_like(cov)
 
 
 def batch_of(states, shape):

@@ -89,10 +89,10 @@ def test_cell_applied_to_values_matches_the_formula(shape):
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "sine"])
-@pytest.mark.parametrize("leak", [1.0, 0.4])
-def test_dense_move_with_any_activation_matches_the_formula(kit, name, leak):
-    state = start("full", 2, 5)
-    cell = cell_of(slice(2, 7), 7, ActivationMoments(get(name)), leak)
+@pytest.mark.parametrize(("n", "leak"), [(5, 1.0), (5, 0.4), (40, 0.4)])
+def test_dense_move_with_any_activation_matches_the_formula(kit, name, n, leak):
+    state = start("full", 2, n)
+    cell = cell_of(slice(2, 2 + n), 2 + n, ActivationMoments(get(name)), leak)
     after = state.move(cell)
     mean, cov = kit.twin(state.mean, state.cov, cell)
     kit.close(after.mean, mean, 1e-9)
@@ -195,7 +195,8 @@ def test_square_moments_match_isserlis_theorem(kit):
     mean, cov = gaussian()
     units = SquareMoments()
     unit, var = units.moments(mean, np.diag(cov))
-    g, rest = units.split_covariance(mean, cov)
+    same, g, rest = units.linearize(mean, cov)
+    kit.close(same, unit, 1e-15)
     expected = 4.0 * np.outer(mean, mean) * cov + 2.0 * np.square(cov)
     kit.close(unit, np.square(mean) + np.diag(cov), 1e-13)
     kit.close(g[:, None] * cov * g + rest, expected, 1e-13)
@@ -211,7 +212,8 @@ def test_unit_moments_agree_with_samples(kit, name):
     x = mean + np.random.default_rng(1).standard_normal((400_000, 4)) @ np.linalg.cholesky(cov).T
     f = units.activation(x)
     unit, var = units.moments(mean, np.diag(cov))
-    g, rest = units.split_covariance(mean, cov)
+    same, g, rest = units.linearize(mean, cov)
+    kit.close(same, unit, 1e-12)
     out = g[:, None] * cov * g + rest
     kit.close(np.diag(out), var, 1e-6)
     kit.agrees_with_samples(unit, out, f)
@@ -230,7 +232,7 @@ def test_sine_moments_match_mehlers_series(variance):
     terms = np.power(cov[..., None], orders) / np.array([np.prod(np.arange(1.0, n + 1.0)) for n in orders])
     terms = terms * slopes[:, None] * slopes
     units = SineMoments()
-    g, rest = units.split_covariance(mean, cov)
+    _, g, rest = units.linearize(mean, cov)
     np.testing.assert_allclose(rest, terms[..., 1:].sum(axis=-1), rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(g, slopes[:, 0], rtol=1e-12)
     unit, var = units.moments(mean, np.diag(cov))
@@ -244,7 +246,7 @@ def test_sine_moments_of_a_wide_angle_are_uniform(variance):
     """Sine and cosine are uncorrelated with variance ½."""
     mean, units = np.array([0.3, 0.3 + 0.5 * np.pi]), SineMoments()
     unit, var = units.moments(mean, np.full(2, variance))
-    g, rest = units.split_covariance(mean, np.full((2, 2), variance))
+    _, g, rest = units.linearize(mean, np.full((2, 2), variance))
     np.testing.assert_allclose(unit, 0.0, atol=1e-8)
     np.testing.assert_allclose(g, 0.0, atol=1e-8)
     np.testing.assert_allclose(var, 0.5, rtol=1e-8)
@@ -329,12 +331,13 @@ def test_low_rank_move_matches_the_formula_without_remainder(kit, world):
     kit.close(kit.cov_of(after), cov, 1e-7)
 
 
-def test_truncated_low_rank_keeps_variances_and_readout_covariances(kit, world):
+@pytest.mark.parametrize("rank", [1, 6, 12])
+def test_truncated_low_rank_keeps_variances_and_readout_covariances(kit, world, rank):
     """Use a state with independent variances and fewer factor columns than units."""
     rng = np.random.default_rng(2)
     state = kit.some(world, "low-rank")
     state = state.with_arrays(factor=state.factor[..., :4], own=0.05 * rng.random(N))
-    cell = replace(world.cell, compression=Compression(6, world.compression.basis, 0))
+    cell = replace(world.cell, compression=Compression(rank, world.compression.basis, 0))
     after = state.move(cell)
     mean, cov = kit.twin(state.mean, kit.cov_of(state), cell, "none")
     kit.close(after.mean, mean, 1e-12)

@@ -10,10 +10,9 @@ from operator import itemgetter
 import numpy as np
 import pytest
 
-from pesn.linalg import QuadraticForm, factor_covariance
+from pesn.linalg import QuadraticForm
 from pesn.statespace.cell import Noise
 from pesn.statespace.ensemble import Draws, Ensemble
-from pesn.statespace.low_rank import LowRank
 from pesn.statespace.model import CLOSED_FORMS, FORMS, init
 
 COVARIANT = ("full", "low-rank")
@@ -73,21 +72,6 @@ def test_second_order_reduces_the_error_of_low_rank(kit):
         seen = world.readout @ low.factor[2:]
         errors.append(np.abs(seen @ seen.T - world.readout @ dense.cov[2:, 2:] @ world.readout.T).max())
     assert errors[1] < 0.5 * errors[0]
-
-
-@pytest.mark.parametrize("rank", [1, 6, 12])
-def test_truncated_factor_keeps_variances_outputs_and_carried_entries(kit, rank):
-    n, p = 30, 2
-    world, whole = kit.world(n, p, rank=rank, products=0), kit.world(n, p, rank=100, products=0)
-    cut, complete = (kit.some(w, "low-rank") for w in (world, whole))
-    for _ in range(2):  # first pass: initial state; second pass: one move
-        kit.close(cut.variances(), complete.variances(), 1e-12)
-        kit.close(cut.cross_covariance(world.carry), complete.cross_covariance(world.carry), 1e-12)
-        seen, all_seen = (state.factor[world.units].T @ world.readout.T for state in (cut, complete))
-        kit.close(cut.factor @ seen, complete.factor @ all_seen, 1e-12)
-        mean, cov = kit.twin(cut.mean, kit.cov_of(cut), world.cell, "none")
-        cut = cut.move(world.cell)
-        complete = LowRank(mean, p, cut.cross, factor_covariance(0.5 * (cov + cov.T)), np.zeros(n))
 
 
 @pytest.mark.parametrize("form", COVARIANT)
@@ -280,7 +264,7 @@ def test_diverging_loop_stays_finite(kit, form, observed):
 
 
 SHAPES = [(), (3,), (2, 3)]
-FORMS_AND_MORE = (*CLOSED_FORMS, "cut", "ensemble")
+FORMS_AND_MORE = (*CLOSED_FORMS, "cut", "first-order", "ensemble")
 
 
 def states_of(kit, form, count):
@@ -326,7 +310,7 @@ def moves(world, shape, form):
     if form != "ensemble":
         noises = R * (1.0 + rng.random((*shape, 1, 1)))
         result["condition with noise"] = lambda s, at: s.condition(world.carry, at(y), R)
-        result["condition with noise of its own"] = lambda s, at: s.condition(world.carry, at(y), at(noises))
+        result["condition, each with other noise"] = lambda s, at: s.condition(world.carry, at(y), at(noises))
         result["condition with noise, each misses others"] = lambda s, at: s.condition(slice(0, 4), at(some), 0.1 * np.eye(4))
     return result, total
 

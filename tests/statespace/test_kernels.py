@@ -85,12 +85,3 @@ def test_second_order_is_half_the_squared_covariance_within_the_remainder():
     np.testing.assert_allclose(np.sum(columns**2, axis=-1), little, rtol=1e-12)
     assert not left.any()
     assert not _second_order(np.zeros_like(wide), np.zeros_like(rest), curvature)[0].any()
-
-
-def test_live_columns_finds_all_nonzero_columns():
-    rng = np.random.default_rng(6)
-    F = rng.normal(size=(50, 9, 6)) * (rng.random(size=(50, 9, 6)) < 0.1)
-    live = np.zeros((50, 6), bool)
-    kernels.live_columns(F, live)
-    np.testing.assert_array_equal(live, F.any(axis=1))
-    assert 0.2 < live.mean() < 0.9

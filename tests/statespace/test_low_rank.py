@@ -179,21 +179,6 @@ def test_fewer_columns_keep_carried_and_readout_covariances(k):
     assert lost.max() < 0.1 * np.linalg.eigvalsh(whole).max()
 
 
-def test_batch_moves_equal_single_states(kit):
-    world = kit.world(n=30, rank=8)
-    states = [first_order(kit, world, 0.3, seed) for seed in range(3)]
-    most = max(state.factor.shape[-1] for state in states)
-    factor = np.stack([np.pad(s.factor, ((0, 0), (0, most - s.factor.shape[-1]))) for s in states])
-    batch = FirstOrder(np.stack([s.mean for s in states]), world.p, np.zeros((3, world.n + world.p, 0)), factor)
-    K = np.hstack([np.zeros((2, 2)), world.readout])
-    for _ in range(12):  # more noise columns than the rank
-        moved = [s.move(world.cell).affine(world.carry, K, np.zeros(2), 0.1 * np.eye(2, 4)) for s in (batch, *states)]
-        batch, *states = moved
-    for i, state in enumerate(states):
-        kit.close(batch.mean[i], state.mean, 1e-10)
-        kit.close(kit.cov_of(batch)[i][:2], kit.cov_of(state)[:2], 1e-9)
-
-
 def test_states_of_different_rank_are_stacked_with_columns_of_zeros(kit):
     world = kit.world()
     few, many = (kit.some(world, "low-rank", seed=seed) for seed in (1, 2))

@@ -1,8 +1,6 @@
 """Claim: the AR.Drone flies as the one recorded in Gazebo 11 does, to rounding; each part obeys its physics; the rotors' mode
 tends to it as lag and drag vanish; and one source gives the same flight with NumPy and compiled, alone and among others."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -323,9 +321,9 @@ def test_divergence_names_time_and_state():
         simulate(runs=2, initial_state=start)
 
 
-def test_a_short_flight_compiles_nothing():
+def test_a_short_flight_compiles_nothing(run_python):
     code = "import sys; from pesn.systems import ardrone; ardrone.simulate(steps=5); assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 # A function of time and state

@@ -263,7 +263,7 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         As in :class:`pesn.EchoStateNetwork`.
     activation : str or Activation, default="tanh"
         As in :class:`pesn.EchoStateNetwork`.
-    topology : {"random", "ring", "orthogonal"}, callable or matrix, default="random"
+    topology : {"random", "ring", "orthogonal", "none"}, callable or matrix, default="random"
         As in :class:`pesn.EchoStateNetwork`.
     features : Features, default=Features()
         As in :class:`pesn.EchoStateNetwork`.

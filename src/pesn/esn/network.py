@@ -52,7 +52,7 @@ class EchoStateNetwork(ReservoirEstimator):
     activation : str or Activation, default="tanh"
         Activation function: a name (``pesn.activations.names()``) or a :class:`pesn.Activation`. All but tanh are driven row by
         row, many times slower.
-    topology : {"random", "ring", "orthogonal"}, callable or matrix, default="random"
+    topology : {"random", "ring", "orthogonal", "none"}, callable or matrix, default="random"
         Connections between the units: a name; a function (n, rng) that returns W, scaled to ``spectral_radius``; or W itself
         (N, N), dense or sparse, used as it is.
     features : Features, default=Features()

@@ -153,7 +153,7 @@ class ProbabilisticESN(ReservoirEstimator):
         As in :class:`pesn.EchoStateNetwork`.
     activation : str or Activation, default="tanh"
         As in :class:`pesn.EchoStateNetwork`.
-    topology : {"random", "ring", "orthogonal"}, callable or matrix, default="random"
+    topology : {"random", "ring", "orthogonal", "none"}, callable or matrix, default="random"
         As in :class:`pesn.EchoStateNetwork`.
     features : Features, default=Features()
         As in :class:`pesn.EchoStateNetwork`.

@@ -1,15 +1,15 @@
-"""The automatic design: reservoir, features and ridges, selected by closed-loop validation error.
+"""The automatic design: units, features and ridges, selected by closed-loop validation error.
 
-The search has three stages (rungs). All kinds of reservoirs with all features are compared with few units; the best of them at
-full size, with two penalties and with noise on the training inputs; the best of those, and the best of each kind, from more rows
-and in one more fold. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
+One flat search by successive halving. All kinds of units with all features are compared with few units; the best features of
+every kind at full size, with more ridges, and with noise on the training inputs; for large data the best of those from more
+rows. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LEAST_ROWS, LEAST_LEADS = 125, 5  # least rows and steps ahead of a search
+LEAST_ROWS, LEAST_LEADS = 60, 5  # least rows of y and steps ahead of a search
 FOLDS = 5
 _PIECE, _BEFORE = 400, 100  # rows of a piece of a long series, and rows before it that drive the units
 
@@ -161,12 +161,12 @@ class Problem:
 
 
 class Kind(NamedTuple):
-    """A kind of reservoir.
+    """A kind of units.
 
     Parameters
     ----------
     spectral_radius : float
-        Spectral radius.
+        Spectral radius; 0: static units, without weights between them.
     leak_rate : float
         Leak rate.
     input_scaling : float
@@ -185,11 +185,12 @@ KINDS: dict[str, Kind | None] = {
     "none": None,
     "memory": Kind(0.9, 0.5, 0.5, 0.2),
     "biased memory": Kind(0.9, 0.5, 0.3, 1.0),
-    "slow": Kind(0.9, 0.2, 0.3, 0.5),
-    "fast": Kind(0.3, 1.0, 0.2, 1.0),
-    "fast, weak input": Kind(0.3, 1.0, 0.05, 1.0),
+    "static 0.2": Kind(0.0, 1.0, 0.2, 1.0),
+    "static 0.5": Kind(0.0, 1.0, 0.5, 1.0),
+    "static 1": Kind(0.0, 1.0, 1.0, 1.0),
+    "static 2": Kind(0.0, 1.0, 2.0, 2.0),
 }
-MAPS = ((0, 0), (0, 1), (1, 2), (4, 0), (9, 0), (9, 1))  # lags and products: (9, 0) without units is ARX(10), (1, 2) is NVAR
+MAPS = ((0, 1), (1, 2), (9, 0), (9, 1))  # lags and products: (9, 0) without units is ARX(10), (1, 2) is NVAR
 MANY_ROWS = 20_000  # rows from which on the widest features are compared
 _WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and least rows for each of its products
 FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # largest numbers of inputs for products of two rows, and for any products
@@ -233,13 +234,12 @@ class Candidate:
         kind = KINDS[self.kind]
         if kind is not None:
             scaling = kind.input_scaling * math.sqrt(min(max(n_inputs, 1), 3))  # not reduced for fewer than three inputs
-            parameters |= {**kind._asdict(), "input_scaling": scaling, "n_units": self.n_units, "density": self.density}
+            parameters |= {**kind._asdict(), "input_scaling": scaling, "n_units": self.n_units}
+            if kind.spectral_radius:
+                return {**parameters, "density": min(1.0, max(0.1, 10.0 / self.n_units))}  # at least ten weights for each unit
+            del parameters["spectral_radius"]
+            parameters["topology"] = "none"
         return parameters
-
-    @property
-    def density(self) -> float:
-        """Density of W: at least ten weights for each unit."""
-        return float(min(1.0, max(0.1, 10.0 / self.n_units)))
 
     def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
         """Return the reservoir that the network draws."""
@@ -329,38 +329,42 @@ def _flat(candidate: Candidate) -> dict[str, object]:
     return {**values, "linear_ridge": linear, "ridge": others}
 
 
+class Scored(NamedTuple):
+    """A candidate and its score.
+
+    Parameters
+    ----------
+    score : float
+        Score; lower is better.
+    candidate : Candidate
+        The candidate.
+    """
+
+    score: float
+    candidate: Candidate
+
+
+def _score(one: Scored) -> float:
+    """Return the score."""
+    return one.score
+
+
 def is_arx(candidate: Candidate) -> bool:
     """Return whether a candidate is a linear autoregression of ten rows, the baseline of all designs."""
     return (candidate.kind, candidate.lags, candidate.products) == ("none", 9, 0)
 
 
-def shortlist(scored: Sequence[tuple[float, Candidate]], n_units: int) -> list[Candidate]:
-    """Return candidates of the second rung, with ``n_units``: the best two, the best of other kinds up to five, ARX(10)."""
-    ranked = _near_the_best(scored, 3.0)
-    chosen = ranked[:2]
-    for candidate in ranked:
-        if len(chosen) < 5 and candidate.kind not in {one.kind for one in chosen}:
-            chosen.append(candidate)
-    chosen += [one for _, one in scored if is_arx(one) and one not in chosen]
-    return [replace(one, n_units=0 if one.kind == "none" else n_units) for one in chosen]
+def best_of_kinds(scored: Sequence[Scored]) -> list[Scored]:
+    """Return the best candidate of every kind, the best first."""
+    ranked = sorted(scored, key=_score)
+    return list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
 
 
-def finalists(scored: Sequence[tuple[float, Candidate]], count: int, many: bool) -> list[Candidate]:
-    """Return the candidates of the third rung: the best ``count``, the best of as many kinds, and the best ARX(10).
-
-    With ``many`` rows also the best of each number of products, since wide features profit from more rows.
-    """
-    ranked = _near_the_best(scored, 1.0)
-    of_kinds = list({one.kind: one for one in reversed(ranked)}.values())[::-1][:count]
-    of_products = list({one.products: one for one in reversed(ranked)}.values()) if many else []
-    _, arx = min((one for one in scored if is_arx(one[1])), key=lambda one: one[0])
-    return list(dict.fromkeys([*ranked[:count], *of_kinds, *of_products, arx]))
-
-
-def _near_the_best(scored: Sequence[tuple[float, Candidate]], far: float) -> list[Candidate]:
-    """Return candidates whose score is within ``far`` of the best, the best first."""
-    ranked = sorted(scored, key=lambda one: one[0])
-    return [candidate for value, candidate in ranked if value <= ranked[0][0] + far]
+def finalists(scored: Sequence[Scored]) -> list[Candidate]:
+    """Return the best ARX(10), the best candidates, and those of every kind that are not far worse."""
+    arx = min((one for one in scored if is_arx(one.candidate)), key=_score)
+    ranked = [*sorted(scored, key=_score)[:_FINALISTS], *best_of_kinds(scored)]
+    return list(dict.fromkeys([arx.candidate, *(one.candidate for one in ranked if one.score <= ranked[0].score + _HOPELESS)]))
 
 
 _CAPPED = 5.0  # standard deviations at which errors are clipped
@@ -513,46 +517,29 @@ def by_lead(errors: Array) -> Array:
     return np.asarray(np.log(size + 1e-12))
 
 
-_FEW_UNITS, _MORE_UNITS = 100, 300  # units of the first two rungs; their rows, held-out folds and origins
+_FEW_UNITS, _MORE_UNITS = 100, 300  # units of the first rung and of the others; their rows, held-out folds and origins
 _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
 _OF_MANY = 10_000  # rows of both for large data, which wide features need
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
 _FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
 _MANY_ORIGINS = 150  # origins of the last rung for large data
+_FINALISTS, _HOPELESS = (
+    4,
+    1.0,
+)  # best candidates of the last rung, besides the best of kinds; score beyond the best of those left out
 # small ridges of linear features with larger ones of all others: ARX(10) plus a correction by units
-_COARSE = (*((ridge, ridge) for ridge in (1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
+_COARSE = (*((ridge, ridge) for ridge in (1e-19, 1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
 _LARGE = (1e-7, 1e-1)  # for many products
-_RIDGES = (*((ridge, ridge) for ridge in (1e-15, 1e-11, 1e-7, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
-_SMALLEST = 1e-15  # below, weights are dominated by rounding and loops diverge
+_SMALLEST, _MANY_FOR_EACH = (1e-23, 1e-23), 4  # a ridge that extrapolates badly with fewer rows than these for each feature
+_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)), (1e-14, 1e-7), (1e-7, 1e-3))
 _SMALLER = (0.1, 0.01)  # factors of the ridge of the best design for large data
-_LINEAR = tuple(10.0**k for k in (-14, -10, -7, -4))
 _NOISES, _LOUDEST = (1e-3, 1e-2, 0.1), 30.0  # input noise in standard deviations, and its limit in errors of the design
 _LARGEST = 3e3  # largest weights, in standard deviations of targets: larger ones amplify errors of closed-form covariances
 _AWAY, _FARTHEST = 3.0, 0.03  # perturbation in one-step errors, and its limit in standard deviations
 _LEAVING = 20.0  # penalty if all loops diverge
 _REFUSED = 1e3  # score of refused candidates
 _ALLOWED, _JUDGED = np.log(1.03), (1, 5, 20, 50)  # allowed excess over ARX(10) at these leads
-
-
-class Scored(NamedTuple):
-    """A candidate and its score.
-
-    Parameters
-    ----------
-    score : float
-        Score; lower is better.
-    candidate : Candidate
-        The candidate.
-    """
-
-    score: float
-    candidate: Candidate
-
-
-def _score(one: Scored) -> float:
-    """Return the score."""
-    return one.score
 
 
 class Comparison:
@@ -643,61 +630,48 @@ def search(problem: Problem, steps: Steps) -> Design:
     Design
         The selected design, and the scores of all.
     """
-    n_units, many = int(np.clip(problem.n_rows / 8, 50, _MORE_UNITS)), problem.has_many_rows
+    n_units, many = int(np.clip(problem.n_rows, 50, _MORE_UNITS)), problem.has_many_rows
     with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
         first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
+    kept = best_of_kinds(first)
     more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
-    with steps.step("comparing the best designs"):
-        second = _second_rung(more, shortlist(first, n_units))
+    with steps.step("comparing the best designs", len(kept), "designs") as advance:
+        second = list(_second_rung(more, [one.candidate for one in kept], n_units, advance))
     folds = _THIRD if problem.n_rows > _FEW_FOR_FOLDS else tuple(range(FOLDS))
     last = Comparison(problem, _MOST_ROWS, folds, _MANY_ORIGINS if many else _MOST_ORIGINS, apart=many)
     if last.pieces == more.pieces:
         last.networks = more.networks
-    more.networks = {}
-    chosen = finalists(second, 4 if last.networks else 2, many)
+    chosen = finalists(second)
     with steps.step("comparing the last designs", len(chosen), "designs") as advance:
-        third = _third_rung(last, chosen, advance)
+        third = _last_rung(last, chosen, advance)
     tried = ((rung, one.candidate, one.score) for rung, scored in enumerate((first, second, third), 1) for one in scored)
     return Design(min(third, key=_score).candidate, problem.seed, tuple(tried))
 
 
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
-    """Compare every kind of reservoir with every map, and few penalties."""
+    """Compare every kind of units with every map, and few ridges."""
     few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for kind, (lags, products) in itertools.product(KINDS, problem.maps):
         candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
         if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
-            continue  # the best features are compared with all kinds later
-        size = candidate.features.size(problem.n_inputs, candidate.n_units)
-        if size <= 0.7 * few.network(candidate).n_rows or is_arx(candidate):
-            yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
+            continue  # as many features without units are compared
+        yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
         advance(1)
 
 
-def _second_rung(more: Comparison, candidates: list[Candidate]) -> list[Scored]:
-    """Compare kinds, then features, then these features of other kinds, both penalties of the best two, and input noise."""
-    found: list[Scored] = []
-
-    def compare(candidates: Iterable[Candidate]) -> Candidate:
-        seen = {(one.candidate.kind, one.candidate.lags, one.candidate.products) for one in found}
-        for one in candidates:
-            if (one.kind, one.lags, one.products) not in seen:
-                found.append(more.best(one, (*_RIDGES, _LARGE) if one.products else _RIDGES))
-        return min(found, key=_score).candidate
-
-    best = compare(candidates)
-    best = compare(replace(best, lags=lags, products=products) for lags, products in more.problem.maps)
-    make_cells = [one for one in candidates if one.n_units]
-    some = make_cells[:2] if more.problem.has_many_rows else make_cells
-    compare(replace(one, lags=best.lags, products=best.products) for one in some)
-    for _, one in sorted(found, key=_score)[:2]:
-        found.append(more.best(one, _near(one)))
-    if not more.problem.has_many_rows:  # input noise hardly matters for large data
-        ranked = sorted((one for one in found if one.candidate.kind != "none"), key=_score)
-        of_kinds = list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
-        for quiet in of_kinds[:2]:
-            found += _with_noise(more, quiet)
-    return found
+def _second_rung(
+    more: Comparison, candidates: Sequence[Candidate], n_units: int, advance: Callable[[int], None]
+) -> Iterator[Scored]:
+    """Compare candidates at full size with more ridges and increasing input noise, and ARX(10)."""
+    for one in dict.fromkeys([*candidates, Candidate("none", 9, 0)]):
+        full = replace(one, n_units=n_units if one.n_units else 0)
+        size, n_rows = full.features.size(more.problem.n_inputs, full.n_units), more.network(full).n_rows
+        smallest = (_SMALLEST,) if n_rows >= _MANY_FOR_EACH * size else ()
+        quiet = more.best(full, (*smallest, *_RIDGES, *((_LARGE,) if one.products else ())))
+        yield quiet
+        if one.kind != "none" and not more.problem.has_many_rows:  # input noise hardly matters for large data
+            yield from _with_noise(more, quiet)
+        advance(1)
 
 
 def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
@@ -713,22 +687,14 @@ def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
         before = now
 
 
-def _near(one: Candidate) -> list[tuple[float, float]]:
-    """Return ridges between those compared, and others for the linear features alone."""
-    linear, others = one.ridge
-    near = [(linear * factor if linear == others else linear, others * factor) for factor in (0.01, 100.0)]
-    apart = [(ridge, others) for ridge in _LINEAR if ridge != others]
-    return [*(one for one in near if one[1] >= _SMALLEST), *apart]
-
-
-def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable[[int], None]) -> list[Scored]:
-    """Compare candidates from more rows and at full size with ARX(10).
+def _last_rung(last: Comparison, candidates: Sequence[Candidate], advance: Callable[[int], None]) -> list[Scored]:
+    """Compare candidates with ARX(10), the first of them.
 
     The excess over ARX(10) at each of four leads is added, by a quarter each. A design that is not better by a standard error
     over the folds ranks behind it.
     """
     at = [lead - 1 for lead in _JUDGED if lead <= last.problem.leads]
-    arx = last.by_lead(next(one for one in candidates if is_arx(one)))
+    arx = last.by_lead(candidates[0])
 
     def score_candidate(one: Candidate) -> Scored:
         errors = last.by_lead(one)
@@ -737,12 +703,10 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
         error = float(np.std(apart) / np.sqrt(max(len(apart) - 1, 1)))
         if error > 0.0 and apart.mean() + error > 0.0:
             value = max(value, float(arx.mean()) + error)
+        advance(1)
         return Scored(value, one)
 
-    found = []
-    for one in candidates:
-        found.append(score_candidate(one))
-        advance(1)
+    found = [score_candidate(one) for one in candidates]
     if last.apart:  # with more rows smaller ridges may be better
         _, best = min(found, key=_score)
         found += [score_candidate(replace(best, ridge=(best.ridge[0], factor * best.ridge[1]))) for factor in _SMALLER]
@@ -752,7 +716,7 @@ def _third_rung(last: Comparison, candidates: list[Candidate], advance: Callable
 def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
     """Select the design for these rows; None if there are too few."""
     problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
-    if not problem.segments or problem.n_rows < LEAST_ROWS or problem.leads < LEAST_LEADS:
+    if sum(len(s.y) for s in problem.segments) < LEAST_ROWS or problem.leads < LEAST_LEADS:
         return None
     return search(problem, steps) if any(problem.origins(fold, 1) for fold in range(FOLDS)) else None
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import as_real, result_dtype
+from pesn._support.arguments import as_real, kernel_array, result_dtype
 from pesn._support.types import Array, FloatArray
 from pesn.activations import ERF, SINE, TANH, Activation, as_scaled_tanh, get
 from pesn.moments import hermite, mehler, mixture, pairs, surface
@@ -91,7 +91,7 @@ class Standardized:
     def __init__(self, record: Activation, mean: FloatArray, cov: FloatArray) -> None:
         self.record = record
         self.mean = np.ascontiguousarray(mean, dtype=np.float64)
-        matrix = np.ascontiguousarray(cov, dtype=np.float64)
+        matrix = kernel_array(cov)
         self.var = np.ascontiguousarray(np.diagonal(matrix, axis1=-2, axis2=-1))
         self.std = np.sqrt(self.var)
         self.correlation, self.largest = hermite.correlate(matrix, self.std, float(np.finfo(cov.dtype).eps))
@@ -373,26 +373,69 @@ def split_covariance(activation: str | Activation, mean: FloatArray, cov: FloatA
     >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
     True
     """
+    _, gain, rest = _split(activation, mean, cov, with_mean=False)
+    return gain, rest
+
+
+def linearize(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array, Array]:
+    """Compute E f(z) (D,), and gain and rest as :func:`split_covariance` does; for tanh the mean costs nothing more.
+
+    Parameters
+    ----------
+    activation : str or Activation
+        f.
+    mean : array of shape (D,) or (n, D)
+        Mean of z.
+    cov : array of shape (D, D) or (n, D, D)
+        Covariance of z.
+
+    Returns
+    -------
+    unit : array of shape (D,) or (n, D)
+        E f(z).
+    gain : array of shape (D,) or (n, D)
+        E[f′(z)].
+    rest : array of shape (D, D) or (n, D, D)
+        Cov f(z) − g cov g.
+    """
+    return _split(activation, mean, cov, with_mean=True)
+
+
+def _split(activation: str | Activation, mean: FloatArray, cov: FloatArray, with_mean: bool) -> tuple[Array, Array, Array]:
+    """Compute :func:`linearize`; the means are not all computed unless ``with_mean``."""
     record = activation if isinstance(activation, Activation) else get(activation)  # called at every step of a loop
     size, batch = mean.shape[-1], mean.shape[:-1]
-    means, covs = mean.reshape(-1, size), cov.reshape(-1, size, size)
-    gains, rests = np.empty(means.shape), np.empty(covs.shape)
-    served = np.zeros(len(means), bool)
+    means, covs = np.ascontiguousarray(mean.reshape(-1, size), float), np.ascontiguousarray(cov.reshape(-1, size, size), float)
+    units, gains, rests = np.empty(means.shape), np.empty(means.shape), np.empty(covs.shape)
+    others = np.arange(len(means))
     if record is TANH and means.size:
-        served = _tanh_at_once(np.ascontiguousarray(means, float), np.ascontiguousarray(covs, float), gains, rests)
-    (others,) = np.nonzero(~served)
+        for order in (STAGES[0], MAX_ORDER):
+            others = others[~_tanh_at_once(order, others, means, covs, units, gains, rests)]
+            if not len(others):
+                break
     for part in _blocks(len(others), size):
         some = others[part]
         gains[some], rests[some] = _linear_and_rest(record, means[some], covs[some])
-    return gains.reshape(*batch, size), rests.reshape(*batch, size, size)
+    if with_mean and len(others):
+        var = np.maximum(np.diagonal(covs[others], axis1=-2, axis2=-1), 0.0)
+        units[others] = surface.moments(record, means[others].ravel(), var.ravel(), 1)[0].reshape(var.shape)
+    return units.reshape(*batch, size), gains.reshape(*batch, size), rests.reshape(*batch, size, size)
 
 
-def _tanh_at_once(means: Array, covs: Array, gains: Array, rests: Array) -> npt.NDArray[np.bool_]:
-    """Fill the matrices of a batch that the first few orders are enough for, in one compiled call; return which (B,)."""
-    found = mehler.tanh_basis(means, covs, STAGES[0])
+def _tanh_at_once(
+    order: int, rows: Rows, means: Array, covs: Array, units: Array, gains: Array, rests: Array
+) -> npt.NDArray[np.bool_]:
+    """Fill the matrices ``rows`` of a batch that the first orders are enough for, in one compiled call; return which (b,)."""
+    whole = len(rows) == len(means)
+    mean, cov = (means, covs) if whole else (means[rows], covs[rows])
+    found = mehler.tanh_basis(mean, cov, order)
     if found is None:
-        return np.zeros(len(means), bool)
-    served: npt.NDArray[np.bool_] = mehler.tanh_rests(means, covs, *found, TOLERANCE, gains, rests)
+        return np.zeros(len(rows), bool)
+    made = (units, gains, rests) if whole else (np.empty(mean.shape), np.empty(mean.shape), np.empty(cov.shape))
+    served: npt.NDArray[np.bool_] = mehler.tanh_rests(mean, cov, *found, TOLERANCE, *made)
+    if not whole:
+        for all_rows, some in zip((units, gains, rests), made, strict=True):
+            all_rows[rows] = some
     return served
 
 

@@ -252,11 +252,11 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
 
 @jit(**SMALL)
 def tanh_rests(
-    mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, gains: Array, rests: Array
+    mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, units: Array, gains: Array, rests: Array
 ) -> npt.NDArray[np.bool_]:
-    """Compute E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) the orders of ``basis`` are enough.
+    """Compute E tanh, E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) the orders are enough.
 
-    The same as :func:`pesn.moments.covariance.split_covariance`, in one call, for means (B, D) and covariances (B, D, D) that
+    The same as :func:`pesn.moments.covariance.linearize`, in one call, for means (B, D) and covariances (B, D, D) that
     share a grid. Matrices that need more orders, or are not covariances, are left to it.
     """
     batch, size = mean.shape
@@ -279,6 +279,7 @@ def tanh_rests(
             remainder[n] = 0.0
         for i in range(size):
             deviation[i] = math.sqrt(var[i]) * std[i]
+            units[b, i] = math.tanh(mean[b, i]) + c[i, 0] * std[i]
             a = math.exp(-2.0 * abs(mean[b, i]))
             gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # f′(m) if it does not vary
             scale_terms(c[i, 1:], 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, left, remainder)

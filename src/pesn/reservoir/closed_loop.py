@@ -379,10 +379,10 @@ class Encoding:
             return mean, cov
         A, bias = self._entering(len(mean))
         units, a, between = SineMoments(), A @ np.where(np.isnan(mean), 0.0, mean) + bias, A @ cov
-        gain, rest = units.split_covariance(a, between @ A.T)
+        unit, gain, rest = units.linearize(a, between @ A.T)
         across = gain[:, None] * between
         both = np.block([[cov, across.T], [across, gain[:, None] * (between @ A.T) * gain + rest]])
-        return np.concatenate([mean, units.moments(a, np.diagonal(between @ A.T))[0]]), symmetric(both)
+        return np.concatenate([mean, unit]), symmetric(both)
 
     def cells(self, d: int, rows: slice, size: int, compression: Compression | None) -> tuple[Cell, ...]:
         """Return the cell of sines and cosines in ``rows`` of a state of ``size`` entries, y its first d; () without angles."""

@@ -395,7 +395,7 @@ def _rotate_lanes(rotation: Array, first: int, end: int, H: Array) -> None:
             H[i, lane] = turned[i, lane]
 
 
-@_jit
+@jit(**_FAST, **SMALL)
 def drive_lockstep(
     tables: TanhMoments | None, net: Weights, rotation: Array | None, rows: Sequences, loop: Feedback, course: Course
 ) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Topology = str | Callable[[int, np.random.Generator], Any] | Any  # a name, a function (n, rng) -> W, or W itself
-NAMES = ("random", "ring", "orthogonal")
+NAMES = ("random", "ring", "orthogonal", "none")
 _DENSE = 200  # largest size for the dense eigenvalue solver, as fast as ARPACK there
 _KEPT, _KINDS = 100_000, (np.int32, np.int32, np.float64)  # largest number of weights for the cache; dtypes of compressed rows
 
@@ -83,10 +83,11 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
 
     Parameters
     ----------
-    topology : {"random", "ring", "orthogonal"}, callable or array-like of shape (n, n)
+    topology : {"random", "ring", "orthogonal", "none"}, callable or array-like of shape (n, n)
         ``"random"``: see :func:`draw_random`. ``"ring"``: each unit enters the next one, all with one weight (simple cycle
         reservoir, Rodan and Tiňo 2011). ``"orthogonal"``: a random orthogonal matrix. A function (n, rng) gives a matrix, dense
-        or sparse. All of these are scaled to ``spectral_radius``; a matrix is taken as it is.
+        or sparse. All of these are scaled to ``spectral_radius``; a matrix is taken as it is. ``"none"``: no weights, so that
+        units without a leak are functions of the current row (random features).
     n : int
         Number of units.
     spectral_radius : float
@@ -102,6 +103,8 @@ def connect(topology: Topology, n: int, *, spectral_radius: float, density: floa
     """
     if not isinstance(topology, str) and not callable(topology):
         return _check_matrix(topology, n, "topology must be")
+    if isinstance(topology, str) and topology == "none":
+        return sparse_rows(np.zeros(n + 1), np.zeros(0), np.zeros(0))
     W, radius = _draw(topology, n, density, rng)
     if not radius > 1e-12 * np.abs(W.data).max(initial=0.0):
         remedy = "topology must give a matrix with a cycle, to be scaled to spectral_radius, got one that is nilpotent"

@@ -30,7 +30,7 @@ class UnitMoments(Protocol):
     """Elementwise function f and the moments of f(a) for Gaussian a."""
 
     smooth: bool  # whether f′ is continuous: then Cov f(a) − g Cov(a) g is of second order in Cov(a)
-    exact: bool  # whether ``moments`` is; else a method may see another variance than ``split_covariance``
+    exact: bool  # whether ``moments`` is; else a method may see another mean and variance than ``linearize``
 
     def activation(self, x: Array) -> Array:
         """Return f(x)."""
@@ -44,8 +44,8 @@ class UnitMoments(Protocol):
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Return E[f′(a)] and E[f″(a)]."""
 
-    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Return g = E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), for a with mean (…, r) and covariance (…, r, r)."""
+    def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """Return E f(a), g = E[f′(a)] (…, r) and Cov f(a) − g Cov(a) g (…, r, r), for a with mean (…, r) and Cov(a) (…, r, r)."""
 
 
 class ActivationMoments:
@@ -88,10 +88,10 @@ class ActivationMoments:
         )  # in one call: the overhead of a call dominates
         return here, (beside - here) / step
 
-    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        from pesn.moments.covariance import split_covariance  # lazy import: numba is slow to import
+    def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102
+        from pesn.moments.covariance import linearize  # lazy import: numba is slow to import
 
-        return split_covariance(self.record, mean, cov)
+        return linearize(self.record, mean, cov)
 
 
 class SquareMoments:
@@ -112,8 +112,9 @@ class SquareMoments:
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         return self.gain(mean, var), np.full(np.shape(mean), 2.0)
 
-    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        return 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
+    def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102
+        unit, _ = self.moments(mean, _variances(cov))
+        return unit, 2.0 * _near(mean), 2.0 * np.square(np.clip(cov, -(REACH**2), REACH**2))
 
 
 class SineMoments:
@@ -140,8 +141,8 @@ class SineMoments:
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         return self.gain(mean, var), -np.exp(-0.5 * var) * np.sin(mean)
 
-    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:  # noqa: D102
-        var = np.diagonal(cov, axis1=-2, axis2=-1)
+    def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102
+        var = _variances(cov)
         s = 0.5 * (var[..., :, None] + var[..., None, :])
         c = np.clip(cov, -s, s)
         above, below, shrunk = np.exp(c - s), np.exp(-c - s), np.exp(-s)
@@ -150,7 +151,12 @@ class SineMoments:
         odd = np.where(np.abs(c) < 1.0, _sinh_remainder(near) * shrunk, 0.5 * (above - below) - c * shrunk)
         sin, cos = np.sin(mean), np.cos(mean)
         rest = even * sin[..., :, None] * sin[..., None, :] + odd * cos[..., :, None] * cos[..., None, :]
-        return self.gain(mean, var), rest
+        return self.moments(mean, var)[0], self.gain(mean, var), rest
+
+
+def _variances(cov: Array) -> Array:
+    """Return the diagonals (…, r) of covariances (…, r, r), at least 0."""
+    return np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0)
 
 
 def _sinh_remainder(x: Array) -> Array:
@@ -385,17 +391,17 @@ class StackedMoments:
         found = [np.concatenate(parts, axis=-1) for parts in zip(one, other, strict=True)]
         return found[0], found[1]
 
-    def split_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Return gain and rest with Mehler's second order between the parts, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
-        q, var = self.size, np.diagonal(cov, axis1=-2, axis2=-1)
-        g1, rest1 = self.first.split_covariance(mean[..., :q], cov[..., :q, :q])
-        g2, rest2 = self.second.split_covariance(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
-        s1, s2 = np.split(self.slopes(mean, var)[1], [q], axis=-1)
+    def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """Return mean, gain and rest, between the parts of second order, ½ E[f₁″] Cov(a₁, a₂)² E[f₂″], exact for squares."""
+        q = self.size
+        unit1, g1, rest1 = self.first.linearize(mean[..., :q], cov[..., :q, :q])
+        unit2, g2, rest2 = self.second.linearize(mean[..., q:], np.ascontiguousarray(cov[..., q:, q:]))
+        s1, s2 = np.split(self.slopes(mean, _variances(cov))[1], [q], axis=-1)
         rest = np.empty(cov.shape)
         rest[..., :q, :q], rest[..., q:, q:] = rest1, rest2
         between = (0.5 * s1)[..., :, None] * np.square(np.clip(cov[..., :q, q:], -_MOST, _MOST)) * s2[..., None, :]
         rest[..., :q, q:], rest[..., q:, :q] = between, np.swapaxes(between, -1, -2)
-        return np.concatenate([g1, g2], axis=-1), rest
+        return np.concatenate([unit1, unit2], axis=-1), np.concatenate([g1, g2], axis=-1), rest
 
 
 def tangent(cell: Cell, x: Array, slopes: Array) -> Array:

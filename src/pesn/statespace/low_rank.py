@@ -163,7 +163,7 @@ class LowRank(_Factored):
         rest = total = L * L * np.maximum(rest, 0.0)
         second = None
         if cell.whole:
-            _, all_of_it = cell.units.split_covariance(mean, outer(into) + _diagonal(spread))
+            *_, all_of_it = cell.units.linearize(mean, outer(into) + _diagonal(spread))
             second, rest = L[:, None] * factor_covariance(all_of_it), np.zeros_like(rest)
         else:
             wide = self._second_order_columns(into, compression, total.sum(axis=-1) > 1e-4 * np.sum(L * L * unit_var, axis=-1))

@@ -498,9 +498,9 @@ class Dense(GaussianState):
         # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
         mean, into, out_of, pre, var = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r), (r,)))
         kernels.enter_dense(cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre, var)
-        unit, unit_var = units.moments(mean, var)
-        gain, rest = units.split_covariance(mean, pre)
+        unit, gain, rest = units.linearize(mean, pre)
         if not units.exact:
+            unit, unit_var = units.moments(mean, var)
             rest = _with_diagonal(rest, unit_var - gain * gain * var)
         if cell.rotation is not None:  # of the rotated x: Cov(a, x) and Cov(x) on both sides
             out_of = rotate_rows(out_of, cell)

@@ -1,4 +1,4 @@
-"""Errors are those of the methods, against a reference of its own; the front and the orders are what they are called."""
+"""Errors are those of the methods, against an independent reference; the front and the orders are what they are called."""
 
 import numpy as np
 import pandas as pd

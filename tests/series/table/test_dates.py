@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn.forecasting.time_index import time_index
-from pesn.series.table.dates import check_freq, index_rule, merge_duplicates, regular, steps_between, to_times, year_note
+from pesn.series.table.dates import check_freq, index_rule, regular, steps_between, to_times, year_note
 from pesn.series.table.numerals import DataError
 
 FAR_DATES = pytest.mark.skipif(pd.__version__ < "3", reason="dates of pandas 2 are in nanoseconds, from 1677 to 2262")
@@ -170,9 +170,3 @@ def test_a_step_that_is_given_makes_the_grid():
         with pytest.raises(ValueError, match=message):
             check_freq(freq, index)
     assert check_freq("W", days) == "W-MON"
-
-
-def test_duplicates_are_merged_into_mean_or_last():
-    frame = pd.DataFrame({"x": [1.0, 2.0, np.nan, 4.0]}, index=[7, 5, 7, 5])
-    assert merge_duplicates(frame, "mean")["x"].to_dict() == {7: 1.0, 5: 3.0}
-    assert merge_duplicates(frame, "last")["x"].fillna(-1.0).to_dict() == {7: -1.0, 5: 4.0}
