@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -231,7 +231,8 @@ class Gaussian(NormalMarginals[FloatArray]):
             c = as_covariance("cov", cov, m.shape[-1:])
             self._store(m, cov=c, dtype=np.result_type(m, c))
         elif factor is not None:
-            f = _as_factor(factor, m)
+            f = as_real("factor", factor)
+            check_factor(f, m)
             with np.errstate(over="ignore"):
                 self._store(m, diagonal, factor=f, dtype=np.result_type(m, diagonal, f))
                 if not np.isfinite(self.var).all():
@@ -246,7 +247,7 @@ class Gaussian(NormalMarginals[FloatArray]):
         cov: FloatArray | None = None,
         factor: FloatArray | None = None,
         dtype: npt.DTypeLike | None = None,
-    ) -> Gaussian:
+    ) -> Self:
         """Store read-only copies, broadcast to one batch shape; the values are not checked."""
         dtype = dtype or mean.dtype
         batch = mean.shape[:-1]
@@ -255,18 +256,21 @@ class Gaussian(NormalMarginals[FloatArray]):
                 try:
                     batch = np.broadcast_shapes(batch, part.shape[:-2])
                 except ValueError as error:
-                    shapes = f"{part.shape} and {mean.shape}"
+                    shapes = f"{tuple(part.shape)} and {tuple(mean.shape)}"
                     raise ValueError(f"{name} must have the batch shape of mean, got shapes {shapes}") from error
-
-        def keep(array: FloatArray, event: int) -> FloatArray:
-            own = np.array(array, dtype=dtype)
-            own.flags.writeable = False
-            return np.broadcast_to(own, (*batch, *own.shape[own.ndim - event :]))
-
         event = min(mean.ndim, 1)
         parts = {"_mean": (mean, event), "_diagonal": (diagonal, event), "_cov": (cov, 2), "_factor": (factor, 2)}
-        self.__dict__.update({name: None if array is None else keep(array, n) for name, (array, n) in parts.items()})
+        for name, (array, n) in parts.items():
+            kept = None if array is None else self._keep(array, (*batch, *array.shape[array.ndim - n :]), dtype)
+            self.__dict__[name] = kept
         return self
+
+    @staticmethod
+    def _keep(array: FloatArray, shape: tuple[int, ...], dtype: npt.DTypeLike) -> FloatArray:
+        """Return a read-only copy of this shape."""
+        own = np.array(array, dtype=dtype)
+        own.flags.writeable = False
+        return np.broadcast_to(own, shape)
 
     @classmethod
     def _from_parts(
@@ -642,6 +646,14 @@ def as_vector(x: Gaussian) -> Gaussian:
     return x._vector()
 
 
+def select_rows(x: Gaussian, rows: int | slice | npt.NDArray[np.intp] = slice(None)) -> Gaussian:
+    """Return rows of a batch of any number of axes, of arrays or tensors, or one row; a single Gaussian is a batch of one."""
+    one = x._vector()
+    parts = (one._mean, 1), (one._diagonal, 1), (one._cov, 2), (one._factor, 2)
+    every = (None if part is None else part.reshape(-1, *part.shape[part.ndim - n :])[rows] for part, n in parts)
+    return x._from_parts(*every)  # type: ignore[arg-type]  # there is a mean
+
+
 # ---------------------------------------------------------------- what was given, what is handed out
 
 
@@ -687,13 +699,13 @@ def _plus(value: FloatArray, offset: FloatArray) -> FloatArray:
     return value + offset
 
 
-def _as_factor(factor: npt.ArrayLike, mean: FloatArray) -> FloatArray:
-    f = as_real("factor", factor)
+def check_factor(factor: Any, mean: Any) -> None:
+    """Raise a ValueError unless a factor has a row for each entry of the mean."""
+    shape = tuple(factor.shape)
     if mean.ndim == 0:
-        raise ValueError(f"factor must have a mean of at least one dimension, got shape {f.shape}")
-    if f.ndim < 2 or f.shape[-2] != mean.shape[-1]:
-        raise ValueError(f"factor must have shape ({mean.shape[-1]}, k), a row for each entry of mean, got shape {f.shape}")
-    return f
+        raise ValueError(f"factor must have a mean of at least one dimension, got shape {shape}")
+    if len(shape) < 2 or shape[-2] != mean.shape[-1]:
+        raise ValueError(f"factor must have shape ({mean.shape[-1]}, k), a row for each entry of mean, got shape {shape}")
 
 
 def _noise_root(R: npt.ArrayLike, p: int) -> FloatArray:

@@ -448,7 +448,7 @@ def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pesn.readout.rls._update", interrupted)
+    monkeypatch.setattr("pesn.readout.rls.rls_update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         esn.partial_fit(X, y)
     assert all(vars(esn)[name] is before[name] for name in before)

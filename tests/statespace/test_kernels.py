@@ -6,6 +6,7 @@ from scipy import sparse
 
 from pesn.statespace import kernels
 from pesn.statespace.cell import SparseRows
+from pesn.statespace.low_rank import _second_order
 
 FIRST = 3
 
@@ -75,14 +76,12 @@ def test_symmetrize_psd_removes_asymmetry_and_negative_variances(case):
 def test_second_order_is_half_the_squared_covariance_within_the_remainder():
     rng = np.random.default_rng(5)
     wide, curvature, rest = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), np.full((2, 7), 1e9)
-    columns, left = np.empty((2, 7, 6)), np.empty((2, 7))
-    kernels.second_order(wide, rest, curvature, columns, left)
+    columns, left = _second_order(wide, rest, curvature)
     expected = 0.5 * curvature[:, :, None] * (wide @ wide.mT) ** 2 * curvature[:, None, :]
     np.testing.assert_allclose(columns @ columns.mT, expected, atol=1e-12)
     np.testing.assert_allclose(left, rest - np.diagonal(expected, axis1=1, axis2=2), rtol=1e-15)
     little = 0.1 * np.diagonal(expected, axis1=1, axis2=2)
-    kernels.second_order(wide, little, curvature, columns, left)
+    columns, left = _second_order(wide, little, curvature)
     np.testing.assert_allclose(np.sum(columns**2, axis=-1), little, rtol=1e-12)
     assert not left.any()
-    kernels.second_order(np.zeros_like(wide), np.zeros_like(rest), curvature, columns, left)
-    assert not columns.any()
+    assert not _second_order(np.zeros_like(wide), np.zeros_like(rest), curvature)[0].any()

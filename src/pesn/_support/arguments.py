@@ -165,9 +165,9 @@ def as_count(argument: str, value: SupportsIndex) -> int:
     return count
 
 
-def check_not_negative(argument: str, var: FloatArray) -> None:
-    """Raise a ValueError if a variance is negative."""
-    if var.size and var.min() < 0.0:
+def check_not_negative(argument: str, var: Any) -> None:
+    """Raise a ValueError if a variance, of an array or a tensor, is negative."""
+    if (var < 0.0).any():
         raise ValueError(f"{argument} must not be negative, got {var[var < 0.0].ravel()[0]}")
 
 

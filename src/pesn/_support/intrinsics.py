@@ -158,25 +158,27 @@ def polynomial(
     return (single_twin if count == 1 else twin) if plain or numba.config.DISABLE_JIT else kernel
 
 
-def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
-    """Return a function that writes one row of a sparse product with n columns of x.
+def sparse_row(n: int, adds: bool, plain: bool = False) -> Callable[..., None]:
+    """Return a function that computes one row of a sparse product with n columns of x.
 
     (indices, data, start, stop, x, column, out, i): out[i, column : column + n] = Σ_j data[j] x[indices[j], column : column + n]
     for j from ``start`` to ``stop``. The sums stay in registers for the whole row: three times faster than slices where n is 8.
+    With ``adds`` the products are added to what the row holds, in two sums that alternate.
     """
+    count = 2 if adds else 1  # of sums
 
     def twin(indices: Array, data: Array, start: int, stop: int, x: Array, column: int, out: Array, i: int) -> None:
         for c in range(column, column + n):
-            total = 0.0
+            sums = [out[i, c] if adds else 0.0, 0.0]
             for j in range(start, stop):
-                total += data[j] * x[indices[j], c]
-            out[i, c] = total
+                sums[(j - start) % count] += data[j] * x[indices[j], c]
+            out[i, c] = sums[0] + sums[1]
 
     @intrinsic
     def kernel(
         _: object, indices: Type, data: Type, start: Type, stop: Type, x: Type, column: Type, out: Type, i: Type
     ) -> Implementation:
-        signature = types.void(indices, data, types.uint32, types.uint32, x, types.intp, out, types.intp)
+        signature = types.void(indices, data, types.intp, types.intp, x, types.intp, out, types.intp)
 
         def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
             start, stop, column, i = args[2], args[3], args[5], args[7]
@@ -187,68 +189,29 @@ def sparse_row_times(n: int, plain: bool = False) -> Callable[..., None]:
             def address(array: ir.Value, row: ir.Value) -> ir.Value:
                 return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
 
-            total = cgutils.alloca_once(builder, vector)
-            builder.store(ir.Constant(vector, [0.0] * n), total)
-            bounds = builder.zext(start, _LONG), builder.zext(stop, _LONG)
-            with cgutils.for_range_slice(builder, *bounds, ir.Constant(_LONG, 1), _LONG) as (j, _):
-                weight = builder.load(builder.gep(data.data, [j]))
-                row = builder.zext(builder.load(builder.gep(indices.data, [j])), _LONG)
-                product = builder.fmul(_broadcast(builder, weight, n), _load(builder, address(x, row), vector), flags=FUSED)
-                builder.store(builder.fadd(product, builder.load(total), flags=FUSED), total)
-            _store(builder, builder.load(total), address(out, i))
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return twin if plain or numba.config.DISABLE_JIT else kernel
-
-
-def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
-    """Return a function that adds one row of a sparse product with n sequences side by side.
-
-    (weights, columns, start, stop, h, into, row): into[row] += Σ weights[p] h[columns[p]] for start ≤ p < stop, in two sums that
-    alternate.
-    """
-
-    def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, into: Array, row: int) -> None:
-        for lane in range(n):
-            sums = [into[row, lane], 0.0]
-            for p in range(start, stop):
-                sums[(p - start) % 2] += weights[p] * h[columns[p], lane]
-            into[row, lane] = sums[0] + sums[1]
-
-    @intrinsic
-    def kernel(
-        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, into: Type, row: Type
-    ) -> Implementation:
-        signature = types.void(weights, columns, types.intp, types.intp, h, into, types.intp)
-
-        def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
-            vector = ir.VectorType(_DOUBLE, n)
-            weights, columns, h, into = (_data(context, builder, signature, args, place) for place in (0, 1, 4, 5))
-            start, stop, row = args[2], args[3], args[6]
-
-            def address(array: ir.Value, place: ir.Value) -> ir.Value:
-                return builder.gep(array, [builder.mul(place, _LONG(n))])
-
             def add(at: ir.Value, total: ir.Value) -> None:
-                w = builder.load(builder.gep(weights, [at]))
-                column = builder.zext(builder.load(builder.gep(columns, [at])), _LONG)
-                product = builder.fmul(_broadcast(builder, w, n), _load(builder, address(h, column), vector), flags=FUSED)
+                weight = builder.load(builder.gep(data.data, [at]))
+                row = builder.zext(builder.load(builder.gep(indices.data, [at])), _LONG)
+                product = builder.fmul(_broadcast(builder, weight, n), _load(builder, address(x, row), vector), flags=FUSED)
                 builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
 
-            even, odd = (cgutils.alloca_once(builder, vector) for _ in range(2))
-            builder.store(_load(builder, address(into, row), vector), even)
-            builder.store(ir.Constant(vector, [0.0] * n), odd)
-            pairs = builder.sdiv(builder.sub(stop, start), _LONG(2))
-            with cgutils.for_range(builder, pairs) as loop:
-                at = builder.add(start, builder.mul(loop.index, _LONG(2)))
-                add(at, even)
-                add(builder.add(at, _LONG(1)), odd)
-            last = builder.add(start, builder.mul(pairs, _LONG(2)))
-            with builder.if_then(builder.icmp_signed("<", last, stop)):
-                add(last, even)
-            _store(builder, builder.fadd(builder.load(even), builder.load(odd)), address(into, row))
+            sums = [cgutils.alloca_once(builder, vector) for _ in range(count)]
+            for total in sums:
+                builder.store(ir.Constant(vector, [0.0] * n), total)
+            if adds:
+                builder.store(_load(builder, address(out, i), vector), sums[0])
+            rounds = builder.sdiv(builder.sub(stop, start), _LONG(count))
+            with cgutils.for_range(builder, rounds) as loop:
+                at = builder.add(start, builder.mul(loop.index, _LONG(count)))
+                for k, total in enumerate(sums):
+                    add(builder.add(at, _LONG(k)), total)
+            result = builder.load(sums[0])
+            if adds:
+                last = builder.add(start, builder.mul(rounds, _LONG(count)))
+                with builder.if_then(builder.icmp_signed("<", last, stop)):
+                    add(last, sums[0])
+                result = builder.fadd(builder.load(sums[0]), builder.load(sums[1]))
+            _store(builder, result, address(out, i))
             return context.get_dummy_value()
 
         return signature, generate
@@ -259,40 +222,32 @@ def add_sparse_row(n: int, plain: bool = False) -> Callable[..., None]:
 def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
     """Return a function that adds W h for a group of four rows of W packed side by side.
 
-    One value a unit, (weights, columns, start, stop, h, sums, row): sums[row : row + 4] += W h for h (N,). Two values, (weights,
-    columns, start, stop, h, means, variances, row): h (N, 2) holds means, multiplied by W, and variances, multiplied by W∘W. Slot
-    s of a row goes to the sum s mod 2 of that row, as in :func:`add_sparse_row`: a row has the same sum to the bit in both.
-    Columns are uint16, or uint32, which take longer to read.
+    (weights, columns, start, stop, h, sums, row): sums[0, row : row + 4] += W h for h (N,), one value a unit. With two values h
+    (N, 2) holds means, multiplied by W, and variances, multiplied by W∘W and added to sums[1]. Slot s of a row goes to the sum
+    s mod 2 of that row, as in :func:`sparse_row`: a row has the same sum to the bit in both. Columns are uint16, or uint32, which
+    take longer to read.
     """
 
     def twin(weights: Array, columns: Array, start: int, stop: int, h: Array, sums: Array, row: int) -> None:
-        for lane in range(LANES):
-            totals = [sums[row + lane], 0.0]
-            for p in range(start + lane, stop, LANES):
-                totals[((p - start) // LANES) % 2] += weights[p] * h[columns[p]]
-            sums[row + lane] = totals[0] + totals[1]
-
-    def twin_of_moments(
-        weights: Array, columns: Array, start: int, stop: int, h: Array, means: Array, variances: Array, row: int
-    ) -> None:
-        for lane in range(LANES):
-            totals, squares = [means[row + lane], 0.0], [variances[row + lane], 0.0]
-            for p in range(start + lane, stop, LANES):
-                which, w, j = ((p - start) // LANES) % 2, weights[p], columns[p]
-                totals[which] += w * h[j, 0]
-                squares[which] += w * w * h[j, 1]
-            means[row + lane] = totals[0] + totals[1]
-            variances[row + lane] = squares[0] + squares[1]
-
-    if plain or numba.config.DISABLE_JIT:
-        return twin if n_values == 1 else twin_of_moments
+        values = h.reshape((h.size // n_values, n_values))
+        for lane in range(row, row + LANES):
+            totals = np.zeros((2, n_values))
+            totals[0] = sums[:, lane]
+            for p in range(start + lane - row, stop, LANES):
+                power = weights[p]
+                for k in range(n_values):
+                    totals[((p - start) // LANES) % 2, k] += power * values[columns[p], k]
+                    power *= weights[p]
+            sums[:, lane] = totals[0] + totals[1]
 
     lanes = ir.VectorType(_DOUBLE, LANES)
 
     def generate(context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         weights, columns, h = (_data(context, builder, signature, args, place) for place in (0, 1, 4))
-        start, stop, row = args[2], args[3], args[-1]
-        into = [builder.gep(_data(context, builder, signature, args, 5 + k), [row]) for k in range(n_values)]
+        start, stop, row = args[2], args[3], args[6]
+        table = context.make_array(signature.args[5])(context, builder, args[5])
+        width = builder.extract_value(table.shape, 1)
+        into = [builder.gep(table.data, [builder.add(builder.mul(_LONG(k), width), row)]) for k in range(n_values)]
 
         def add_slot(at: ir.Value, sums: list[ir.Value]) -> None:
             w = _load(builder, builder.gep(weights, [at]), lanes)
@@ -325,23 +280,13 @@ def add_packed_rows(n_values: int, plain: bool = False) -> Callable[..., None]:
             _store(builder, builder.fadd(builder.load(one), builder.load(other)), address)
         return context.get_dummy_value()
 
-    if n_values == 1:
-
-        @intrinsic
-        def add_values(
-            _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, sums: Type, row: Type
-        ) -> Implementation:
-            return types.void(weights, columns, types.intp, types.intp, h, sums, types.intp), generate
-
-        return add_values
-
     @intrinsic
-    def add_moments(
-        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, means: Type, variances: Type, row: Type
+    def kernel(
+        _: object, weights: Type, columns: Type, start: Type, stop: Type, h: Type, sums: Type, row: Type
     ) -> Implementation:
-        return types.void(weights, columns, types.intp, types.intp, h, means, variances, types.intp), generate
+        return types.void(weights, columns, types.intp, types.intp, h, sums, types.intp), generate
 
-    return add_moments
+    return twin if plain or numba.config.DISABLE_JIT else kernel
 
 
 # ---------------------------------------------------------------- pieces of LLVM IR

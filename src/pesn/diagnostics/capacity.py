@@ -384,7 +384,11 @@ def information_processing_capacity(
     for order in range(1, degree + 1):
         each = _terms(order, longest[order - 1], d)
         while part := list(islice(each, _AT_ONCE)):
-            signals = np.column_stack([_signal(term, polynomials, first, rows) for term in part])
+            factors = (  # of the product of each term, from row ``first`` of the inputs on
+                [polynomials[power][first - delay : first - delay + rows, column] for column, delay, power in term]
+                for term in part
+            )
+            signals = np.column_stack([math.prod(each, start=np.ones(rows)) for each in factors])
             for capacity, term in zip(projection.capacities(signals).tolist(), part, strict=True):
                 if capacity > 0.0:
                     found.append((capacity, term))
@@ -392,12 +396,6 @@ def information_processing_capacity(
     found.sort(key=lambda both: -both[0])
     capacities, terms = np.array([capacity for capacity, _ in found]), tuple(term for _, term in found)
     return ProcessingCapacity(by_delay.sum(axis=1), by_delay, projection.rank, projection.threshold, terms, capacities)
-
-
-def _signal(term: Term, polynomials: list[Array], first: int, rows: int) -> Array:
-    """Compute the values (rows,) of a product, from row ``first`` of the inputs on."""
-    factors = (polynomials[power][first - delay : first - delay + rows, column] for column, delay, power in term)
-    return math.prod(factors, start=np.ones(rows))
 
 
 def _longest(given: Sequence[int] | None, degree: int, n_units: int, n_inputs: int) -> list[int]:

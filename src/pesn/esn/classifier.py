@@ -25,7 +25,7 @@ from pesn._support.threads import one_blas_thread
 from pesn._support.types import AnyArray, Array, FloatArray, Lengths, NetworkCovariance, TableLike
 from pesn.esn.base import Classifier, ReservoirParameters, Stored
 from pesn.esn.probabilistic import gaussian_drive, open_loop, run_sequences
-from pesn.esn.training import Starts, certain_drive, draw_reservoir, drive_sequences, generator
+from pesn.esn.training import certain_drive, draw_reservoir, drive_sequences, generator
 from pesn.esn.validation import (
     FLOATS,
     UncertainRows,
@@ -160,7 +160,13 @@ def _drive(classifier: ReservoirClassifier, rows: Rows, sequences: list[slice], 
     starts = [(sequence, _zero(reservoir)) for sequence in sequences]
     short = max(sequence.stop - sequence.start for sequence in sequences) <= BLOCK
     if certain and short and not features.lags and in_lockstep(reservoir, sequences):
-        _drive_together(classifier, rows, starts, use)
+        for which, block in chunks(sequences, BLOCK):
+            own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
+            z, _ = rows.take(block)
+            units, _, _ = run_many(reservoir, z, own, [state for _, state in starts[which]])
+            seen = features.rows(z)
+            for sequence, one in zip(sequences[which], own, strict=True):
+                use(sequence, np.hstack([seen[one], units[one]]))
         return
     loop = None if certain else open_loop(classifier)
     drive = certain_drive(reservoir, features) if loop is None else gaussian_drive(loop)
@@ -172,18 +178,6 @@ def _drive(classifier: ReservoirClassifier, rows: Rows, sequences: list[slice], 
         return state
 
     drive_sequences(step, starts, parallel=loop is None or loop.rng is None)
-
-
-def _drive_together(classifier: ReservoirClassifier, rows: Rows, starts: Starts, use: Callable[[slice, Array], None]) -> None:
-    """Do the same for sequences that are driven side by side."""
-    sequences = [sequence for sequence, _ in starts]
-    for which, block in chunks(sequences, BLOCK):
-        own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
-        z, _ = rows.take(block)
-        units, _, _ = run_many(classifier.reservoir_, z, own, [state for _, state in starts[which]])
-        seen = classifier.features.rows(z)
-        for sequence, one in zip(sequences[which], own, strict=True):
-            use(sequence, np.hstack([seen[one], units[one]]))
 
 
 def row_logits(classifier: ReservoirClassifier, rows: Rows, sequences: list[slice]) -> tuple[Array, Array]:
@@ -508,15 +502,13 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
         return tags
 
     @property
-    def n_seen(self) -> int:
-        """Number of features of a sequence, or of a row, that the readout has."""
-        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
-
-    @property
     def n_row_features(self) -> int:
         """Number of features of a row, without the constant."""
         return self.features.size(self.reservoir_.n_inputs, self.reservoir_.n_units) - 1
 
     @property
-    def _n_features_out(self) -> int:
-        return self.n_seen
+    def n_seen(self) -> int:
+        """Number of features of a sequence, or of a row, that the readout has."""
+        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
+
+    _n_features_out = n_seen

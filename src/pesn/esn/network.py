@@ -198,21 +198,16 @@ def read_sequences(esn: EchoStateNetwork, rows: Rows, starts: Starts, into: Arra
         into[block] = states if units else outputs
         return state
 
-    if features.lags or not in_lockstep(reservoir, [sequence for sequence, _ in starts]):
-        return drive_sequences(step, starts)
-    return _read_together(esn, rows, starts, into, units)
-
-
-def _read_together(esn: EchoStateNetwork, rows: Rows, starts: Starts, into: Array, units: bool) -> list[State]:
-    """Compute the same for sequences side by side."""
     sequences, initial = [sequence for sequence, _ in starts], [state for _, state in starts]
+    if features.lags or not in_lockstep(reservoir, sequences):
+        return drive_sequences(step, starts)
     ends: list[State] = []
-    wide, in_place = widen_inputs(esn.features, esn.reservoir_), units and into.dtype == np.float64
+    wide, in_place = widen_inputs(features, reservoir), units and into.dtype == np.float64
     for which, block in chunks(sequences, BLOCK if units else 8 * BLOCK):
         own = [slice(one.start - block.start, one.stop - block.start) for one in sequences[which]]
         kept = into[block] if in_place else None if units else np.empty((0, 0))
-        seen, readout = esn.features.rows(rows.take(block)[0]), esn.readout_.weights
-        states, outputs, after = run_many(wide, seen, own, initial[which], readout=readout, into=(kept, None))
+        seen = features.rows(rows.take(block)[0])
+        states, outputs, after = run_many(wide, seen, own, initial[which], readout=weights, into=(kept, None))
         if not in_place:
             into[block] = states if units else outputs
         ends += after

@@ -110,20 +110,6 @@ class Learner:
         p = self.rls.weights.shape[1]
         self.b[p - len(h) : p] = h
 
-    def step(self) -> int:
-        """Predict ``out`` for the row in ``x``; return 0 or an error code."""
-        if not self.compiled:
-            self.move()
-        return int(self.kernel.step(self.table, self.rotation))
-
-    def learn(self) -> int:
-        """Learn ``target`` for the row of the last step; return 0 or an error code."""
-        return int(self.kernel.learn(self.table))
-
-    def deviations(self) -> None:
-        """Compute ``std``, the standard deviations of the last prediction."""
-        self.kernel.deviations(self.table)
-
     def follow(self, X: Array, Y: Array, features: bool = False) -> tuple[Array, Array]:
         """Predict each row of X (T, d) before its Y (T, m) is learned; return predictions (T, m) and, if wanted, the features."""
         predictions = np.empty(Y.shape)
@@ -140,11 +126,12 @@ class Learner:
         """Do the same for units without a compiled loop."""
         for k, (x, y) in enumerate(zip(X, Y, strict=True)):
             self.x[:] = x
-            wrong = self.step()
+            self.move()
+            wrong = int(self.kernel.step(self.table, self.rotation))
             predictions[k], self.target[:] = self.out, y
             if seen.size:
                 seen[k] = self.b[: seen.shape[1]]
-            wrong = wrong or self.learn()
+            wrong = wrong or int(self.kernel.learn(self.table))
             if wrong:
                 return wrong
         return 0
@@ -295,7 +282,7 @@ class Stepper:
             _refuse("x", self._x, self._learner.largest)
         if not return_std:
             return self._prediction
-        self._learner.deviations()
+        self._learner.kernel.deviations(self._table)
         return self._prediction, self._std
 
     def learn(self, y: npt.ArrayLike) -> None:

@@ -92,11 +92,12 @@ def piecewise_linear(record: Activation, mean: Array, var: Array, correlation: A
     low, high, width = (np.ascontiguousarray(x[:, used]).reshape(*batch, int(used.sum())) for x in (edges, ends, widths))
     single = edges.reshape(*batch, len(kinks))
     apart = (np.min(gaps, axis=1, initial=np.inf) > _NARROW).reshape(batch)
-    matrix: Array = _piecewise_linear(
+    integrals: Array = _piecewise_linear(
         correlation.reshape(-1, *shape[-2:]), gain.reshape(batch), apart,
         _Kinks(single, np.diff(slopes)), _Pieces(low, high, width, heights[used]),
-    )  # fmt: skip
-    return matrix.reshape(shape)
+    ).reshape(shape)  # fmt: skip
+    gain, integrals = gain.reshape(shape[:-1]), integrals + np.triu(integrals, 1).mT
+    return np.asarray(correlation * gain[..., :, None] * gain[..., None, :] + integrals / (2.0 * math.pi))
 
 
 def sine(mean: Array, std: Array, correlation: Array) -> Array:
@@ -108,39 +109,24 @@ def sine(mean: Array, std: Array, correlation: Array) -> Array:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    shape = correlation.shape
-    cosine, sine_, std = (x.reshape(-1, shape[-1]) for x in (np.cos(mean), np.sin(mean), std))
-    matrix: Array = _sine(cosine, sine_, std, correlation.reshape(-1, *shape[-2:]))
-    return matrix.reshape(shape)
+    one, other, size = std[..., :, None], std[..., None, :], np.abs(correlation)
+    # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of non-positive terms
+    with np.errstate(over="ignore"):
+        half = 0.5 * np.exp(-0.5 * np.square(one - other) - (1.0 - size) * one * other)
+        k = size * one * other
+    odd, even = np.copysign(half * np.expm1(-2.0 * k), correlation), half * np.square(np.expm1(-k))
+    cosine, sine = np.cos(mean), np.sin(mean)
+    return odd * cosine[..., :, None] * cosine[..., None, :] + even * sine[..., :, None] * sine[..., None, :]
 
 
 # ---------------------------------------------------------------- kernels
 
 
 @jit()
-def _sine(cosine: Array, sine: Array, std: Array, correlation: Array) -> Array:
-    batch, size = std.shape
-    out = np.empty((batch, size, size))
-    for b in range(batch):
-        s = std[b]
-        for i in range(size):
-            for j in range(i, size):
-                rho = correlation[b, i, j]
-                k = abs(rho) * s[i] * s[j]
-                # e^{|k| − (v₁+v₂)/2}, whose exponent is a sum of non-positive terms
-                half = 0.5 * math.exp(-0.5 * (s[i] - s[j]) ** 2 - (1.0 - abs(rho)) * s[i] * s[j])
-                odd = -half * math.expm1(-2.0 * k)
-                even = half * math.expm1(-k) ** 2
-                value = (odd if rho >= 0.0 else -odd) * cosine[b, i] * cosine[b, j] + even * sine[b, i] * sine[b, j]
-                out[b, i, j] = value
-                out[b, j, i] = value
-    return out
-
-
-@jit()
 def _piecewise_linear(
     correlation: Array, gain: Array, apart: npt.NDArray[np.bool_], kinks: _Kinks, pieces: _Pieces
 ) -> Array:  # fmt: skip
+    """Compute 2π times the integrals of the pairs i ≤ j; the others are 0."""
     batch, size, bends = kinks.places.shape
     log_gain = np.log(np.maximum(np.abs(gain), 1e-300))
     out = np.zeros((batch, size, size))
@@ -164,20 +150,7 @@ def _piecewise_linear(
                         active = _panels(pool, active, kinks.steps, flat)
     while active > 0:
         active = _panels(pool, active, kinks.steps, flat)
-    _add_linear(correlation, gain, out)
     return out
-
-
-@jit(**HELPER)
-def _add_linear(correlation: Array, gain: Array, out: Array) -> None:
-    """Add ρ E[f′] E[f′] to the integrals over 2π, in both triangles."""
-    batch, size = gain.shape
-    for b in range(batch):
-        for i in range(size):
-            for j in range(i, size):
-                value = correlation[b, i, j] * gain[b, i] * gain[b, j] + out[b, i, j] / (2.0 * math.pi)
-                out[b, i, j] = value
-                out[b, j, i] = value
 
 
 @jit(**HELPER)

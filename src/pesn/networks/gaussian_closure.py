@@ -21,7 +21,7 @@ import numpy as np
 
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
-from pesn.gaussian import Gaussian, as_vector, make_gaussian
+from pesn.gaussian import Gaussian, as_vector, make_gaussian, select_rows
 from pesn.linalg import factor_covariance, inverse_root
 from pesn.moments import UnitMethod, gain, moments, parse_method
 from pesn.networks.layers import Dense, check_sizes, is_linear, weight_noise
@@ -107,11 +107,9 @@ def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> G
         z = x.affine(layer.W, layer.b)
     else:
         z = Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
-    return (
-        z
-        if layer.W_var is None and layer.b_var is None
-        else _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
-    )
+    if layer.W_var is None and layer.b_var is None:
+        return z
+    return _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
 
 
 def _widen(x: Gaussian, var: FloatArray) -> Gaussian:
@@ -158,17 +156,10 @@ class _State(NamedTuple):
 def through_layers_low_rank(layers: Sequence[Dense], x: Gaussian, rank: int) -> list[Gaussian]:
     """Compute the Gaussian after each layer, with ``factor`` and ``diagonal``; a batch goes row by row."""
     x = as_vector(x)
-    rows = [_through(layers, one, rank) for one in _rows(x)]
+    rows = [_through(layers, select_rows(x, i), rank) for i in range(math.prod(x.batch_shape))]
     if not x.batch_shape:
         return rows[0]
     return [_stack(states, x.batch_shape) for states in zip(*rows, strict=True)]
-
-
-def _rows(x: Gaussian) -> list[Gaussian]:
-    """Return each row of a batch."""
-    parts = {"cov": x.cov} if x.diagonal is None else {"var": x.diagonal, "factor": x.factor}
-    flat = {name: part.reshape(-1, *part.shape[len(x.batch_shape) :]) for name, part in parts.items() if part is not None}
-    return [Gaussian(m, **{name: part[i] for name, part in flat.items()}) for i, m in enumerate(x.mean.reshape(-1, x.dim))]
 
 
 def _stack(states: Sequence[Gaussian], batch: tuple[int, ...]) -> Gaussian:
@@ -200,10 +191,7 @@ def _pass(layers: Sequence[Dense], x: Gaussian, rank: int, directions: list[tupl
     state = _State(np.asarray(x.mean, float), np.asarray(x.var, float), factor, own, nothing, np.zeros((x.dim, 0)))
     states = []
     for layer, (into, out) in zip(layers, directions, strict=True):
-        state, gains = (
-            _affine_low_rank(np.asarray(layer.W, float), np.asarray(layer.b, float), state, into, rank),
-            np.ones(len(layer.W)),
-        )
+        state, gains = _affine_low_rank(layer, state, into, rank), np.ones(len(layer.W))
         if not is_linear(layer):
             gains = np.asarray(gain(layer.activation, state.mean, state.var), float)
             state = _activate_low_rank(layer.activation, state, gains, out, rank)
@@ -220,9 +208,10 @@ def _directions(layers: Sequence[Dense], gains: Sequence[Array]) -> list[tuple[A
     return found[::-1]
 
 
-def _affine_low_rank(W: Array, b: Array, x: _State, V: Array, rank: int) -> _State:
+def _affine_low_rank(layer: Dense, x: _State, V: Array, rank: int) -> _State:
     """Apply an affine map; ``V`` are directions of its output that must be exact."""
-    size, none = len(W), np.zeros(len(W))
+    W, b, size = np.asarray(layer.W, float), np.asarray(layer.b, float), len(layer.W)
+    none = np.zeros(size)
     moved, own, Q = W @ x.factor, x.own + x.hidden, x.Q
     turned, shared = W @ Q, Q.T @ (x.hidden[:, None] * Q)
     # diagonals of F Fᵀ, of W diag(own) Wᵀ and of the projection of the hidden part

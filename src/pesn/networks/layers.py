@@ -276,7 +276,7 @@ class Stage:
     activation: Activation | None = None
 
 
-def make_layer(W: npt.ArrayLike, b: npt.ArrayLike, activation: str | Activation, carried: int) -> Dense:
+def make_layer(W: npt.ArrayLike, b: npt.ArrayLike, activation: Activation, carried: int) -> Dense:
     """Return a layer that carries its last ``carried`` outputs."""
     return SkipDense(W, b, activation, carried) if carried else Dense(W, b, activation)
 
@@ -360,9 +360,9 @@ def _merge_parallel(stages: Mapping[int, Stage], inputs: int, library: Any) -> d
 
 def _join_blocks(
     stage: Stage, state: Sequence[int], carried: Sequence[int], sizes: Mapping[int, int], library: Any
-) -> tuple[Any, Any, str | Activation, int]:
+) -> tuple[Any, Any, Activation, int]:
     """Return weights and bias of a stage on the units of ``state``, above those of ``carried``, activation and their number."""
-    count, activation, extra = len(stage.b), stage.activation or "identity", sum(sizes[k] for k in carried)
+    count, activation, extra = len(stage.b), stage.activation or get("identity"), sum(sizes[k] for k in carried)
     small = {"dtype": library.int8}
     W = library.hstack([stage.weights.get(k, library.zeros((count, sizes[k]), **small)) for k in state])
     if not carried:
@@ -432,14 +432,6 @@ class Tape:
         self.stages.append(Stage({k: W for k, W in weights.items() if W.any()}, flat[0], activation))
         self.sizes.append(size)
         return self._units(len(self.stages), tensor.values.shape[1:])
-
-    def add_sum(self, values: Array, blocks: tuple[int, ...], parts: Sequence[AffineRows]) -> AffineRows:
-        """Return what an affine operation made of several tensors; where they are of different stages, as units of its own.
-
-        So a deep residual network carries the sum of its branches, and not each of them.
-        """
-        made = AffineRows(values, blocks)
-        return made if all(part.blocks == blocks for part in parts) else self.add_stage(made, None)
 
     def multiply(self, a: AffineRows, b: AffineRows) -> AffineRows | None:
         """Multiply two tensors number by number, ((a + b)² − (a − b)²)/4; None unless both are affine in the input alone."""

@@ -58,7 +58,9 @@ class PointMoments:
     def __init__(self, function: Callable[[FloatArray], FloatArray], x: Gaussian, rng: Rng, full: bool) -> None:
         self._function, self._full, self._dim = function, full, x.dim
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
-        self._rounded = _is_below_rounding(x)
+        std = np.broadcast_to(x.std, x.mean.shape)
+        # rows whose points differ from the mean by rounding alone, though there is a variance
+        self._rounded = (std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)
         self.counts = np.zeros(len(x.mean), int)
         self._outputs: list[tuple[npt.NDArray[np.intp], int, FloatArray]] = []
 
@@ -159,12 +161,6 @@ class PointMoments:
             if start < count:
                 found[rows, :, start : start + out.shape[2]] = out[:, :, : count - start]
         return found.reshape(len(found), -1, found.shape[-1])
-
-
-def _is_below_rounding(x: Gaussian) -> npt.NDArray[np.bool_]:
-    """Return for each row whether its points differ from the mean by rounding alone, though there is a variance."""
-    std = np.broadcast_to(x.std, x.mean.shape)
-    return np.asarray((std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)).reshape(-1)
 
 
 # ---------------------------------------------------------------- points

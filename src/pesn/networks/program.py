@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from os import PathLike
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -80,23 +81,10 @@ def _side_by_side(parts: Sequence[Gaussian]) -> Gaussian:
     batches = {part.batch_shape for part in parts}
     if len(batches) > 1:
         raise ValueError(f"x must have inputs of one batch, got batches {', '.join(map(str, sorted(batches)))}")
-    mean = np.concatenate([part.mean for part in parts], axis=-1)
-    if all(part.diagonal is not None and part.factor is None for part in parts):
-        return Gaussian(mean, var=np.concatenate([np.broadcast_to(part.var, part.mean.shape) for part in parts], axis=-1))
-    cov, place = np.zeros((*mean.shape, mean.shape[-1]), mean.dtype), 0
-    for part in parts:
-        cov[..., place : place + part.dim, place : place + part.dim] = part.cov
-        place += part.dim
-    return Gaussian(mean, cov=cov)
+    return reduce(Gaussian.join, parts)
 
 
 Closure = Literal["auto", "gaussian", "third-order", "sobol"]
-
-
-class _TorchModule(Protocol):
-    """A ``torch.nn.Module``, by one of its methods: torch is an extra, and its types are slow to read."""
-
-    def parameters(self, recurse: bool = ...) -> Iterator[object]: ...
 
 
 class TorchDistribution(Protocol):
@@ -127,7 +115,6 @@ class _OnnxSession(Protocol):
 Network: TypeAlias = (
     Dense
     | Sequence[Dense | Dropout]
-    | _TorchModule
     | _Estimator
     | str
     | PathLike[str]

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import AnyArray, Array, FloatArray, NetworkCovariance, Rng
-from pesn.gaussian import Gaussian, make_gaussian, probabilities
+from pesn._support.types import Array, FloatArray, NetworkCovariance, Rng
+from pesn.gaussian import Gaussian, make_gaussian, probabilities, select_rows
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, Dropout, Shape, Shapes, cast_layer, check_sizes, fold_dropout, forward
@@ -81,9 +81,6 @@ class Propagated(Gaussian):
     @classmethod
     def _from_parts(cls, *parts: Any, **named: Any) -> Gaussian:
         return Gaussian._from_parts(*parts, **named)  # noqa: SLF001  # of its own class
-
-    def __getnewargs__(self) -> tuple[AnyArray]:
-        return (self._mean,)
 
     @property
     def median(self) -> FloatArray:
@@ -235,7 +232,7 @@ def propagate_gaussian(
             raise ValueError("covariance must be 'full' or 'diagonal' for tensors, got 'low-rank'; for that give x.numpy()")
         torch = import_module("pesn.adapters.torch")
         torch.check_tensors(network, given_x)
-        states: list[Gaussian] = torch.through_layers(network, given_x, method, covariance, weight_var, dropout)
+        states: list[Gaussian] = torch.propagate_gaussian(network, given_x, method, covariance, weight_var, dropout)
         return states
     given, shapes = join_inputs(given_x, None)
     if weight_var is not None or dropout:
@@ -381,7 +378,7 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
     """Return the result, and the number of points of each row, 0 where it is in closed form."""
     if not x.mean.size:
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {x.mean.shape}")
-    flat = _flatten(x)
+    flat = select_rows(x)
     closed = options.closure in ("gaussian", "third-order")
     if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
         mean, spread, error = _solve_closed(program, flat, options)
@@ -403,8 +400,7 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
     points = PointMoments(program.function, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
-    is_open = program.is_chain and options.closure == "auto" and options.n_samples is None
-    is_open = is_open and not program.is_random
+    is_open = program.is_chain and not program.is_random and options.closure == "auto" and options.n_samples is None
     untried, closed = np.full(len(flat.mean), is_open), dict[int, tuple[FloatArray, FloatArray, float]]()
     while True:
         found = points.moments()
@@ -438,7 +434,7 @@ def _try_third_order(
     if not len(rows):
         return {}
     layers = _require_layers(program)
-    some = make_gaussian(x.mean[rows], x.cov[rows]) if x.diagonal is None else make_gaussian(x.mean[rows], var=x.var[rows])
+    some = select_rows(x, rows)
     third, gaussian = third_order_gaussian(layers, some), _propagate_gaussian(program, layers, some)
     error = _estimate_error(third, gaussian, Sampled(*(part[rows] for part in checked)), 0.5)
     spread = third.cov if options.full else third.var
@@ -515,14 +511,6 @@ def _relative_difference(one: FloatArray, other: FloatArray) -> Array:
     """Compute the relative difference of standard deviations."""
     a, b = np.asarray(one, float), np.asarray(other, float)
     return np.abs(np.divide(a, b, out=np.where(a > 0.0, np.inf, 1.0), where=b > 0.0) - 1.0)
-
-
-def _flatten(x: Gaussian) -> Gaussian:
-    """Return a batch of any number of axes, or none, as one of rows."""
-    mean = x.mean.reshape(-1, x.dim)
-    if x.diagonal is not None and x.factor is None:
-        return make_gaussian(mean, var=x.diagonal.reshape(mean.shape))
-    return make_gaussian(mean, x.cov.reshape(*mean.shape, x.dim))
 
 
 def _assemble(

@@ -195,6 +195,12 @@ def find_error(values: Sequence[Value]) -> Exception | None:
     return next((value.error for value in values if value.error is not None), None)
 
 
+def check_values(values: Sequence[Value]) -> None:
+    """Raise the error of the first tensor without a closed form."""
+    if (error := find_error(values)) is not None:
+        raise error
+
+
 class Reader:
     """Apply the operations of a network to affine tensors, and collect its layers.
 
@@ -214,16 +220,9 @@ class Reader:
             self.inputs.append(Value(AffineRows(part, (0,))))
             start += math.prod(shape)
 
-    @staticmethod
-    def check(values: Sequence[Value]) -> None:
-        """Raise the error of the first tensor without a closed form."""
-        error = find_error(values)
-        if error is not None:
-            raise error
-
     def layers(self, outputs: Sequence[Value]) -> list[Dense]:
         """Return the layers that give these tensors, flattened, side by side; raise where one has no closed form."""
-        self.check(outputs)
+        check_values(outputs)
         return self.tape.layers([value.rows for value in outputs if value.rows is not None])
 
     def apply(self, operation: Operation, values: Sequence[Value]) -> list[Value]:
@@ -256,14 +255,16 @@ class Reader:
         else:
             self.tape.check_map(rows, sum(map(math.prod, operation.shapes)))
             arrays, blocks = self.tape.align(rows)
-            made = read_affine(operation.run, arrays)
-            if made is None:
+            results = read_affine(operation.run, arrays)
+            if results is None:
                 return None
-            found = made
-        if len(found) == 1 and len(rows) > 1:
+            found = results
+        made = [AffineRows(one, blocks) for one in found]
+        if len(made) == 1 and len(rows) > 1:
             self.sources = ()
-            return [self.tape.add_sum(found[0], blocks, rows)]
-        return [AffineRows(one, blocks) for one in found]
+            if any(one.blocks != blocks for one in rows):  # so a deep residual network carries the sum of its branches alone
+                return [self.tape.add_stage(made[0], None)]
+        return made
 
     def _apply_product(self, operation: Operation, rows: Sequence[AffineRows]) -> list[AffineRows] | None:
         """Return the product of two tensors; None where the operation is none, or where they are not affine in the input."""

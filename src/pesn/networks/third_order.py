@@ -19,53 +19,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.jit import jit
 from pesn._support.types import Array, FloatArray
 from pesn.linalg import symmetric, transpose
 from pesn.moments import moments
 from pesn.moments.mehler import project
 from pesn.networks.gaussian_closure import activation_covariance
 from pesn.networks.layers import Dense, is_linear
-
-
-@jit(fastmath={"contract", "nsz"})
-def _correlations(c: Array, rho: Array, iij: Array, iii: Array, shift: Array, var: Array, cov: Array, out: Array) -> None:
-    """Compute (cov + half + halfᵀ − Δμ Δμᵀ)/√(var varᵀ) within ±1, half = (κ_iii A + 3 κ_iij B)/6, of a batch; c is (n, N, D).
-
-    A = Σ_{n≥1} ρⁿ √((n+1)(n+2)(n+3)) c_{n+3}(i) c_n(j) and B = Σ_{n≥0} ρⁿ √((n+1)(n+2)) c_{n+2}(i) √(n+1) c_{n+1}(j) by Horner.
-    """
-    batch, orders, size = c.shape[0], c.shape[1] - 3, c.shape[2]
-    scale, both, alone = np.empty(size), np.empty(size), np.empty(size)
-    for b in range(batch):
-        for i in range(size):
-            scale[i] = 1.0 / math.sqrt(var[b, i]) if var[b, i] > 0.0 else 0.0
-        for i in range(size):
-            at, mixed = rho[b, i], iij[b, i]
-            both[:], alone[:] = 0.0, 0.0
-            for n in range(orders - 1, -1, -1):
-                factor, others = math.sqrt((n + 1.0) * (n + 2.0) * (n + 1.0)) * c[b, n + 1, i], c[b, n]
-                for j in range(size):
-                    both[j] = both[j] * at[j] + factor * others[j]
-                if n > 0:
-                    factor, others = math.sqrt((n + 1.0) * (n + 2.0) * (n + 3.0)) * c[b, n + 2, i], c[b, n - 1]
-                    for j in range(size):
-                        alone[j] = alone[j] * at[j] + factor * others[j]
-            for j in range(size):
-                out[b, i, j] = (iii[b, i] * at[j] * alone[j] + 3.0 * mixed[j] * both[j]) / 6.0
-        for i in range(size):
-            for j in range(i + 1, size):
-                value = cov[b, i, j] + out[b, i, j] + out[b, j, i] - shift[b, i] * shift[b, j]
-                # One after the other: for dead units the product overflows.
-                value = min(max(value * scale[i] * scale[j], -1.0), 1.0)
-                out[b, i, j] = value
-                out[b, j, i] = value
-            out[b, i, i] = 1.0
-
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -77,56 +41,92 @@ STRAIGHT = 1e-12  # variance relative to the activation's scale below which f is
 _NODES, _REACH = 49, 7.2  # grid for averages of cubes
 
 
-class Branching(NamedTuple):
-    """Third cumulants Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) of D entries: U and S (…, D, k)."""
+class Cumulants(NamedTuple):
+    """Third cumulants of D entries, of arrays or tensors: S and U (…, D, k), t (…, k).
 
-    U: Array
-    S: Array
+    Of branchings Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka); with t in the place of U Σ_a t_a S_ia S_ja S_ka, of
+    entries that are skewed by themselves.
+    """
 
-    def times(self, W: Array) -> Branching:
+    S: Any
+    U: Any = None
+    t: Any = None
+
+    def times(self, W: Any) -> Cumulants:
         """Return the third cumulants of W x."""
-        return Branching(W @ self.U, W @ self.S)
+        return Cumulants(W @ self.S, None if self.U is None else W @ self.U, self.t)
 
-    def rescale(self, factor: Array) -> Branching:
+    def rescale(self, factor: Any) -> Cumulants:
         """Return the third cumulants of entries times ``factor`` (…, D)."""
-        return Branching(factor[..., None] * self.U, factor[..., None] * self.S)
+        return Cumulants(factor[..., None] * self.S, None if self.U is None else factor[..., None] * self.U, self.t)
 
-    def iij(self) -> Array:
+    def iij(self) -> Any:
         """Return κ_iij (…, D, D)."""
-        result: Array = (self.U * self.S) @ transpose(2.0 * self.S)
-        result += np.square(self.S) @ transpose(self.U)
-        return result
-
-
-class Own(NamedTuple):
-    """Third cumulants Σ_a t_a S_ia S_ja S_ka: of entries that are skewed by themselves. S (…, D, k), t (…, k)."""
-
-    S: Array
-    t: Array
-
-    def times(self, W: Array) -> Own:
-        """Return the third cumulants of W x."""
-        return Own(W @ self.S, self.t)
-
-    def rescale(self, factor: Array) -> Own:
-        """Return the third cumulants of entries times ``factor`` (…, D)."""
-        return Own(factor[..., None] * self.S, self.t)
-
-    def iij(self) -> Array:
-        """Return κ_iij (…, D, D)."""
-        return np.asarray((np.square(self.S) * self.t[..., None, :]) @ transpose(self.S))
+        if self.U is None:
+            return (self.S * self.S * self.t[..., None, :]) @ self.S.mT
+        return (self.U * self.S) @ (2.0 * self.S).mT + (self.S * self.S) @ self.U.mT
 
 
 class Fresh(NamedTuple):
     """What a layer has just made: branchings with U = diag(u) and S (…, D, D), and what each unit t (…, D) has to itself."""
 
-    u: Array
-    S: Array
-    t: Array
+    u: Any
+    S: Any
+    t: Any
 
-    def times(self, W: Array) -> list[Branching | Own]:
+    def times(self, W: Any) -> list[Cumulants]:
         """Return the third cumulants of W x; products with diagonal matrices are not multiplied out."""
-        return [Branching(W * self.u[..., None, :], W @ self.S), Own(W, self.t)]
+        return [Cumulants(W @ self.S, W * self.u[..., None, :]), Cumulants(W, t=self.t)]
+
+
+class Outputs(NamedTuple):
+    """What the third cumulants of a layer's outputs are computed from, of arrays or tensors.
+
+    ``c`` (…, D, N): Hermite coefficients; ``rho`` (…, D, D) and ``std`` (…, D) of the pre-activations; ``bent`` (…, n): units
+    that are no lines up to rounding; ``away`` (…, n, nodes): f − μ on the grid, with its two kinds of ``weights``, for averages
+    and for averages of products with He_3.
+    """
+
+    c: Any
+    rho: Any
+    std: Any
+    bent: Any
+    away: Any
+    weights: tuple[Any, Any]
+
+    def correct(self, older: Sequence[Cumulants], var: Any, cov: Any, library: Any) -> tuple[Any, Any, Any]:
+        """Compute Δμ (…, D), variances (…, D) and correlations (…, D, D) of pre-activations with third cumulants.
+
+        ``var`` and ``cov`` are those of Gaussian pre-activations. A and B are summed by Horner's rule.
+        """
+        c, rho, std = self.c, self.rho, self.std
+        # one after the other: squares may underflow
+        iij = sum(one.iij() for one in older) / std[..., :, None] / std[..., :, None] / std[..., None, :]
+        iii = library.clip(library.diagonal(iij, 0, -2, -1), -MOST_SKEWED, MOST_SKEWED)
+        shift = iii * c[..., 2] / math.sqrt(6.0)
+        skewness = self._pad(library.where(self.bent, (self.away * self.away) @ self.weights[1], 0.0), library)
+        new = library.maximum(var + iii / 6.0 * skewness - shift * shift, LEAST_LEFT * var)
+        both = alone = 0.0 * rho
+        for n in range(ORDERS - 1, -1, -1):
+            both = both * rho + math.sqrt((n + 1) * (n + 2) * (n + 1)) * c[..., :, None, n + 1] * c[..., None, :, n]
+            if n:
+                alone = alone * rho + math.sqrt((n + 1) * (n + 2) * (n + 3)) * c[..., :, None, n + 2] * c[..., None, :, n - 1]
+        half = (iii[..., None] * rho * alone + 3.0 * iij * both) / 6.0
+        live = new > 0.0
+        scale = library.where(live, 1.0 / library.sqrt(library.where(live, new, 1.0)), 0.0)
+        total = cov + half + half.mT - shift[..., :, None] * shift[..., None, :]
+        return shift, new, library.clip(total * scale[..., :, None] * scale[..., None, :], -1.0, 1.0)
+
+    def cumulants(self, shift: Any, library: Any) -> Fresh:
+        """Return the third cumulants of the outputs, whose means were moved by ``shift`` (…, D)."""
+        first, bend, n = self.c[..., 0], math.sqrt(2.0) * self.c[..., 1], self.bent.shape[-1]
+        away = self.away - shift[..., :n, None]
+        rest = library.where(self.bent, (away * away * away) @ self.weights[0] - (3.0 * bend * first * first)[..., :n], 0.0)
+        return Fresh(bend, self.c[..., :1] * self.rho, self._pad(rest, library))
+
+    def _pad(self, units: Any, library: Any) -> Any:
+        """Return values of units with zeros for carried numbers behind them."""
+        return library.concatenate([units, 0.0 * self.std[..., units.shape[-1] :]], -1)
 
 
 class Skewed(NamedTuple):
@@ -134,7 +134,7 @@ class Skewed(NamedTuple):
 
     mean: Array
     cov: Array
-    older: tuple[Branching | Own, ...] = ()
+    older: tuple[Cumulants, ...] = ()
     fresh: Fresh | None = None
 
 
@@ -177,26 +177,15 @@ def _activate(layer: Dense, z: Skewed, further: bool) -> Skewed:
     x, weights, cubic = third_order_grid()
     away = np.asarray(f.value(z.mean[..., :units, None] + np.sqrt(var[..., :units])[..., None] * x), float)
     away -= unit.mean[..., None]
-    shift = np.zeros(std.shape)
+    outputs, shift = Outputs(c, rho, std, bent, away, (weights, cubic)), np.zeros(std.shape)
     if z.older:
-        iij = z.older[0].iij()
-        for one in z.older[1:]:
-            iij += one.iij()
-        for scale in (std[..., :, None], std[..., :, None], std[..., None, :]):  # one after the other: squares may underflow
-            iij /= scale
-        skewness = np.zeros(std.shape)
-        skewness[..., :units] = np.where(bent, np.square(away) @ cubic, 0.0)
         before = np.concatenate([unit.var, var[..., units:]], axis=-1)
-        shift, cov = _correct_moments(c, rho, skewness, iij, before, cov)
-        mean = mean + shift
+        shift, after, correlation = outputs.correct(z.older, before, cov, np)
+        correlation[..., own, own] = 1.0
+        mean, cov = mean + shift, _semidefinite(correlation, after)
     if not further:
         return Skewed(mean, cov)
-    gain, curvature = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
-    away -= shift[..., :units, None]
-    rest = np.zeros(std.shape)
-    leading = (3.0 * curvature * np.square(c[..., 0]))[..., :units]
-    rest[..., :units] = np.where(bent, (away * away * away) @ weights - leading, 0.0)
-    return Skewed(mean, cov, tuple(one.rescale(gain) for one in z.older), Fresh(curvature, c[..., :1] * rho, rest))
+    return Skewed(mean, cov, tuple(one.rescale(c[..., 0] / std) for one in z.older), outputs.cumulants(shift, np))
 
 
 def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask) -> Array:
@@ -210,20 +199,6 @@ def _coefficients(layer: Dense, mean: Array, std: Array, live: Mask, bent: Mask)
     c[..., :units, 1:][~bent] = 0.0
     c[..., units:, 0] = np.where(live, std, 0.0)[..., units:]
     return c
-
-
-def _correct_moments(c: Array, rho: Array, skewness: Array, iij: Array, var: Array, cov: Array) -> tuple[Array, Array]:
-    """Compute Δμ (…, D) and the covariance (…, D, D) from coefficients c and standardized κ_iij; ``skewness``: E[(f−μ)² He_3]."""
-    size = var.shape[-1]
-    iii = np.clip(np.diagonal(iij, axis1=-2, axis2=-1), -MOST_SKEWED, MOST_SKEWED)
-    shift = iii * c[..., 2] / math.sqrt(6.0)
-    new = np.maximum(var + iii / 6.0 * skewness - np.square(shift), LEAST_LEFT * var)
-    correlation, square, row = np.empty(cov.shape), (-1, size, size), (-1, size)
-    _correlations(
-        np.ascontiguousarray(transpose(c)).reshape(-1, c.shape[-1], size), rho.reshape(square), iij.reshape(square),
-        iii.reshape(row), shift.reshape(row), new.reshape(row), cov.reshape(square), correlation.reshape(square),
-    )  # fmt: skip
-    return shift, _semidefinite(correlation, new)
 
 
 def _semidefinite(correlation: Array, var: Array) -> Array:

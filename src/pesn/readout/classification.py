@@ -88,7 +88,9 @@ def fit_logits(features: Array, labels: npt.NDArray[np.intp], n_classes: int, ri
     ridges = _RIDGES if ridge is None else np.array([ridge])
     left_out = _cross_validate(b, targets, _folds(labels, n_classes), ridges)
     some = np.linspace(0, len(b) - 1, min(len(b), _MOST)).astype(np.intp)
-    left_out, smooth = left_out[:, some], _smooth_targets(targets)[some]
+    # smoothed as if one more sample of unknown class had been seen, so that no class becomes certain
+    smooth = (len(b) * targets[some] + 1.0 / n_classes) / (len(b) + 1.0)
+    left_out = left_out[:, some]
     gains = [_best_gain(scores, smooth) for scores in left_out]
     best = int(np.argmin([entropy for entropy, _ in gains]))
     gain, offsets = _calibrate(left_out[best], smooth, gains[best][1])
@@ -189,12 +191,6 @@ def _shrink_weights(cross: Array, values: Array, penalty: float) -> Array:
     floor = len(values) * np.finfo(float).eps * max(float(values[-1]), 0.0)
     inverse = np.divide(1.0, values + penalty, out=np.zeros_like(values), where=values > floor)
     return np.asarray(inverse[:, None] * cross)
-
-
-def _smooth_targets(targets: Array) -> Array:
-    """Smooth class indicators as if one more sample of unknown class had been seen, so that no class becomes certain."""
-    n, n_classes = targets.shape
-    return np.asarray((n * targets + 1.0 / n_classes) / (n + 1.0))
 
 
 def _cross_entropy(scores: Array, targets: Array, gain: float, offsets: Array) -> tuple[float, Array]:

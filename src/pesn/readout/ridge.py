@@ -560,33 +560,31 @@ def least_squares(n_features: int, n_targets: int, ridge: Penalty, groups: Group
     return kind(n_features, n_targets) if groups is None else GroupedSums(groups, n_features, kind)
 
 
-def choose_ridge(folds: Sequence[Factor | GroupedSums], grid: Sequence[float] = GRID) -> float:
+def choose_ridge(folds: Sequence[Factor | GroupedSums]) -> float:
     """Select the ridge with the least one-step squared error in cross-validation.
 
     Parameters
     ----------
     folds : list of Factor or GroupedSums
         Factors of contiguous blocks of rows, as neighbors in time are nearly equal.
-    grid : sequence of float
-        Candidates; of two with equal errors, the larger is taken.
 
     Returns
     -------
     float
-        One of the grid.
+        One of ``GRID``.
     """
     if len(folds) < 2:  # no validation data
-        return float(grid[len(grid) // 2])
-    wrong = np.zeros(len(grid))
+        return GRID[len(GRID) // 2]
+    wrong = np.zeros(len(GRID))
     for regression in zip(*([fold] if isinstance(fold, Factor) else fold.parts for fold in folds), strict=True):
         factors = [part for part in regression if isinstance(part, Factor)]
         for i, others in exclude_folds(factors, range(len(factors))).items():
             R, p = factors[i].triangle(), others.n_features
-            penalties = np.stack([others.n_samples * feature_penalties(ridge, p) for ridge in grid])
+            penalties = np.stack([others.n_samples * feature_penalties(ridge, p) for ridge in GRID])
             for k, weights in enumerate(ridge_path(others, penalties)):
                 wrong[k] += np.sum(np.square(R[:, p:] - R[:, :p] @ weights.T))
     near = np.flatnonzero(wrong <= 1.02 * wrong.min())
-    return float(grid[near[-1]])
+    return GRID[near[-1]]  # of two with equal errors the larger
 
 
 def solve(sums: Sums, ridge: Penalty = 0.0) -> Readout:
@@ -615,22 +613,17 @@ def solve(sums: Sums, ridge: Penalty = 0.0) -> Readout:
         Weights and their uncertainty.
     """
     if isinstance(sums, GroupedSums):
-        return _solve_groups(sums, ridge)
+        groups = sums.groups
+        each = [solve(part, groups.own_penalty(ridge)) for part in sums.parts]
+        weights, cov, root = ([getattr(one, name) for one in each] for name in ("weights", "residual_cov", "covariance_root"))
+        S = root[0] if groups.shared else np.stack(root)
+        return Readout(groups.expand(weights, sums.n_features), groups.expand_cov(cov), S, each[0].n_samples, groups)
     penalty = feature_penalties(ridge, sums.n_features)
     n = sums.n_samples
     if n < 1:
         raise ValueError("solve needs at least one row of features and targets, got none; call add first")
     found = sums.solve(penalty * n)
     return Readout(found.weights, _residual_cov(found, penalty * n, n), found.root, n)
-
-
-def _solve_groups(sums: GroupedSums, ridge: Penalty) -> Readout:
-    """Do the same for outputs that see some of the features only."""
-    groups = sums.groups
-    found = [solve(part, groups.own_penalty(ridge)) for part in sums.parts]
-    weights, cov, root = ([getattr(one, name) for one in found] for name in ("weights", "residual_cov", "covariance_root"))
-    S = root[0] if groups.shared else np.stack(root)
-    return Readout(groups.expand(weights, sums.n_features), groups.expand_cov(cov), S, found[0].n_samples, groups)
 
 
 def feature_penalties(ridge: Penalty, n_features: int) -> FloatArray:

@@ -314,13 +314,8 @@ def rls_update(
     b, y = as_rows("features", features, p), as_rows("targets", targets, m)
     if len(b) != len(y):
         raise ValueError(f"features and targets must have as many rows, got {len(b)} and {len(y)}")
-    return _update(state, b, y, float(forgetting))
-
-
-def _update(state: RLSState, b: FloatArray, y: FloatArray, forgetting: float) -> tuple[FloatArray, RLSState]:
-    """Do the same without validation."""
     at, predictions = recursion(state, forgetting), np.empty(y.shape)
-    if not _follow(at, kernel_array(b), kernel_array(y), forgetting, predictions):
+    if not _follow(at, kernel_array(b), kernel_array(y), float(forgetting), predictions):
         raise ValueError("recursive least squares left the range of float64 numbers; scale features and targets to about 1")
     return predictions, at.state(state)
 
@@ -395,7 +390,7 @@ def update(
     """
     if readout.groups is not None:
         return _update_groups(readout, rls, features, targets, forgetting)
-    predictions, rls = _update(rls, features, targets, float(forgetting))
+    predictions, rls = rls_update(rls, features, targets, forgetting)
     R, n = _residual_cov(readout, targets - predictions, forgetting), readout.n_samples + len(features)
     return predictions, Readout(rls.weights, R, rls.root, n), rls
 

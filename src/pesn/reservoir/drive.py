@@ -546,13 +546,6 @@ def chunks(sequences: Sequence[slice], rows: int) -> Iterator[tuple[slice, slice
             first = place + 1
 
 
-def _order_by_length(sequences: Sequence[slice]) -> tuple[npt.NDArray[np.intp], Array, Array]:
-    """Sort sequences as the kernel takes them, long ones first; return their positions, first rows and lengths."""
-    starts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
-    order = np.argsort(-lengths, kind="stable")
-    return order, starts[order], lengths[order]
-
-
 def run_many(
     reservoir: Reservoir,
     rows: Array,
@@ -596,7 +589,9 @@ def run_many(
 
     inputs = kernel_array(rows if rows.ndim == 3 else rows[None])
     (parts, n_rows, _), N, m = inputs.shape, reservoir.n_units, reservoir.n_outputs
-    order, starts, lengths = _order_by_length(sequences)
+    starts, lengths = np.array([(rows.start, rows.stop - rows.start) for rows in sequences], np.int64).reshape(-1, 2).T
+    order = np.argsort(-lengths, kind="stable")  # long ones first
+    starts, lengths = starts[order], lengths[order]
     h, y = _stack_states(states, order, parts, N, m)
     shapes = (parts, n_rows, N), (parts, *((0, 0) if readout is None else (n_rows, m)))
     kept, outputs = (

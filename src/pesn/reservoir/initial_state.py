@@ -464,23 +464,16 @@ def from_state(loop: OpenLoop, state: State) -> GaussianState:
         factor = np.zeros((at.size, np.shape(state.cov)[1]))
         factor[known] = factor_covariance(state.cov) if state.own is None else state.cov
         own[len(own) - N :] = 0.0 if state.own is None else state.own
-    return _with_factor(loop, mean, factor, own)
-
-
-def _with_factor(loop: OpenLoop, mean: Array, factor: Array, own: Array) -> GaussianState:
-    """Return a state of covariance factor factorᵀ + diag(0, own)."""
+    # of covariance factor factorᵀ + diag(0, own)
     if loop.form == "low-rank":
         return LowRank(mean, loop.carried, np.zeros((len(mean), 0)), factor=factor, own=own)
     each = np.pad(own, (len(mean) - len(own), 0))
     if loop.form == "full":
         return Dense(mean, loop.carried, np.zeros((len(mean), 0)), cov=outer(factor) + np.diag(each))
-    return _members(loop, mean, factor if not own.any() else np.hstack([factor, np.diag(np.sqrt(each))]))
-
-
-def _members(loop: OpenLoop, mean: Array, columns: Array) -> Ensemble:
-    """Return an ensemble of covariance columns columnsᵀ: of these deviations if they are members, else drawn from it."""
+    columns = np.hstack([factor, np.diag(np.sqrt(each))]) if own.any() else factor
     count, draws = loop.n_members, loop.new_draws()
     assert draws is not None
+    # these deviations if they are members, else drawn
     if columns.shape[1] == count and np.abs(columns.sum(axis=1)).max() <= 1e-9 * np.abs(columns).max():
         return Ensemble(mean + np.sqrt(count - 1.0) * columns.T, loop.carried, draws)
     return Ensemble.draw(mean, columns.T[np.any(columns, axis=0)], loop.carried, count, draws)

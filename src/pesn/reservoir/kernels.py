@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.intrinsics import LANES, add_packed_rows, add_sparse_row, matrix, tabulated, vector
+from pesn._support.intrinsics import LANES, add_packed_rows, matrix, sparse_row, tabulated, vector
 from pesn._support.jit import INLINE, SMALL, jit
 from pesn.activations import get
 from pesn.moments.special import tanh, tanh_and_slope
@@ -152,7 +152,7 @@ NOTHING, TEACHER, OWN = 0, 1, 2  # kinds of feedback
 SEQUENCES = 16  # number of sequences in lockstep
 _TILE = 8  # units written at a time
 _FIRST, _GROUP = np.uint64(0), np.uint64(LANES)  # unsigned indices need no check for negative ones, which hinders SIMD
-_add_group, _add_group_moments, _add_row = add_packed_rows(1), add_packed_rows(2), add_sparse_row(SEQUENCES)
+_add_group, _add_group_moments, _add_row = add_packed_rows(1), add_packed_rows(2), sparse_row(SEQUENCES, adds=True)
 
 # One dot product for every length: the order of its sum does not depend on how a sequence was cut.
 _sum = jit(fastmath={"contract", "nsz", "reassoc"}, **INLINE)
@@ -218,8 +218,9 @@ def _rotate(rotation: Array, first: int, end: int, h: Array) -> None:
 
 
 @_inline
-def _move_units(net: Weights, rotation: Array | None, z: Array, is_fed: bool, y: Array, h: Array, pre: Array) -> None:
-    """Move the units by row z and fed-back output y; ``pre``: working memory for N + 3 numbers."""
+def _move_units(net: Weights, rotation: Array | None, z: Array, is_fed: bool, y: Array, h: Array, work: Array) -> None:
+    """Move the units by row z and fed-back output y; ``work``: memory for rows of N + 3 numbers."""
+    pre = work[0]
     for i in range(h.size):
         pre[i] = net.bias[i]
     for j in range(z.size):
@@ -235,7 +236,7 @@ def _move_units(net: Weights, rotation: Array | None, z: Array, is_fed: bool, y:
     for layer in range(net.ends.size):  # h already has the new state of the layers before
         end = net.ends[layer]
         for i in range(first, end, _GROUP):
-            _add_group(net.weights, net.columns, net.starts[group], net.starts[group + 1], h, pre, i)
+            _add_group(net.weights, net.columns, net.starts[group], net.starts[group + 1], h, work, i)
             group += 1
         if rotation is not None:
             _rotate(rotation, first, end, h)
@@ -267,9 +268,9 @@ def drive(net: Weights, rotation: Array | None, inputs: Array, loop: Feedback, c
     array.
     """
     h, y, states, outputs = course
-    pre = np.empty(h.size + LANES)
+    work = np.empty((1, h.size + LANES))
     for k in range(inputs.shape[0]):
-        _move_units(net, rotation, inputs[k], loop.fed != NOTHING, y, h, pre)
+        _move_units(net, rotation, inputs[k], loop.fed != NOTHING, y, h, work)
         if loop.noise != 0.0:
             for i in range(h.size):
                 h[i] += loop.noise * states[k, i]
@@ -317,7 +318,8 @@ def drive_gaussian(
     """Drive the diagonal probabilistic network over one sequence: :func:`drive` for means and variances."""
     h, y, states, outputs = course
     n = h.shape[1]
-    pairs, pre, var = np.empty((n, 2)), np.empty(n + LANES), np.empty(n + LANES)
+    pairs, work = np.empty((n, 2)), np.empty((2, n + LANES))
+    pre, var = work[0], work[1]
     for i in range(n):  # mean and variance of a unit are adjacent, in one cache line
         pairs[i, 0], pairs[i, 1] = h[0, i], h[1, i]
     for k in range(inputs.shape[1]):
@@ -330,7 +332,7 @@ def drive_gaussian(
         for layer in range(net.ends.size):
             end = net.ends[layer]
             for i in range(first, end, _GROUP):
-                _add_group_moments(net.weights, net.columns, net.starts[group], net.starts[group + 1], pairs, pre, var, i)
+                _add_group_moments(net.weights, net.columns, net.starts[group], net.starts[group + 1], pairs, work, i)
                 group += 1
             fill_moments(tables, pre[first:end], var[first:end])
             if rotation is not None:
@@ -436,7 +438,7 @@ def drive_lockstep(
                 end = net.ends[layer]
                 for i in range(first, end):
                     for part in range(parts):
-                        _add_row(net.weights[part], net.columns, net.starts[i], net.starts[i + 1], H[part], pre[part], i)
+                        _add_row(net.columns, net.weights[part], net.starts[i], net.starts[i + 1], H[part], 0, pre[part], i)
                 if tables is None:
                     for i in range(np.uint64(first * SEQUENCES), np.uint64(end * SEQUENCES)):
                         flat[0, i] = tanh(flat[0, i])
@@ -589,7 +591,7 @@ def step(table: Array, rotation: Array | None) -> int:
         entering = matrix(table, W_IN), matrix(table, W_FB), vector(table, BIAS)
         net = Weights(*rows, *entering, vector(table, KEEP), vector(table, LEAK), _unsigned(table, ENDS))
         units = b[weights.shape[1] - counts[UNITS] : weights.shape[1]]
-        _move_units(net, rotation, x, True, y, units, matrix(table, WORK)[0])
+        _move_units(net, rotation, x, True, y, units, matrix(table, WORK))
     for o in range(out.size):
         out[o] = product(weights[o], b)
         y[o] = out[o]

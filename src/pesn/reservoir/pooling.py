@@ -19,7 +19,7 @@ import numpy as np
 
 from pesn._support.types import Array
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.statespace.model import StateSpaceModel, rollout
+from pesn.statespace.model import rollout
 from pesn.statespace.state import GaussianState
 
 Pooling: TypeAlias = Literal["mean", "last", "both"]
@@ -87,8 +87,10 @@ def _ends(
     z, var = (np.zeros((len(sequences), lengths[0], loop.reservoir.n_inputs)) for _ in range(2))
     for i, (rows, spread) in enumerate(sequences):
         z[i, : len(rows)], var[i, : len(rows)] = rows, spread
-    m = len(loop.weights)
-    model = _accumulate_outputs(loop, {"mean": m, "both": m // 2, "last": 0}[pooling])
+    m, K = len(loop.weights), loop.model.K.copy()
+    added = loop.layout["output"].start + np.arange({"mean": m, "both": m // 2, "last": 0}[pooling])  # outputs added up over rows
+    K[added, added] += 1.0
+    model = replace(loop.model, K=K, probe=None, fast=None, settled=None)
     state, left = _initial_state(loop, z[:, 0], var[:, 0]), np.arange(len(sequences))
     if washout:
         state = rollout(model, state, z[:, :washout], var[:, :washout]).state
@@ -100,14 +102,6 @@ def _ends(
             yield int(left[i]), stop, path.mean[i, -1], path.cov[i, -1]
         longer = lengths[left] > stop
         state, left = path.state.part(longer), left[longer]
-
-
-def _accumulate_outputs(loop: OpenLoop, count: int) -> StateSpaceModel:
-    """Return the model of a loop whose first ``count`` outputs are added up over rows."""
-    start, K = loop.layout["output"].start, loop.model.K.copy()
-    added = np.arange(start, start + count)
-    K[added, added] += 1.0
-    return replace(loop.model, K=K, probe=None, fast=None, settled=None)
 
 
 def _initial_state(loop: OpenLoop, z: Array, var: Array) -> GaussianState:

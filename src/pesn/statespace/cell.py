@@ -18,7 +18,7 @@ from scipy.linalg import block_diag
 
 from pesn._support.types import Array, MomentName, Rng
 from pesn.activations import TANH, Activation
-from pesn.linalg import outer
+from pesn.linalg import multiply, outer
 from pesn.moments import Mesh, MomentMethod
 from pesn.statespace import kernels
 from pesn.statespace.kernels import REACH
@@ -191,11 +191,6 @@ class SparseRows:
         return out.reshape(*batch, rows, s)
 
 
-def _scale_variances(weights: Array, var: Array) -> Array:
-    """Return weights (r, r), or a diagonal matrix (r,), times variances (…, r)."""
-    return weights * var if weights.ndim == 1 else (weights @ var[..., None])[..., 0]
-
-
 @dataclass(frozen=True, eq=False)
 class Compression:
     """How the factor of a low-rank state is truncated.
@@ -277,18 +272,14 @@ class Cell:
 
     def memory_variances(self, var: Array) -> Array:
         """Return the variances (…, r) of O x, of independent entries x with these variances."""
-        return _scale_variances(self._memory_squares, var)
+        return var if self.rotation is None else multiply(np.square(self.rotation), var)
 
     def memory_input_covariances(self, var: Array) -> Array:
         """Return the covariances (…, r) of O x and A x, entry by entry, of independent entries x with these variances."""
-        return _scale_variances(self._memory_input_products, var)
+        return self._memory_inputs * var if self.rotation is None else multiply(self._memory_inputs, var)
 
     @cached_property
-    def _memory_squares(self) -> Array:
-        return np.ones(len(self.bias)) if self.rotation is None else np.square(self.rotation)
-
-    @cached_property
-    def _memory_input_products(self) -> Array:
+    def _memory_inputs(self) -> Array:
         own = sparse.csr_array(self.matrix)[:, self.rows]
         return np.asarray(own.diagonal() if self.rotation is None else self.rotation * own.toarray())
 
@@ -310,8 +301,7 @@ class Cell:
             moved = np.empty(members.shape)
             kernels.move_members(self.enter.rows, self.bias, self.leaks, self.rows.start, members, moved)
         else:
-            moved, entering = members.copy(), np.empty((len(members), len(self.bias)))
-            kernels.enter_members(self.enter.rows, members, entering)
+            moved, entering = members.copy(), (self.enter @ members.T).T
             moved[:, self.rows] = (1.0 - self.leak) * self.rotate(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
@@ -424,12 +414,8 @@ def tangent(cell: Cell, x: Array, slopes: Array) -> Array:
     by = A @ slopes if slopes.ndim == 2 else np.stack([A @ one for one in slopes])
     result = slopes.copy()
     result[..., cell.rows, :] = (1.0 - cell.leaks[:, None]) * cell.rotate(slopes[..., cell.rows, :])
-    result[..., cell.rows, :] += (cell.leaks * _slope(cell, a))[..., None] * by
+    derivative = cell.units.record.derivative if isinstance(cell.units, ActivationMoments) else None
+    # not by a method of moments, which may be an approximation
+    slope = cell.units.gain(a, np.zeros_like(a)) if derivative is None else np.asarray(derivative(a))
+    result[..., cell.rows, :] += (cell.leaks * slope)[..., None] * by
     return result
-
-
-def _slope(cell: Cell, a: Array) -> Array:
-    """Return f′(a)."""
-    if isinstance(cell.units, ActivationMoments) and cell.units.record.derivative is not None:
-        return np.asarray(cell.units.record.derivative(a))  # not by a method of moments, which may be an approximation
-    return cell.units.gain(a, np.zeros_like(a))

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pesn._support.intrinsics import sparse_row_times
+from pesn._support.intrinsics import sparse_row
 from pesn._support.jit import INLINE, SMALL, jit
 from pesn._support.types import AnyArray as Array
 from pesn.moments.hermite import mirror
@@ -26,7 +26,7 @@ _small = jit(**SMALL)
 _fused, _inline = jit(fastmath={"contract", "nsz"}), jit(fastmath={"contract", "nsz"}, **INLINE)
 _loose, _loose_inline = (jit(fastmath={"contract", "nsz", "reassoc"}, **more) for more in ({}, INLINE))
 
-_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row_times(n) for n in (32, 16, 8, 1))
+_row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row(n, adds=False) for n in (32, 16, 8, 1))
 
 
 @jit(no_cpython_wrapper=True)
@@ -74,34 +74,6 @@ def live_columns(F: Array, live: Array) -> None:
                 break
 
 
-@_fused
-def second_order(wide: Array, rest: Array, curvature: Array, columns: Array, left: Array) -> None:
-    """Compute columns (B, N, w (w + 1)/2) of ½ c_i c_j (wide wideᵀ)²_ij for wide (B, N, w), at most ``rest``; set ``left``.
-
-    The products of any two entries of a row, squares times √½: their squares add up to ½ |row|⁴.
-    """
-    w, half = wide.shape[2], np.sqrt(0.5)
-    for b in range(wide.shape[0]):
-        for i in range(wide.shape[1]):
-            row, out, size = wide[b, i], columns[b, i], 0.0
-            for j in range(w):
-                size += row[j] * row[j]
-            factor = curvature[b, i]
-            variance = 0.5 * factor * factor * size * size
-            if variance > rest[b, i]:
-                factor *= np.sqrt(rest[b, i] / variance)
-                variance = rest[b, i]
-            left[b, i] = rest[b, i] - variance
-            k = 0
-            for j in range(w):
-                own = factor * row[j]
-                out[k] = half * own * row[j]
-                k += 1
-                for m in range(j + 1, w):
-                    out[k] = own * row[m]
-                    k += 1
-
-
 @jit(no_cpython_wrapper=True)
 def _repair_upper(cov: Array, var: Array) -> None:
     """Mirror the upper triangle of ``cov`` (n, n) after removing negative variances and correlations beyond 1."""
@@ -134,18 +106,6 @@ def _put(these: Array, first: int, out: Array) -> None:
         new = out[first + m]
         for j in range(new.size):
             new[j] = these[j, m]
-
-
-@jit()
-def enter_members(rows: Rows, x: Array, out: Array) -> None:
-    """Compute out (M, r) = A x of each member x (M, n)."""
-    indptr, indices, data = rows
-    these, into = np.empty((x.shape[1], _SIDE_BY_SIDE)), np.empty((out.shape[1], _SIDE_BY_SIDE))
-    for first in range(0, x.shape[0], _SIDE_BY_SIDE):
-        _take(x, first, these)
-        for i in range(out.shape[1]):
-            _row_times_16(indices, data, indptr[i], indptr[i + 1], these, 0, into, i)
-        _put(into, first, out)
 
 
 @_fused
@@ -332,15 +292,6 @@ def move_dense(
         mirror(new[b])
 
 
-@jit(**INLINE)
-def _copy_others(a: Array, first: int, last: int, new: Array) -> None:
-    """Copy all rows of ``a`` but those from ``first`` to ``last``."""
-    for i in range(a.shape[0]):
-        if i < first or i >= last:
-            for j in range(a.shape[1]):
-                new[i, j] = a[i, j]
-
-
 @_small
 def affine_dense(
     cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
@@ -360,8 +311,7 @@ def affine_dense(
             deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
             factor[i] = min(1.0, FARTHEST / max(deviation[i], 1.0))
             values[b, i] = min(max(values[b, i], -FARTHEST), FARTHEST)
-        _copy_others(cov[b], first, first + size, new[b])
-        _copy_others(cross[b], first, first + size, new_cross[b])
+        new[b], new_cross[b] = cov[b], cross[b]
         for i in range(size):
             row = first + i
             for j in range(n):
@@ -412,34 +362,6 @@ def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, ne
             keep, slope = 1.0 - leak[i], leak[i] * gain[b, i]
             for j in range(k):
                 new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
-
-
-@_small
-def affine_columns(F: Array, own: Array, noise: Array, first: int, new: Array, factor: Array) -> None:
-    """Compute columns (B, n, k + q) after x[rows] ← K x + noise, rows from ``first``; ``own`` = K F (B, r, k).
-
-    ``noise`` (B, r, q) are the new columns. ``factor`` (B, r) is set to the factors that scale standard deviations beyond 1e100
-    back to it.
-    """
-    n, k = F.shape[1:]
-    size, q = noise.shape[1:]
-    for b in range(len(F)):
-        for i in range(n):
-            for j in range(k):
-                new[b, i, j] = F[b, i, j]
-            for j in range(q):
-                new[b, i, k + j] = 0.0
-        for i in range(size):
-            total = 0.0
-            for j in range(k):
-                total += own[b, i, j] * own[b, i, j]
-            for j in range(q):
-                total += noise[b, i, j] * noise[b, i, j]
-            factor[b, i] = scale = min(1.0, FARTHEST / max(np.sqrt(total), 1.0))
-            for j in range(k):
-                new[b, first + i, j] = scale * own[b, i, j]
-            for j in range(q):
-                new[b, first + i, k + j] = scale * noise[b, i, j]
 
 
 @_loose_inline

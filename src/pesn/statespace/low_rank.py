@@ -43,12 +43,12 @@ class _Factored(GaussianState):
         """Return the mean, ``cross`` and F after the update x[rows] ← K x + k + noise."""
         F, own = self.factor, multiply_rows(K, self.factor)
         fresh = np.zeros((own.shape[-2], 0)) if noise_root is None else noise_root
-        # a copy: a read-only array would compile the kernel once more
-        noise = flat(np.array(np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))))
-        new, factor = np.empty((len(noise), F.shape[-2], F.shape[-1] + fresh.shape[-1])), np.empty(noise.shape[:2])
-        kernels.affine_columns(flat(F), flat(own), noise, rows.start, new, factor)
-        parts = self._affine_mean_and_cross(rows, K, k, factor.reshape(own.shape[:-1]))
-        return {**parts, "factor": new.reshape(*F.shape[:-1], new.shape[-1])}
+        moved = np.concatenate([own, np.broadcast_to(fresh, (*own.shape[:-1], fresh.shape[-1]))], axis=-1)
+        with np.errstate(over="ignore"):  # standard deviations of diverging loops are scaled back to 1e100
+            scale = np.minimum(1.0, kernels.FARTHEST / np.maximum(np.sqrt(np.vecdot(moved, moved)), 1.0))
+        new = _append(F, rows, np.zeros((*own.shape[:-1], fresh.shape[-1])))
+        new[..., rows, :] = scale[..., None] * moved
+        return {**self._affine_mean_and_cross(rows, K, k, scale), "factor": new}
 
     def _assign_factor(self, rows: slice, var: Array | None) -> Array:
         """Return F after assigning values with variances ``var`` (…, r) to x[rows]."""
@@ -389,10 +389,17 @@ def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Ar
 
     E Eᵀ = ½ diag(curvature) (wide wideᵀ)² diag(curvature), with an elementwise square. The variances of E do not exceed ``rest``.
     """
-    count = wide.shape[-1]
-    columns, left = np.empty((*rest.shape, count * (count + 1) // 2)), np.empty(rest.shape)
-    kernels.second_order(flat(np.clip(wide, -_FAR, _FAR)), flat(rest, 1), flat(curvature, 1), flat(columns), flat(left, 1))
-    return columns, left
+    wide = np.clip(wide, -_FAR, _FAR)
+    size = np.vecdot(
+        wide, wide
+    )  # the squared products of any two entries of a row, halved for squares, add up to its half square
+    variance = 0.5 * np.square(curvature * size)
+    kept = np.minimum(variance, rest)
+    factor = curvature * np.sqrt(np.divide(kept, variance, out=np.ones_like(variance), where=variance > rest))
+    i, j = np.triu_indices(wide.shape[-1])
+    columns = factor[..., None] * wide[..., i] * wide[..., j]
+    columns[..., i == j] *= np.sqrt(0.5)
+    return columns, rest - kept
 
 
 _GROWTH = 32  # number of additional columns at which the factor is reduced

@@ -136,11 +136,8 @@ class Bounds:
         K, root = np.zeros((*factor.shape, state.mean.shape[-1])), np.zeros((*factor.shape, d))
         K[..., np.arange(d), np.arange(d)], root[..., np.arange(d), np.arange(d)] = factor, added
         held = (left | (factor < 1.0)) & ~anywhere
-        return (
-            state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root),
-            factor,
-            left | (gone > _MOST_OUTSIDE),
-        )
+        state = state.affine(rows, K, np.where(held, inside, drawn) - factor * mean, root)
+        return state, factor, left | (gone > _MOST_OUTSIDE)
 
     def _clip_members(self, state: GaussianState, rows: slice, before: Array) -> tuple[GaussianState, Array | float]:
         """Bring ensemble members that left their limits back; return also their share."""
@@ -675,11 +672,16 @@ class CertainPath:
         self, state: GaussianState, inputs: Array, input_var: Array | None, clamp: Array | None, moved: bool = False
     ) -> Path | None:
         """Process all rows; return None if something is uncertain, clamped, or not compiled."""
-        if not inputs.shape[-2] or input_var is not None or clamp is not None or not self._can_take(state):
+        if not inputs.shape[-2] or input_var is not None or clamp is not None:
+            return None
+        K = self.model.K
+        if K.ndim > 2 and K.shape[:-2] != (*state.mean.shape[:-2], 1):
+            return None
+        if not self._serves or not isinstance(state, Certain) or state.cross.shape[-1]:
             return None
         *batch, n = state.mean.shape
         steps, m = inputs.shape[-2:]
-        shape = (math.prod(batch[:-1]), batch[-1]) if self.model.K.ndim > 2 else (1, math.prod(batch))
+        shape = (math.prod(batch[:-1]), batch[-1]) if K.ndim > 2 else (1, math.prod(batch))
         d = self.model.outputs.stop
         mean, left = np.empty((*shape, steps, d)), np.zeros((*shape, steps, d), bool)
         x = np.array(state.mean.reshape(*shape, n), order="C")
@@ -689,13 +691,6 @@ class CertainPath:
         cov = np.zeros((*batch, steps, d, d))
         parts = {name: np.zeros((*batch, steps, d)) for name in ("state", "noise", "weights")}
         return Path(mean.reshape(*batch, steps, d), cov, parts, left.reshape(*batch, steps, d), after, None, {})
-
-    def _can_take(self, state: GaussianState) -> bool:
-        """Whether the loop can process this state."""
-        K = self.model.K
-        if K.ndim > 2 and K.shape[:-2] != (*state.mean.shape[:-2], 1):
-            return False
-        return self._serves and isinstance(state, Certain) and not state.cross.shape[-1]
 
     @cached_property
     def _serves(self) -> bool:
@@ -714,9 +709,8 @@ class CertainPath:
             indices.append(columns)
             data.append(values)
         bias, leaks = (np.concatenate([np.zeros(0), *(getattr(cell, name) for cell in given)]) for name in ("bias", "leaks"))
-        return CellRows(
-            which, leaks, bias, np.concatenate(indptr).astype(np.uint32), np.concatenate(indices), np.concatenate(data)
-        )
+        rows = np.concatenate(indptr).astype(np.uint32), np.concatenate(indices), np.concatenate(data)
+        return CellRows(which, leaks, bias, *rows)
 
     @cached_property
     def _readouts(self) -> ReadoutRows:

@@ -34,39 +34,23 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils.validation import check_is_fitted
 
 from pesn._support.types import AnyArray, FloatArray
-from pesn.activations import Activation, get, names
+from pesn.activations import get, names
 from pesn.networks.layers import AffineRows, Dense, Tape
 
 
-class EstimatorReader:
-    """Compute what estimators make of affine tensors (1 + units, features), and record the layers.
-
-    Parameters
-    ----------
-    width : int
-        Number of features.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.tape = Tape(width)
-
-    def join(self, values: Sequence[AffineRows]) -> AffineRows:
-        """Return all their features, in order."""
-        arrays, blocks = self.tape.align(values)
-        return AffineRows(np.concatenate(arrays, axis=1), blocks)
-
-    def add(self, values: Sequence[AffineRows], weights: Sequence[float]) -> AffineRows:
-        """Return Σ weights_k · values_k."""
-        arrays, blocks = self.tape.align(values)
-        return AffineRows(np.tensordot(np.asarray(weights, float), np.stack(arrays), 1), blocks)
-
-    def activate(self, value: AffineRows, activation: str | Activation) -> AffineRows:
-        """Return f of each feature."""
-        record = get(activation)
-        return value if record.slopes == (1.0,) else self.tape.add_stage(value, record)
+def join_features(tape: Tape, values: Sequence[AffineRows]) -> AffineRows:
+    """Return all features of affine tensors (1 + units, features), in order."""
+    arrays, blocks = tape.align(values)
+    return AffineRows(np.concatenate(arrays, axis=1), blocks)
 
 
-ReadFunction: TypeAlias = Callable[[EstimatorReader, BaseEstimator, AffineRows, str], AffineRows]
+def add_features(tape: Tape, values: Sequence[AffineRows], weights: Sequence[float]) -> AffineRows:
+    """Return Σ weights_k · values_k."""
+    arrays, blocks = tape.align(values)
+    return AffineRows(np.tensordot(np.asarray(weights, float), np.stack(arrays), 1), blocks)
+
+
+ReadFunction: TypeAlias = Callable[[Tape, BaseEstimator, AffineRows, str], AffineRows]
 
 
 def pick(value: AffineRows, columns: AnyArray) -> AffineRows:
@@ -99,19 +83,19 @@ def map_affinely(estimator: BaseEstimator, method: str, value: AffineRows) -> Af
     return AffineRows(np.vstack([found[:1], (found[1:] - found[:1]) / _STEP]), value.blocks)
 
 
-def apply_transform(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def apply_transform(tape: Tape, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Return what a transformer makes of affine features; an error names its place where it is not known."""
     kind = type(step)
     if is_passthrough(step) or (kind is FunctionTransformer and step.func is None):
         return value
     if kind is Pipeline:
         for name, part in step.steps:
-            value = apply_transform(reader, part, value, join_place(place, f"step {name!r}"))
+            value = apply_transform(tape, part, value, join_place(place, f"step {name!r}"))
         return value
     check_transformer(step, place)
     check_feature_count(step, value, place)
     if kind in _TRANSFORMERS:
-        return _TRANSFORMERS[kind](reader, step, value, place)
+        return _TRANSFORMERS[kind](tape, step, value, place)
     return map_affinely(step, "transform", value) if kind in _AFFINE else pick(value, step.get_support())
 
 
@@ -162,7 +146,7 @@ def apply_inverse(step: BaseEstimator, value: AffineRows, place: str) -> AffineR
 # ---------------------------------------------------------------- transformers that are not affine, one kind each
 
 
-def _polynomial(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _polynomial(tape: Tape, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     powers = step.powers_
     degree = powers.sum(axis=1)
     if degree.max() > 2:
@@ -178,38 +162,38 @@ def _polynomial(reader: EstimatorReader, step: BaseEstimator, value: AffineRows,
         rest = powers[pairs].copy()
         rest[np.arange(len(pairs)), first] -= 1
         second = rest.argmax(axis=1)
-        product = reader.tape.multiply(pick(value, first), pick(value, second))
+        product = tape.multiply(pick(value, first), pick(value, second))
         if product is None:
             raise ValueError(f"{place}, PolynomialFeatures behind units, has no closed form")
         parts.append(product)
         places.append(pairs)
-    return pick(reader.join(parts), np.argsort(np.concatenate(places)))
+    return pick(join_features(tape, parts), np.argsort(np.concatenate(places)))
 
 
-def _columns(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _columns(tape: Tape, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Apply the parts of a ColumnTransformer to their columns, side by side."""
     labels = getattr(step, "feature_names_in_", None)
     parts = [(name, part, _indices(columns, n_features(value), labels)) for name, part, columns in step.transformers_]
-    return _side_by_side(reader, step, [(name, part, pick(value, chosen)) for name, part, chosen in parts if len(chosen)], place)
+    return _side_by_side(tape, step, [(name, part, pick(value, chosen)) for name, part, chosen in parts if len(chosen)], place)
 
 
-def _union(reader: EstimatorReader, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _union(tape: Tape, step: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Apply all parts of a FeatureUnion to all columns, side by side."""
-    return _side_by_side(reader, step, [(name, part, value) for name, part in step.transformer_list], place)
+    return _side_by_side(tape, step, [(name, part, value) for name, part in step.transformer_list], place)
 
 
 def _side_by_side(
-    reader: EstimatorReader, step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, AffineRows]], place: str
+    tape: Tape, step: BaseEstimator, parts: Sequence[tuple[str, BaseEstimator, AffineRows]], place: str
 ) -> AffineRows:
     weights = step.transformer_weights or {}
     made = [
-        (name, apply_transform(reader, part, value, join_place(place, f"transformer {name!r}")))
+        (name, apply_transform(tape, part, value, join_place(place, f"transformer {name!r}")))
         for name, part, value in parts
         if not (isinstance(part, str) and part == "drop")
     ]
     if not made:
         raise ValueError(f"{place}, a {describe(step)}, drops everything")
-    return reader.join([AffineRows(weights.get(name, 1) * one.values, one.blocks) for name, one in made])
+    return join_features(tape, [AffineRows(weights.get(name, 1) * one.values, one.blocks) for name, one in made])
 
 
 def _indices(columns: Any, width: int, names: AnyArray | None) -> AnyArray:
@@ -297,8 +281,8 @@ def read_layers(estimator: BaseEstimator) -> list[Dense]:
         raise TypeError(f"network must know how many features it takes (n_features_in_), got {describe(estimator)}")
     if width is None:
         raise ValueError(f"network must be a fitted estimator, got a {describe(estimator)} whose steps do nothing")
-    reader = EstimatorReader(width)
-    return reader.tape.layers([apply_predict(reader, estimator, reader.tape.input(), "network")])
+    tape = Tape(width)
+    return tape.layers([apply_predict(tape, estimator, tape.input(), "network")])
 
 
 def input_width(estimator: BaseEstimator) -> int | None:
@@ -316,18 +300,18 @@ def input_width(estimator: BaseEstimator) -> int | None:
     return width if width is not None or inner is None else input_width(inner)
 
 
-def apply_predict(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def apply_predict(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Return what ``predict`` makes of ``value``, or ``transform`` where there is no ``predict``."""
     kind = type(estimator)
     if kind is Pipeline:
         *steps, (last, final) = estimator.steps
         for name, step in steps:
-            value = apply_transform(reader, step, value, join_place(place, f"step {name!r}"))
-        return apply_predict(reader, final, value, join_place(place, f"step {last!r}"))
+            value = apply_transform(tape, step, value, join_place(place, f"step {name!r}"))
+        return apply_predict(tape, final, value, join_place(place, f"step {last!r}"))
     if type(estimator).__module__.startswith(_SEARCHES):
-        return apply_predict(reader, _best(estimator, place), value, join_place(place, "best_estimator_"))
+        return apply_predict(tape, _best(estimator, place), value, join_place(place, "best_estimator_"))
     if not hasattr(estimator, "predict"):
-        return apply_transform(reader, estimator, value, place)
+        return apply_transform(tape, estimator, value, place)
     read = _find_predictor(estimator)
     if read is None:
         raise TypeError(
@@ -336,7 +320,7 @@ def apply_predict(reader: EstimatorReader, estimator: BaseEstimator, value: Affi
         )
     require_fit(estimator)
     check_feature_count(estimator, value, place)
-    return read(reader, estimator, value, place)
+    return read(tape, estimator, value, place)
 
 
 def _find_predictor(estimator: BaseEstimator) -> ReadFunction | None:
@@ -352,7 +336,7 @@ def _find_predictor(estimator: BaseEstimator) -> ReadFunction | None:
 # ---------------------------------------------------------------- predictors, one kind each
 
 
-def _mlp(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _mlp(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     if type(estimator) is MLPRegressor and estimator.out_activation_ != "identity":
         raise ValueError(
             f"{place}, an MLPRegressor with loss={estimator.loss!r}, ends in {estimator.out_activation_!r}, which is none of "
@@ -362,11 +346,13 @@ def _mlp(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, p
     for i, (W, b) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
         values = value.values @ W
         values[0] += b
-        value = reader.activate(AffineRows(values, value.blocks), "identity" if i == last else estimator.activation)
+        value = AffineRows(values, value.blocks)
+        if i < last and estimator.activation != "identity":
+            value = tape.add_stage(value, get(estimator.activation))
     return value
 
 
-def _affine(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _affine(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     return map_affinely(estimator, "predict", value)
 
 
@@ -380,62 +366,61 @@ def _best(search: BaseEstimator, place: str) -> BaseEstimator:
     return search.best_estimator_
 
 
-def _target(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    value = apply_predict(reader, estimator.regressor_, value, join_place(place, "regressor_"))
+def _target(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    value = apply_predict(tape, estimator.regressor_, value, join_place(place, "regressor_"))
     return apply_inverse(estimator.transformer_, value, join_place(place, "transformer_"))
 
 
-def _inner_estimator(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _inner_estimator(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Predict by the inner estimator: of RFE from the features that are left, of RANSAC from all."""
     chosen = pick(value, estimator.get_support()) if isinstance(estimator, SelectorMixin) else value
-    return apply_predict(reader, estimator.estimator_, chosen, join_place(place, "estimator_"))
+    return apply_predict(tape, estimator.estimator_, chosen, join_place(place, "estimator_"))
 
 
 def _predict_members(
-    reader: EstimatorReader, estimator: BaseEstimator, values: Sequence[AffineRows] | AffineRows, place: str
+    tape: Tape, estimator: BaseEstimator, values: Sequence[AffineRows] | AffineRows, place: str
 ) -> list[AffineRows]:
     """Return what each of its estimators predicts, of one value or of one each."""
     each = values if isinstance(values, Sequence) else [values] * len(estimator.estimators_)
     found = enumerate(zip(estimator.estimators_, each, strict=True))
-    return [apply_predict(reader, one, value, join_place(place, f"estimators_[{i}]")) for i, (one, value) in found]
+    return [apply_predict(tape, one, value, join_place(place, f"estimators_[{i}]")) for i, (one, value) in found]
 
 
-def _bagging(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    members = _predict_members(
-        reader, estimator, [pick(value, np.asarray(columns)) for columns in estimator.estimators_features_], place
-    )
-    return reader.add(members, [1.0 / len(members)] * len(members))
+def _bagging(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    each = [pick(value, np.asarray(columns)) for columns in estimator.estimators_features_]
+    members = _predict_members(tape, estimator, each, place)
+    return add_features(tape, members, [1.0 / len(members)] * len(members))
 
 
-def _voting(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _voting(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     weights = np.ones(len(estimator.estimators)) if estimator.weights is None else estimator.weights
     kept = [(name, float(w)) for (name, one), w in zip(estimator.estimators, weights, strict=True) if one != "drop"]
     members = [
-        apply_predict(reader, one, value, join_place(place, f"estimator {name!r}"))
+        apply_predict(tape, one, value, join_place(place, f"estimator {name!r}"))
         for one, (name, _) in zip(estimator.estimators_, kept, strict=True)
     ]
     total = sum(weight for _, weight in kept)
-    return reader.add(members, [weight / total for _, weight in kept])
+    return add_features(tape, members, [weight / total for _, weight in kept])
 
 
-def _stacking(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
-    members = _predict_members(reader, estimator, value, place)
-    meta = reader.join([*members, value] if estimator.passthrough else members)
-    return apply_predict(reader, estimator.final_estimator_, meta, join_place(place, "final_estimator_"))
+def _stacking(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+    members = _predict_members(tape, estimator, value, place)
+    meta = join_features(tape, [*members, value] if estimator.passthrough else members)
+    return apply_predict(tape, estimator.final_estimator_, meta, join_place(place, "final_estimator_"))
 
 
-def _each(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _each(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Predict each output by an estimator of its own."""
-    return reader.join(_predict_members(reader, estimator, value, place))
+    return join_features(tape, _predict_members(tape, estimator, value, place))
 
 
-def _chain(reader: EstimatorReader, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
+def _chain(tape: Tape, estimator: BaseEstimator, value: AffineRows, place: str) -> AffineRows:
     """Predict each output with the outputs before it as further features."""
     seen, found = value, []
     for i, one in enumerate(estimator.estimators_):
-        found.append(apply_predict(reader, one, seen, join_place(place, f"estimators_[{i}]")))
-        seen = reader.join([seen, found[-1]])
-    return pick(reader.join(found), np.argsort(estimator.order_))
+        found.append(apply_predict(tape, one, seen, join_place(place, f"estimators_[{i}]")))
+        seen = join_features(tape, [seen, found[-1]])
+    return pick(join_features(tape, found), np.argsort(estimator.order_))
 
 
 _PREDICTORS: dict[type, ReadFunction] = {

@@ -17,10 +17,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pesn.adapters.torch.modules import as_layers, read, through_layers
+from pesn.adapters.torch.modules import as_layers, read
 from pesn.adapters.torch.tanh_normal import TanhNormal
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, to_distribution
-from pesn.adapters.torch.tensor_propagation import PropagatedTensors, check_tensors, needs_gradients, propagate
+from pesn.adapters.torch.tensor_propagation import (
+    PropagatedTensors,
+    check_tensors,
+    needs_gradients,
+    propagate,
+    propagate_gaussian,
+)
 from pesn.adapters.torch.trace import leave_transforms
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PropagatedTensors", "TanhNormal", "TensorGaussian", "as_layers", "check_tensors", "leave_transforms", "needs_gradients",
-    "propagate", "read", "rollout", "through_layers", "to_distribution",
+    "propagate", "propagate_gaussian", "read", "rollout", "to_distribution",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name

@@ -2,7 +2,7 @@
 
 What ``FirstOrder`` of :mod:`pesn.statespace.low_rank` is on arrays, with its derivatives. x is the state of the loop without
 the known inputs, which are in no column: they drive the mean. Rows are the mean, columns of the weights' errors, which stay,
-and all other columns, (R, B, n) of B plans: one product of matrices moves them all. The move of a cell and its derivative are
+and all other columns, (R, B, n) of B plans: one product of matrices moves them all. Sparse products and derivatives of moves are
 compiled.
 """
 
@@ -208,13 +208,18 @@ class _Cell(NamedTuple):
 
         ``s``: rows of each plan that add nothing to the variances; ``noisy``: whether there are any that do.
         """
-        rows, (B, r) = x.numpy(), drive.shape
-        into, mean, var = np.empty((B, r, len(rows) // B)), drive.numpy().copy(), np.empty((B, r))
-        _enter(*self.by_rows, rows, s, into, mean, var)
-        found = self.expectations(mean, var if noisy else None)
+        (B, r), rows = drive.shape, x.numpy()
+        plans = rows.reshape(-1, B, rows.shape[1])
+        into = np.empty((B, r, len(plans)))  # pre-activations
+        sparse_times(*self.by_rows, np.ascontiguousarray(plans.transpose(1, 2, 0)), into)
+        columns = into[..., s:]
+        found = self.expectations(drive.numpy() + into[..., 0], np.vecdot(columns, columns) if noisy else None)
         if self.rotation is not None:
             rows[:, self.rows] = rows[:, self.rows] @ self.rotation.T
-        _move(into, found, self.rows.start, self.leak, rows)
+        moved = plans[..., self.rows]
+        moved *= 1.0 - self.leak
+        moved[0] += self.leak * found[0]
+        moved[1:] += self.leak * found[1] * into.transpose(2, 0, 1)[1:]
         return into, found
 
     def back(self, by_x: Tensor, into: Array, found: Array, s: int) -> Tensor:
@@ -225,40 +230,6 @@ class _Cell(NamedTuple):
         if kept is not None:
             rows[:, self.rows] += kept @ self.rotation - kept
         return torch.from_numpy(by_drive)
-
-
-@jit(fastmath={"contract", "nsz", "reassoc"})
-def _enter(indptr: Indices, indices: Indices, data: Array, x: Array, s: int, into: Array, mean: Array, var: Array) -> None:
-    """Compute pre-activations (B, r, R) = A x of each plan; add their means to ``mean`` (B, r) and put variances into ``var``."""
-    B, r, R = into.shape
-    turned = np.empty((1, x.shape[1], R))
-    for b in range(B):
-        for k in range(R):
-            row = x[k * B + b]
-            for j in range(row.size):
-                turned[0, j, k] = row[j]
-        sparse_times(indptr, indices, data, turned, into[b : b + 1])
-        for i in range(r):
-            total = 0.0
-            for k in range(s, R):
-                total += into[b, i, k] * into[b, i, k]
-            mean[b, i] += into[b, i, 0]
-            var[b, i] = total
-
-
-@jit()
-def _move(into: Array, found: Array, first: int, leak: Array, x: Array) -> None:
-    B, r, R = into.shape
-    keep = 1.0 - leak
-    for b in range(B):
-        for k in range(R):
-            row = x[k * B + b, first : first + r]
-            if k:
-                for i in range(r):
-                    row[i] = keep[i] * row[i] + leak[i] * found[1, b, i] * into[b, i, k]
-            else:
-                for i in range(r):
-                    row[i] = keep[i] * row[i] + leak[i] * found[0, b, i]
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"})

@@ -8,22 +8,19 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pesn._support.types import FloatArray, NetworkCovariance
-from pesn.activations import Activation
-from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap, find_nonfinite
-from pesn.adapters.torch.tensor_moments import covariance as unit_covariance
-from pesn.adapters.torch.tensor_moments import units, working_dtype
+from pesn._support.types import FloatArray
+from pesn.activations import Activation, get
+from pesn.adapters.torch.tensor_gaussian import check_no_vmap, find_nonfinite
 from pesn.adapters.torch.trace import OutputError, TensorLayer, list_tensors, trace_layers
 from pesn.gaussian import Gaussian
-from pesn.moments import UnitMethod
 from pesn.networks.layers import Dense, Dropout, Shapes, fold_dropout, forward
 from pesn.networks.program import Closure, Program
 from pesn.networks.reader import recognize
@@ -39,53 +36,6 @@ _ACTIVATIONS: tuple[type[nn.Module], ...] = (
 _KNOWN: tuple[type[nn.Module], ...] = (nn.Sequential, nn.Linear, nn.BatchNorm1d, *_ACTIVATIONS, *_PASS)
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """f(W x + b); W is a matrix, a vector (one factor for each number), or None."""
-
-    weight: Tensor | None = None
-    bias: Tensor | None = None
-    function: Activation | None = None
-    size: int = 0
-    affine: str = ""  # the names of the two modules
-    active: str = ""
-    weight_var: Tensor | None = None
-    bias_var: Tensor | None = None
-    dropout: float = 0.0  # probability that an input is 0
-
-    def numbers(self) -> list[Tensor]:
-        """Return its weight and bias, as far as there are any."""
-        return [part for part in (self.weight, self.bias) if part is not None]
-
-
-def through_layers(
-    network: nn.Module,
-    x: TensorGaussian,
-    method: UnitMethod = "surface",
-    covariance: NetworkCovariance = "full",
-    weight_var: Mapping[str, Any] | None = None,
-    dropout: bool = False,
-) -> list[TensorGaussian]:
-    """Return the Gaussian of tensors after each layer of a chain, by the Gaussian closure.
-
-    A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
-    :class:`pesn.Dense` is. Moments are nearly exact: ``method`` is "surface" or "exact", which are the same.
-    """
-    if method not in ("surface", "exact"):
-        raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
-    layers = _read(unwrap(network), x.dim, _Random(network, weight_var, dropout))
-    if not layers:
-        return [x]
-    dtype = reduce(torch.promote_types, [part.dtype for layer in layers for part in layer.numbers()], x.dtype)
-    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
-    state, full, states = x._cast(work), covariance == "full", []
-    for layer in layers:
-        z = check_finite(_affine(layer, state, full, work), layer.affine or layer.active)
-        state = check_finite(_activate(layer, z, full), layer.active or layer.affine)
-        states.append(state if dtype == work else check_finite(state._cast(dtype), layer.active or layer.affine))
-    return states
-
-
 def as_layers(network: nn.Module, inputs: int, weight_var: Mapping[str, Any] | None = None, dropout: bool = False) -> list[Dense]:
     """Return the network as a list of :class:`pesn.Dense`, detached, on the CPU, float64; ``inputs`` is the size of its input.
 
@@ -99,149 +49,87 @@ def as_layers(network: nn.Module, inputs: int, weight_var: Mapping[str, Any] | N
         return None if tensor is None else tensor.detach().cpu().double().numpy()
 
     result: list[Dense | Dropout] = []
-    for layer in _read(unwrap(network), inputs, _Random(network, weight_var, dropout)):
-        matrix = np.eye(layer.size) if layer.weight is None else array(layer.weight)
-        W, var = np.diag(matrix) if matrix.ndim == 1 else matrix, (array(layer.weight_var), array(layer.bias_var))
-        dense = Dense(W, array(layer.bias), layer.function or "identity", W_var=var[0], b_var=var[1])
-        result += [Dropout(layer.dropout), dense]
+    for layer in read_chain(unwrap(network), inputs, weight_var, dropout):
+        W, b, W_var, b_var = map(array, (layer.W, layer.b, layer.W_var, layer.b_var))
+        result += [Dropout(layer.dropout), Dense(W, b, layer.activation, W_var=W_var, b_var=b_var)]
     return fold_dropout(result)
-
-
-def as_tensor_layers(network: nn.Module, inputs: int) -> list[TensorLayer]:
-    """Return a chain as layers of tensors, float64, differentiable by the parameters."""
-    result = []
-    for layer in _read(network, inputs):
-        W = torch.eye(layer.size) if layer.weight is None else layer.weight
-        matrix = torch.diag(W) if W.ndim == 1 else W
-        bias = matrix.new_zeros(len(matrix)) if layer.bias is None else layer.bias
-        result.append(TensorLayer.make(matrix.double(), bias.double(), layer.function or "identity", 0))
-    return result
-
-
-# ---------------------------------------------------------------- on tensors
-
-
-def _affine(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
-    if layer.dropout:
-        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + x._mean.square()))
-    z = _times(layer, x, full, dtype)
-    noise = None if layer.weight_var is None else (x.var + x._mean.square()) @ layer.weight_var.to(dtype).mT
-    if layer.bias_var is not None:
-        noise = layer.bias_var.to(dtype).expand(z._mean.shape) + (0.0 if noise is None else noise)
-    return z if noise is None else _widen(z, noise)
-
-
-def _widen(x: TensorGaussian, var: Tensor) -> TensorGaussian:
-    """Return x with variances of independent noise added."""
-    if x._cov is None and x._factor is None:
-        return TensorGaussian._from_parts(x._mean, x.var + var)
-    return TensorGaussian._from_parts(x._mean, cov=x.cov + torch.diag_embed(var))
-
-
-def _times(layer: _Layer, x: TensorGaussian, full: bool, dtype: torch.dtype) -> TensorGaussian:
-    if layer.weight is None:
-        return x
-    weight = layer.weight.to(dtype)
-    bias = weight.new_zeros(()) if layer.bias is None else layer.bias.to(dtype)
-    if weight.ndim == 1:
-        mean = x._mean * weight + bias
-        if full and (x._cov is not None or x._factor is not None):
-            return TensorGaussian._from_parts(mean, cov=weight[:, None] * x.cov * weight)
-        return TensorGaussian._from_parts(mean, x.var * weight.square())
-    if full:
-        return x._times(weight, bias)
-    return TensorGaussian._from_parts(x._mean @ weight.mT + bias, x.var @ weight.square().mT)
-
-
-def check_finite(x: TensorGaussian, name: str) -> TensorGaussian:
-    """Return ``x``; raise where it is not finite."""
-    var = x.var if x._cov is None else x._cov
-    for what, part in (("mean", x._mean), ("variance", var)):
-        if find_nonfinite(part) is not None:
-            raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
-    return x
-
-
-def _activate(layer: _Layer, z: TensorGaussian, full: bool) -> TensorGaussian:
-    if layer.function is None:
-        return z
-    dtype, work = z._mean.dtype, working_dtype(z._mean.device)
-    mean = z._mean.to(work)
-    if full and (z._cov is not None or z._factor is not None):
-        out, cov = unit_covariance(layer.function, mean, z.cov.to(work), layer.active)
-        return TensorGaussian._from_parts(out.to(dtype), cov=cov.to(dtype))
-    var = z.var.to(work)
-    unit = units(layer.function, mean, var)
-    return TensorGaussian._from_parts(unit.mean.to(dtype), (var * unit.ratio).to(dtype))
 
 
 # ---------------------------------------------------------------- what a network is made of
 
 
-@dataclass(frozen=True)
-class _Random:
-    """The parameters of a module that have a variance, by name, and whether its dropout stays on."""
-
-    network: nn.Module
-    weight_var: Mapping[str, Any] | None = None
-    dropout: bool = False
-
-    def variance(self, place: str, name: str, like: Tensor | None) -> Tensor | None:
-        """Return the variances of one parameter of the module at ``place``; None where it has none."""
-        key = f"{place}.{name}" if place else name
-        if not self.weight_var or key not in self.weight_var or like is None:
-            return None
-        label, given = f"weight_var[{key!r}]", self.weight_var[key]
-        var = torch.as_tensor(given, dtype=like.dtype, device=like.device)
-        if var.ndim and var.shape != like.shape:
-            raise ValueError(f"{label} must be a number or have shape {tuple(like.shape)}, got {tuple(var.shape)}")
-        if not bool(((var >= 0.0) & var.isfinite()).all()):
-            raise ValueError(f"{label} must be finite and not negative, got {var[~((var >= 0.0) & var.isfinite())][0].item()}")
-        return var.expand(like.shape)
-
-    def check(self, places: list[tuple[str, type[nn.Module], Any]]) -> None:
-        """Raise an error where a name is not that of a parameter of one Linear layer, or dropout is of another kind."""
-        linear = [(place, module) for place, kind, module in places if kind is nn.Linear]
-        known = {f"{place}.{name}" if place else name for place, module in linear for name in module._parameters}
-        if unknown := sorted(set(self.weight_var or ()) - known):
-            raise ValueError(f"weight_var must have names of parameters of Linear layers, {sorted(known)}, got {unknown[0]!r}")
-        if self.weight_var and len({id(p) for _, module in linear for p in module.parameters()}) < sum(
-            len(list(module.parameters())) for _, module in linear
-        ):
-            raise ValueError("network uses a parameter twice, whose uncertain values would not be independent")
-        for place, kind, module in places if self.dropout else ():
-            if kind in _DROPOUTS and (kind is not nn.Dropout or module.p >= 1.0):
-                raise ValueError(f"{_name(place, module)} must be a Dropout with p below 1 for dropout=True, got {module}")
+def _parameter_variance(weight_var: Mapping[str, Any] | None, place: str, name: str, like: Tensor | None) -> Tensor | None:
+    """Return the variances of one parameter of the module at ``place``; None where it has none."""
+    key = f"{place}.{name}" if place else name
+    if not weight_var or key not in weight_var or like is None:
+        return None
+    label = f"weight_var[{key!r}]"
+    var = torch.as_tensor(weight_var[key], dtype=like.dtype, device=like.device)
+    if var.ndim and var.shape != like.shape:
+        raise ValueError(f"{label} must be a number or have shape {tuple(like.shape)}, got {tuple(var.shape)}")
+    if not bool(((var >= 0.0) & var.isfinite()).all()):
+        raise ValueError(f"{label} must be finite and not negative, got {var[~((var >= 0.0) & var.isfinite())][0].item()}")
+    return var.expand(like.shape)
 
 
-def _read(network: nn.Module, inputs: int, random: _Random | None = None) -> list[_Layer]:
-    """Return the layers of known modules in eval mode, with finite parameters and shapes that fit."""
+def _check_random(
+    places: list[tuple[str, type[nn.Module], Any]], weight_var: Mapping[str, Any] | None, dropout: bool
+) -> None:  # fmt: skip
+    """Raise an error where a name is not that of a parameter of one Linear layer, or dropout is of another kind."""
+    linear = [(place, module) for place, kind, module in places if kind is nn.Linear]
+    known = {f"{place}.{name}" if place else name for place, module in linear for name in module._parameters}
+    if unknown := sorted(set(weight_var or ()) - known):
+        raise ValueError(f"weight_var must have names of parameters of Linear layers, {sorted(known)}, got {unknown[0]!r}")
+    every = [id(p) for _, module in linear for p in module.parameters()]
+    if weight_var and len(set(every)) < len(every):
+        raise ValueError("network uses a parameter twice, whose uncertain values would not be independent")
+    for place, kind, module in places if dropout else ():
+        if kind in _DROPOUTS and (kind is not nn.Dropout or module.p >= 1.0):
+            raise ValueError(f"{_name(place, module)} must be a Dropout with p below 1 for dropout=True, got {module}")
+
+
+def read_chain(
+    network: nn.Module, inputs: int, weight_var: Mapping[str, Any] | None = None, dropout: bool = False
+) -> list[TensorLayer]:
+    """Return the layers of known modules in eval mode, with finite parameters and shapes that fit.
+
+    A layer is an affine map (Linear, BatchNorm1d, or the one after the other) with the activation behind it: what a
+    :class:`pesn.Dense` is.
+    """
     check_eval(network)
-    random = random or _Random(network)
     places = list(_leaves(network, ""))
-    random.check(places)
-    layers: list[_Layer] = []
-    size, giver = inputs, f"the input has {inputs}"
+    _check_random(places, weight_var, dropout)
+    layers: list[TensorLayer] = []
+    size, giver, kept = inputs, f"the input has {inputs}", 1.0  # kept: probability that an input of the next layer is not 0
     for place, kind, module in places:
-        bare = bool(layers) and layers[-1].function is None  # its affine map has no activation yet
+        is_open = bool(layers) and layers[-1].activation is get("identity") and kept == 1.0  # no activation yet
+        name = _name(place, module)
         if kind is nn.Flatten and (module.start_dim, module.end_dim) not in ((1, -1), (1, 1), (-1, -1)):
-            raise ValueError(f"{_name(place, module)} must leave rows of numbers as they are, as Flatten(1, -1) does")
+            raise ValueError(f"{name} must leave rows of numbers as they are, as Flatten(1, -1) does")
+        if kind is nn.Dropout and dropout:
+            kept *= 1.0 - module.p
+        if kind in _PASS:
+            continue
         if kind in _ACTIVATIONS:
-            before = layers.pop() if bare else _Layer(size=size)
-            layers.append(replace(before, function=_activation(place, module), active=_name(place, module)[:-1]))
-        elif kind is nn.Dropout and random.dropout and module.p:
-            layers.append(_Layer(size=size, dropout=module.p, affine=_name(place, module)[:-1]))
-        elif kind not in _PASS:
+            before = layers.pop() if is_open else _identity(size, kept, name[:-1])
+            layers.append(replace(before, activation=_activation(place, module), active=name[:-1]))
+        else:
             takes = module.in_features if kind is nn.Linear else module.num_features
             if takes != size:
-                raise ValueError(f"{_name(place, module)} takes {takes} numbers, but {giver}")
-            made = _affine_layer(place, kind, module, random)
-            if bare and layers[-1].weight is None:
-                made = replace(made, dropout=layers.pop().dropout)
-            layers.append(_scale_layer(layers.pop(), made) if bare and kind is not nn.Linear and not made.dropout else made)
+                raise ValueError(f"{name} takes {takes} numbers, but {giver}")
             if kind is nn.Linear:
-                size, giver = made.size, f"layer {place or 0} gives {made.size}"
-    return layers
+                layers.append(_linear_layer(place, module, weight_var, kept))
+                size, giver = module.out_features, f"layer {place or 0} gives {module.out_features}"
+            else:
+                before = layers.pop() if is_open else _identity(size, kept, name[:-1])
+                layers.append(_scale_layer(before, *_read_normalization(place, module)))
+        kept = 1.0
+    return layers if kept == 1.0 else [*layers, _identity(size, kept, "dropout")]
+
+
+def _identity(size: int, kept: float, name: str) -> TensorLayer:
+    W, b = torch.eye(size, dtype=torch.int8), torch.zeros(size, dtype=torch.int8)
+    return TensorLayer(W, b, get("identity"), dropout=1.0 - kept, affine=name, active=name)
 
 
 _recognized: dict[tuple[type[nn.Module], tuple[Any, ...]], Activation] = {}
@@ -259,29 +147,31 @@ def _activation(place: str, module: nn.Module) -> Activation:
     return _recognized[key]
 
 
-def _affine_layer(place: str, kind: type[nn.Module], module: Any, random: _Random) -> _Layer:
-    """Return Linear, or BatchNorm in eval mode as factor and offset."""
-    name = _name(place, module)[:-1]
-    if kind is nn.Linear:
-        size = module.out_features
-        weight = _number(place, module, "weight", (size, module.in_features))
-        bias = _number(place, module, "bias", (size,))
-        weight_var, bias_var = (random.variance(place, *part) for part in (("weight", weight), ("bias", bias)))
-        return _Layer(weight, bias, None, size, name, weight_var=weight_var, bias_var=bias_var)
-    size = module.num_features
+def _linear_layer(place: str, module: nn.Linear, weight_var: Mapping[str, Any] | None, kept: float) -> TensorLayer:
+    name, size = _name(place, module)[:-1], module.out_features
+    weight = _number(place, module, "weight", (size, module.in_features))
+    bias = _number(place, module, "bias", (size,))
+    assert weight is not None
+    W_var, b_var = (_parameter_variance(weight_var, place, *part) for part in (("weight", weight), ("bias", bias)))
+    bias = weight.new_zeros(size) if bias is None else bias
+    return TensorLayer(weight, bias, get("identity"), 0, W_var, b_var, 1.0 - kept, name, name)
+
+
+def _read_normalization(place: str, module: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    """Return the factor and the offset of BatchNorm in eval mode."""
     weight, bias, mean, var = (
-        _number(place, module, part, (size,)) for part in ("weight", "bias", "running_mean", "running_var")
+        _number(place, module, part, (module.num_features,)) for part in ("weight", "bias", "running_mean", "running_var")
     )
     if mean is None or var is None:
         raise ValueError(f"{_name(place, module)} must have running statistics; without them it depends on the batch")
     factor = torch.rsqrt(var + module.eps) * (1.0 if weight is None else weight)
-    return _Layer(factor, -mean * factor if bias is None else bias - mean * factor, None, size, name)
+    return factor, -mean * factor if bias is None else bias - mean * factor
 
 
 def is_chain(network: nn.Module, inputs: int) -> bool:
     """Return whether a module is a chain of layers of known modules."""
     try:
-        _read(unwrap(network), inputs)
+        read_chain(unwrap(network), inputs)
     except (TypeError, ValueError):
         return False
     return True
@@ -362,19 +252,14 @@ def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) ->
     return value
 
 
-def _scale_layer(layer: _Layer, after: _Layer) -> _Layer:
+def _scale_layer(layer: TensorLayer, factor: Tensor, offset: Tensor) -> TensorLayer:
     """Return an affine layer with a factor and an offset behind it."""
-    assert layer.weight is not None
-    assert after.weight is not None
-    assert after.bias is not None
-    weight = after.weight[:, None] * layer.weight if layer.weight.ndim == 2 else after.weight * layer.weight
-    square = after.weight.square()
     return replace(
         layer,
-        weight=weight,
-        bias=after.bias if layer.bias is None else after.weight * layer.bias + after.bias,
-        weight_var=None if layer.weight_var is None else square[:, None] * layer.weight_var,
-        bias_var=None if layer.bias_var is None else square * layer.bias_var,
+        W=factor[:, None] * layer.W,
+        b=factor * layer.b + offset,
+        W_var=None if layer.W_var is None else factor.square()[:, None] * layer.W_var,
+        b_var=None if layer.b_var is None else factor.square() * layer.b_var,
     )
 
 

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.distributions import Normal, TransformedDistribution, constraints
 from torch.distributions.transforms import TanhTransform
 
-from pesn._support.types import Array
 from pesn.activations import get
 from pesn.adapters.torch.tensor_gaussian import TensorLike
-from pesn.adapters.torch.tensor_moments import Units, tabulate, units, working_dtype
+from pesn.adapters.torch.tensor_moments import Units, units, working_dtype
 
 
 class TanhNormal(TransformedDistribution):
@@ -46,7 +45,6 @@ class TanhNormal(TransformedDistribution):
         "scale": constraints.positive,
     }
     base_dist: Normal
-    _table: tuple[tuple[int, int], Array | None] | None = None
 
     def __init__(self, loc: TensorLike, scale: TensorLike, validate_args: bool | None = None) -> None:
         loc, scale = (_floating(value) for value in (loc, scale))
@@ -122,12 +120,7 @@ class TanhNormal(TransformedDistribution):
     def _units(self) -> tuple[Units, Tensor]:
         dtype = working_dtype(self.loc.device)
         loc, scale = self.loc.to(dtype), self.scale.to(dtype)  # Normal has broadcast one against the other
-        if not (torch.is_grad_enabled() and (loc.requires_grad or scale.requires_grad)):
-            return units(get("tanh"), loc, scale.square()), scale
-        v, versions = scale.square(), (self.loc._version, self.scale._version)
-        if self._table is None or self._table[0] != versions:  # once for mean and variance
-            self._table = versions, tabulate(get("tanh"), loc, v)
-        return units(get("tanh"), loc, v, slopes=self._table[1]), scale
+        return units(get("tanh"), loc, scale.square()), scale
 
 
 class _Tanh(TanhTransform):

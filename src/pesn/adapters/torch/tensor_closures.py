@@ -5,83 +5,97 @@ The equations are those of :mod:`pesn.networks.third_order`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pesn.activations import Activation
-from pesn.adapters.torch.tensor_gaussian import as_array
-from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project
+from pesn.adapters.torch.tensor_gaussian import TensorGaussian, as_array, find_nonfinite, root
+from pesn.adapters.torch.tensor_moments import clip_correlations, covariance, project, units, working_dtype
 from pesn.adapters.torch.trace import TensorLayer
 from pesn.networks.layers import is_linear
-from pesn.networks.third_order import LEAST, LEAST_LEFT, MOST_SKEWED, ORDERS, STRAIGHT, third_order_grid
+from pesn.networks.third_order import LEAST, ORDERS, STRAIGHT, Cumulants, Fresh, Outputs, third_order_grid
 
 
-class _Cumulants(NamedTuple):
-    """Σ_a (U_ia S_ja S_ka + S_ia U_ja S_ka + S_ia S_ja U_ka) or, with t in the place of U, Σ_a t_a S_ia S_ja S_ka."""
-
-    S: Tensor
-    U: Tensor | None
-    t: Tensor | None = None
-
-    def times(self, W: Tensor) -> _Cumulants:
-        """Return those of W x."""
-        return _Cumulants(W @ self.S, None if self.U is None else W @ self.U, self.t)
-
-    def rescale(self, factor: Tensor) -> _Cumulants:
-        """Return those of entries times ``factor``."""
-        return _Cumulants(factor[..., None] * self.S, None if self.U is None else factor[..., None] * self.U, self.t)
-
-    def iij(self) -> Tensor:
-        """Return κ_iij (…, D, D)."""
-        if self.U is not None:
-            return (self.U * self.S) @ (2.0 * self.S).mT + self.S.square() @ self.U.mT
-        assert self.t is not None
-        return (self.S.square() * self.t[..., None, :]) @ self.S.mT
-
-
-def propagate_moments(layers: Sequence[TensorLayer], mean: Tensor, cov: Tensor, third: bool) -> tuple[Tensor, Tensor]:
-    """Compute mean (…, m) and covariance (…, m, m) of the outputs, in double precision.
+def through_layers(
+    layers: Sequence[TensorLayer], x: TensorGaussian, full: bool = True, third: bool = False
+) -> list[TensorGaussian]:
+    """Compute the Gaussian after each layer, in the precision of the input.
 
     Parameters
     ----------
     layers : sequence of TensorLayer
         The network.
-    mean : Tensor of shape (..., d)
-        Of the input.
-    cov : Tensor of shape (..., d, d)
-        Of the input.
-    third : bool
+    x : TensorGaussian
+        Its input, of mean (..., d).
+    full : bool, default=True
+        Whether covariances between units are kept.
+    third : bool, default=False
         Whether third cumulants are propagated: the third-order closure, else the Gaussian one.
     """
-    cumulants: list[_Cumulants] = []
+    older: list[Cumulants] = []
+    fresh: Fresh | None = None
+    states = []
     for place, layer in enumerate(layers):
         further = third and any(not is_linear(later) for later in layers[place + 1 :])  # type: ignore[arg-type]
-        W = layer.W.to(mean)  # on its device
-        mean, cov = mean @ W.mT + layer.b.to(mean), W @ cov @ W.mT
-        cov, cumulants = 0.5 * (cov + cov.mT), [one.times(W) for one in cumulants]
+        x = check_finite(_affine(layer, x, full), layer.affine)
+        W = layer.W.to(x._mean)
+        older, fresh = [*(one.times(W) for one in older), *(() if fresh is None else fresh.times(W))], None
         if not is_linear(layer):  # type: ignore[arg-type]
-            mean, cov, cumulants = _activate(layer, mean, cov, cumulants, further)
-    return mean, cov
+            z = x._cast(working_dtype(x.device))
+            if full:
+                mean, cov, older, fresh = _activate(layer, z._mean, z._cov, older, further)
+                out = TensorGaussian._from_parts(mean, cov=cov)
+            else:
+                unit = units(layer.activation, z._mean, z.var)
+                out = TensorGaussian._from_parts(unit.mean, z.var * unit.ratio)
+            x = out._cast(x.dtype)
+        states.append(check_finite(x, layer.active))
+    return states
+
+
+def check_finite(x: TensorGaussian, name: str) -> TensorGaussian:
+    """Return ``x``; raise where it is not finite."""
+    var = x.var if x._cov is None else x._cov
+    for what, part in (("mean", x._mean), ("variance", var)):
+        if find_nonfinite(part) is not None:
+            raise ValueError(f"the {what} overflows in {name}: it is beyond the numbers of {part.dtype}")
+    return x
+
+
+def _affine(layer: TensorLayer, x: TensorGaussian, full: bool) -> TensorGaussian:
+    W, b = layer.W.to(x._mean), layer.b.to(x._mean)  # on its device
+    if layer.dropout:
+        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + x._mean.square()))
+    z = x._times(W, b) if full else TensorGaussian._from_parts(x._mean @ W.mT + b, x.var @ W.square().mT)
+    if layer.W_var is not None:
+        z = _widen(z, (x.var + x._mean.square()) @ layer.W_var.to(W).mT)
+    return z if layer.b_var is None else _widen(z, layer.b_var.to(W))
+
+
+def _widen(x: TensorGaussian, var: Tensor) -> TensorGaussian:
+    """Return x with variances of independent noise added."""
+    if x._cov is None and x._factor is None:
+        return TensorGaussian._from_parts(x._mean, x.var + var)
+    return TensorGaussian._from_parts(x._mean, cov=x.cov + torch.diag_embed(var))
 
 
 def _activate(
-    layer: TensorLayer, mean: Tensor, cov: Tensor, older: list[_Cumulants], further: bool
-) -> tuple[Tensor, Tensor, list[_Cumulants]]:
+    layer: TensorLayer, mean: Tensor, cov: Tensor, older: list[Cumulants], further: bool
+) -> tuple[Tensor, Tensor, list[Cumulants], Fresh | None]:
     """Apply an activation; ``further``: whether a later layer needs third cumulants."""
     f, n = layer.activation, mean.shape[-1] - layer.carried
     m, var = mean[..., :n], torch.diagonal(cov, dim1=-2, dim2=-1).clamp(min=0.0)
     v = var[..., :n]
-    own, within = covariance(f, m, cov[..., :n, :n], f.name)
+    own, within = covariance(f, m, cov[..., :n, :n], layer.active)
     out, spread = torch.cat([own, mean[..., n:]], dim=-1), within
     if layer.carried:
         across = project(m, v, f, 2, -1)[1][..., :1] * cov[..., :n, n:]  # Stein's lemma
         spread = torch.cat([torch.cat([within, across], -1), torch.cat([across.mT, cov[..., n:, n:]], -1)], dim=-2)
     if not (further or older):
-        return out, spread, []
+        return out, spread, [], None
     live = var > LEAST
     std = torch.where(live, var, torch.ones_like(var)).sqrt()
     bent = v > STRAIGHT * min(f.scale, 1.0) ** 2
@@ -90,20 +104,13 @@ def _activate(
     x, weights, cubic = (torch.as_tensor(part, device=mean.device) for part in third_order_grid())
     z = m[..., None] + torch.where(bent, std[..., :n], torch.ones_like(v))[..., None] * x
     away = _Value.apply(z, f) - own[..., None]  # type: ignore[no-untyped-call]
-    shift = torch.zeros_like(std)
+    outputs, shift = Outputs(c, rho, std, bent, away, (weights, cubic)), torch.zeros_like(std)
     if older:
-        iij = sum(one.iij() for one in older) / std[..., :, None] / std[..., :, None] / std[..., None, :]
-        skewness = _pad(torch.where(bent, away.square() @ cubic, 0.0), layer.carried)
-        before = torch.diagonal(spread, dim1=-2, dim2=-1)
-        shift, spread = _correct_moments(c, rho, skewness, iij, before, spread)
-        out = out + shift
+        shift, after, correlation = outputs.correct(older, torch.diagonal(spread, dim1=-2, dim2=-1), spread, torch)
+        out, spread = out + shift, _semidefinite(correlation, after)
     if not further:
-        return out, spread, []
-    gain, bend = c[..., 0] / std, math.sqrt(2.0) * c[..., 1]
-    cube = (away - shift[..., :n, None]).pow(3) @ weights
-    rest = torch.where(bent, cube - 3.0 * (bend * c[..., 0].square())[..., :n], 0.0)
-    fresh = _Cumulants(c[..., :1] * rho, torch.diag_embed(bend)), _Cumulants(_eye(std), None, _pad(rest, layer.carried))
-    return out, spread, [*(one.rescale(gain) for one in older), *fresh]
+        return out, spread, [], None
+    return out, spread, [one.rescale(c[..., 0] / std) for one in older], outputs.cumulants(shift, torch)
 
 
 def _coefficients(f: Activation, m: Tensor, v: Tensor, std: Tensor, live: Tensor, bent: Tensor) -> Tensor:
@@ -116,34 +123,16 @@ def _coefficients(f: Activation, m: Tensor, v: Tensor, std: Tensor, live: Tensor
     return torch.cat([first[..., None], torch.nn.functional.pad(higher, (0, 0, 0, std.shape[-1] - n))], dim=-1)
 
 
-def _correct_moments(c: Tensor, rho: Tensor, skewness: Tensor, iij: Tensor, var: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute Δμ (…, D) and the covariance (…, D, D) from coefficients c and standardized κ_iij; ``skewness``: E[(f−μ)² He_3]."""
-    iii = torch.diagonal(iij, dim1=-2, dim2=-1).clamp(-MOST_SKEWED, MOST_SKEWED)
-    shift = iii * c[..., 2] / math.sqrt(6.0)
-    new = torch.maximum(var + iii / 6.0 * skewness - shift.square(), LEAST_LEFT * var)
-    both, alone = torch.zeros_like(rho), torch.zeros_like(rho)
-    for n in range(ORDERS - 1, -1, -1):
-        both = both * rho + math.sqrt((n + 1) * (n + 2) * (n + 1)) * c[..., :, None, n + 1] * c[..., None, :, n]
-        if n:
-            alone = alone * rho + math.sqrt((n + 1) * (n + 2) * (n + 3)) * c[..., :, None, n + 2] * c[..., None, :, n - 1]
-    half = (iii[..., None] * rho * alone + 3.0 * iij * both) / 6.0
-    size = torch.where(new > 0.0, new, torch.ones_like(new)).sqrt()
-    positive = (new > 0.0).to(new.dtype)
-    total = cov + half + half.mT - shift[..., :, None] * shift[..., None, :]
-    correlation = (total * (positive / size)[..., :, None] * (positive / size)[..., None, :]).clamp(-1.0, 1.0)
-    correlation = torch.diagonal_scatter(correlation, torch.ones_like(new), dim1=-2, dim2=-1)
-    if torch.linalg.cholesky_ex(correlation.detach() + 1e-10 * _eye(new)).info.any():
+def _semidefinite(correlation: Tensor, var: Tensor) -> Tensor:
+    """Return a covariance with the diagonal ``var`` and no negative eigenvalue, which an expansion may have."""
+    correlation = torch.diagonal_scatter(correlation, torch.ones_like(var), dim1=-2, dim2=-1)
+    if torch.linalg.cholesky_ex(correlation.detach() + 1e-10 * _eye(var)).info.any():
         whole = _Semidefinite.apply(correlation)  # type: ignore[no-untyped-call]
         scale = torch.diagonal(whole, dim1=-2, dim2=-1).sqrt()
         negative = torch.linalg.eigvalsh(correlation.detach())[..., :1, None] <= -1e-10
         correlation = torch.where(negative, whole / scale[..., :, None] / scale[..., None, :], correlation)
-    size = size * positive
-    return shift, torch.diagonal_scatter(correlation * size[..., :, None] * size[..., None, :], new, dim1=-2, dim2=-1)
-
-
-def _pad(units: Tensor, carried: int) -> Tensor:
-    """Return values of units with zeros for carried numbers behind them."""
-    return torch.nn.functional.pad(units, (0, carried))
+    std = root(var)
+    return torch.diagonal_scatter(correlation * std[..., :, None] * std[..., None, :], var, dim1=-2, dim2=-1)
 
 
 def _eye(like: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, distributions
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from pesn._support.arguments import as_covariance, as_real
-from pesn.gaussian import Gaussian, check_parts, check_squares
+from pesn._support.arguments import as_covariance, as_real, check_not_negative
+from pesn.gaussian import Gaussian, check_factor, check_parts, check_squares
 
 TensorLike: TypeAlias = Tensor | npt.ArrayLike
 
@@ -105,36 +106,17 @@ def as_array(x: Tensor, dtype: torch.dtype | None = None) -> Any:
         return x.detach().cpu().to(dtype or (x.dtype if x.dtype.itemsize >= 4 else torch.float32)).numpy()
 
 
-def _broadcast(shape: Sequence[int], other: Sequence[int], words: str) -> tuple[int, ...]:
-    """Return the shape that two shapes broadcast to, or raise a ValueError that begins with ``words``."""
-    try:
-        return tuple(torch.broadcast_shapes(shape, other))  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        raise ValueError(f"{words}, got shapes {tuple(other)} and {tuple(shape)}") from error
-
-
-def _as_covariance(cov: Tensor, size: int) -> Tensor:
-    """Return ``cov`` made symmetric, differentiably; raise where it is not symmetric or not semi-definite."""
-    as_covariance("cov", as_array(cov), (size,), max(_TOLERANCE, 4.0 * torch.finfo(cov.dtype).eps))
-    return 0.5 * (cov + cov.mT)
-
-
 def _broadcast_variance(mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return mean and variances of one shape; None is no variance, and a negative one is refused."""
     if var is None:
         return mean, torch.zeros_like(mean)
-    if (var < 0.0).any():
-        raise ValueError(f"var must not be negative, got {var[var < 0.0].flatten()[0].item()}")
-    shape = _broadcast(mean.shape, var.shape, "var must broadcast against mean")
-    return _expand(mean, shape), _expand(var, shape)
-
-
-def _check_factor(factor: Tensor, mean: Tensor) -> None:
-    if mean.ndim == 0 or factor.ndim < 2 or factor.shape[-2] != mean.shape[-1]:
-        expected = (
-            f"shape ({mean.shape[-1]}, k), a row for each entry of mean" if mean.ndim else "a mean of one dimension or more"
-        )
-        raise ValueError(f"factor must have {expected}, got shape {tuple(factor.shape)}")
+    check_not_negative("var", var)
+    try:
+        shape = np.broadcast_shapes(mean.shape, var.shape)
+    except ValueError as error:
+        shapes = f"{tuple(var.shape)} and {tuple(mean.shape)}"
+        raise ValueError(f"var must broadcast against mean, got shapes {shapes}") from error
+    return TensorGaussian._keep(mean, shape, None), TensorGaussian._keep(var, shape, None)
 
 
 class TensorGaussian(Gaussian):
@@ -189,8 +171,7 @@ class TensorGaussian(Gaussian):
         check_parts(cov, var, factor, std)
         m, diagonal, c, f, s = as_tensors(mean=mean, var=var, cov=cov, factor=factor, std=std)
         if s is not None:
-            if (s < 0.0).any():
-                raise ValueError(f"std must not be negative, got {s[s < 0.0].flatten()[0].item()}")
+            check_not_negative("std", s)
             diagonal = s.square()
             check_squares(s.detach(), diagonal.detach())
         if c is not None and m.ndim == 0:
@@ -200,32 +181,23 @@ class TensorGaussian(Gaussian):
         if c is None:
             m, diagonal = _broadcast_variance(m, diagonal)
         else:
-            c = _as_covariance(c, m.shape[-1])
+            as_covariance("cov", as_array(c), (m.shape[-1],), max(_TOLERANCE, 4.0 * torch.finfo(c.dtype).eps))
+            c = 0.5 * (c + c.mT)  # differentiably symmetric
         if f is not None:
-            _check_factor(f, m)
+            check_factor(f, m)
         self._store(m, diagonal, c, f)
 
     @classmethod
     def _from_parts(  # type: ignore[override]
         cls, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
     ) -> TensorGaussian:
-        return object.__new__(cls)._store(mean, diagonal, cov, factor)
+        parts: Any = mean, diagonal, cov, factor
+        return object.__new__(cls)._store(*parts)
 
-    def _store(  # type: ignore[override]
-        self, mean: Tensor, diagonal: Tensor | None = None, cov: Tensor | None = None, factor: Tensor | None = None
-    ) -> TensorGaussian:
-        batch: Sequence[int] = mean.shape[:-1]
-        for name, part in (("cov", cov), ("factor", factor)):
-            if part is not None and part.shape[:-2] != batch:
-                batch = _broadcast(batch, part.shape[:-2], f"{name} must have the batch shape of mean")
-
-        def keep(part: Tensor | None, event: int) -> Tensor | None:
-            return None if part is None else _expand(part, (*batch, *part.shape[part.ndim - event :]))
-
-        event = min(mean.ndim, 1)
-        parts = {"_mean": (mean, event), "_diagonal": (diagonal, event), "_cov": (cov, 2), "_factor": (factor, 2)}
-        self.__dict__.update({name: keep(*part) for name, part in parts.items()})
-        return self
+    @staticmethod
+    def _keep(array: Tensor, shape: Sequence[int], _: object) -> Tensor:  # type: ignore[override]
+        """Return the tensor in this shape: itself, the user's own leaf, whose ``.grad`` he will read, where it has it."""
+        return array if array.shape == torch.Size(shape) else array.expand(shape)
 
     def __repr__(self) -> str:
         place = "" if self._mean.device.type == "cpu" else f", device={str(self._mean.device)!r}"
@@ -298,8 +270,9 @@ class TensorGaussian(Gaussian):
         return self._cast(matrix.dtype)._times(matrix, offset)
 
     def _cast(self, dtype: torch.dtype) -> TensorGaussian:
-        mean, *others = self._vector_parts()
-        return TensorGaussian._from_parts(mean.to(dtype), *(None if part is None else part.to(dtype) for part in others))
+        x: Any = self._vector()
+        others = (None if part is None else part.to(dtype) for part in (x._diagonal, x._cov, x._factor))
+        return TensorGaussian._from_parts(x._mean.to(dtype), *others)
 
     def _times(self, matrix: Tensor, offset: Tensor) -> TensorGaussian:
         """Return ``affine`` without the checks, in one dtype."""
@@ -311,20 +284,6 @@ class TensorGaussian(Gaussian):
                 root = matrix @ self._factor
                 cov = cov + root @ root.mT
         return TensorGaussian._from_parts(self._mean @ matrix.mT + offset, cov=0.5 * (cov + cov.mT))
-
-    def _vector_parts(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """Return mean, diagonal, covariance and factor, a scalar as a vector of one."""
-        parts = self._mean, self._diagonal, self._cov, self._factor
-        return parts if self._mean.ndim else (self._mean[None], self._diagonal[None], None, None)
-
-    def marginal(self, indices: npt.ArrayLike | slice) -> TensorGaussian:
-        """Return the coordinates ``indices`` (a number, a list, a slice or a mask), in that order."""
-        i = torch.as_tensor(self._positions(indices), device=self.device)
-        mean, diagonal, cov, factor = self._vector_parts()
-        rows = (None if part is None else part.index_select(axis, i) for part, axis in ((diagonal, -1), (cov, -1), (factor, -2)))
-        diagonal, cov, factor = rows
-        cov = None if cov is None else cov.index_select(-2, i)
-        return TensorGaussian._from_parts(mean.index_select(-1, i), diagonal, cov, factor)
 
     def _only_arrays(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("only Gaussians of arrays have this method; use .to_torch(), or .numpy(), which leaves the graph")
@@ -362,8 +321,3 @@ def to_distribution(x: Gaussian) -> distributions.Distribution:
         return distributions.LowRankMultivariateNormal(x._mean, x._factor, x._diagonal)
     normal = distributions.Normal(x._mean, x._diagonal.sqrt())
     return distributions.Independent(normal, 1) if x._mean.ndim else normal
-
-
-def _expand(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return ``tensor`` itself where it has the shape: the user's own leaf, whose ``.grad`` he will read."""
-    return tensor if tensor.shape == torch.Size(shape) else tensor.expand(shape)

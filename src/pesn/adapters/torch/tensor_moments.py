@@ -50,24 +50,15 @@ def working_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0, slopes: Array | None = None) -> Units:
-    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype.
-
-    ``slopes``: what :func:`tabulate` gives for them, where it is known.
-    """
-    slopes = tabulate(record, mean, var) if slopes is None and not count else slopes
+def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0) -> Units:
+    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by torch.func
+    wants_gradient = torch.is_grad_enabled() and (mean.requires_grad or var.requires_grad)
+    plain = wants_gradient and not (is_wrapped(mean) or is_wrapped(var))
+    # with the derivatives by m and v, if a table has them
+    slopes = _slopes(record, _as_array(mean), _as_array(var)) if plain and not count and surfaces.has_table(record) else None
     first, e, q = project(mean, var, record, count, 0, slopes)
     return Units(first, q[..., 0], e)
-
-
-def tabulate(record: Activation, mean: Tensor, var: Tensor) -> Array | None:
-    """Compute E[f], Var(f)/v and their derivatives by m and v from a table, (6, n); None without a table or a gradient."""
-    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by torch.func
-    if is_wrapped(mean) or is_wrapped(var) or not surfaces.has_table(record):
-        return None
-    if not (torch.is_grad_enabled() and (mean.requires_grad or var.requires_grad)):
-        return None
-    return _slopes(record, _as_array(mean), _as_array(var))
 
 
 def _slopes(record: Activation, mean: Array, var: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -12,22 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from pesn._support.types import Array, Rng
-from pesn.adapters.torch.modules import (
-    as_tensor_layers,
-    call_double,
-    call_rows,
-    can_run_double,
-    check_finite,
-    is_chain,
-    is_sharp,
-    through_layers,
-    unwrap,
-)
-from pesn.adapters.torch.tensor_closures import propagate_moments
+from pesn._support.types import Array, NetworkCovariance, Rng
+from pesn.adapters.torch.modules import call_double, call_rows, can_run_double, is_chain, is_sharp, read_chain, unwrap
+from pesn.adapters.torch.tensor_closures import check_finite, through_layers
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
-from pesn.gaussian import Gaussian, probabilities
+from pesn.gaussian import Gaussian, probabilities, select_rows
+from pesn.moments import UnitMethod
 from pesn.networks.layers import Shapes
 from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
 from pesn.networks.propagate import Propagated
@@ -118,7 +109,7 @@ def propagate(
     mean, spread = [x._mean] * len(counts), [x._mean] * len(counts)
     for name in set(names[counts == 0]):
         rows = np.flatnonzero((counts == 0) & (names == name))
-        part = _propagate_closed(network, _select_rows(x, rows), shapes, name)
+        part = _propagate_closed(network, select_rows(x, rows), shapes, name)  # type: ignore[arg-type]  # of tensors
         for k, row in enumerate(rows.tolist()):
             mean[row], spread[row] = part._mean[k], part.cov[k] if full else part.var[k]
     points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
@@ -135,16 +126,6 @@ def propagate(
     return _attach(state, full, found.closure, found.error, samples)
 
 
-def _select_rows(x: TensorGaussian, rows: npt.NDArray[np.intp]) -> TensorGaussian:
-    """Return some rows of a batch of any number of axes."""
-
-    def select(part: Tensor | None, axes: int) -> Tensor | None:
-        return None if part is None else part.reshape(-1, *part.shape[part.ndim - axes :])[torch.as_tensor(rows, device=x.device)]
-
-    mean, diagonal, cov, factor = x._vector_parts()
-    return TensorGaussian._from_parts(select(mean, 1), select(diagonal, 1), select(cov, 2), select(factor, 2))  # type: ignore[arg-type]
-
-
 def _attach(state: Gaussian, full: bool, closure: object, error: object, samples: Tensor | None) -> PropagatedTensors:
     if not full and state.diagonal is None:
         state = TensorGaussian._from_parts(state.mean, state.var)  # type: ignore[arg-type]
@@ -156,15 +137,37 @@ def _result_dtype(network: nn.Module, x: TensorGaussian) -> torch.dtype:
     return reduce(torch.promote_types, [p.dtype for p in network.parameters() if p.is_floating_point()], x.dtype)
 
 
+def propagate_gaussian(
+    network: nn.Module,
+    x: TensorGaussian,
+    method: UnitMethod = "surface",
+    covariance: NetworkCovariance = "full",
+    weight_var: Mapping[str, Any] | None = None,
+    dropout: bool = False,
+) -> list[TensorGaussian]:
+    """Return the Gaussian of tensors after each layer of a chain, by the Gaussian closure.
+
+    Moments are nearly exact: ``method`` is "surface" or "exact", which are the same.
+    """
+    if method not in ("surface", "exact"):
+        raise ValueError(f"method must be 'surface' or 'exact' for tensors, got {method!r}; for the others give x.numpy()")
+    layers = read_chain(unwrap(network), x.dim, weight_var, dropout)
+    dtype = reduce(torch.promote_types, [layer.W.dtype for layer in layers], x.dtype)
+    work = dtype if dtype.itemsize >= 4 else torch.float32  # a covariance in 16 bits does not stay semi-definite
+    states = through_layers(layers, x._cast(work), covariance == "full")
+    pairs = zip(states, layers, strict=True)
+    return [check_finite(state._cast(dtype), layer.active) for state, layer in pairs] or [x]
+
+
 def _propagate_closed(network: nn.Module, x: TensorGaussian, shapes: Shapes, closure: str) -> TensorGaussian:
     """Compute the Gaussian of the output by a closed form: of a chain, or of layers read from a run."""
     third, chain = closure == "third-order", shapes == ((x.dim,),) and is_chain(network, x.dim)
     if chain and not third:
-        return through_layers(network, x, "surface", "full")[-1]
-    layers = as_tensor_layers(network, x.dim) if chain else trace_tensor_layers(network, shapes)
-    state, dtype = x._cast(torch.float64), _result_dtype(network, x)
-    mean, cov = propagate_moments(layers, state._mean, state.cov, third)
-    return check_finite(TensorGaussian._from_parts(mean.to(dtype), cov=cov.to(dtype)), "network")
+        return propagate_gaussian(network, x)[-1]
+    layers = read_chain(network, x.dim) if chain else trace_tensor_layers(network, shapes)
+    wide = x._cast(torch.float64)
+    state = (through_layers(layers, wide, third=third) or [wide])[-1]
+    return check_finite(state._cast(_result_dtype(network, x)), "network")
 
 
 class _Points:

@@ -23,10 +23,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from pesn._support.types import Array
-from pesn.activations import Activation, get
+from pesn.activations import Activation
 from pesn.adapters.torch.tensor_gaussian import unwrap_tensor
 from pesn.networks.layers import LARGEST, AffineRows, Dense, Shapes, Stage, TooLargeError, stack_stages
-from pesn.networks.reader import Operation, Reader, Value
+from pesn.networks.reader import Operation, Reader, Value, check_values
 
 _POINTWISE = {"hardswish", "log_sigmoid_forward", "_prelu_kernel", "rsub"}  # without torch's tag
 _LINEAR = {"add", "sub", "rsub", "neg", "mul", "div", "clone"}
@@ -81,18 +81,19 @@ def trace_layers(network: nn.Module, shapes: Shapes, only_exact: bool = False) -
     return _read(network, shapes, only_exact).layers()
 
 
-class TensorLayer(NamedTuple):
+@dataclass(frozen=True)
+class TensorLayer:
     """f(W x + b) on tensors, of which the last ``carried`` entries have no activation."""
 
     W: Tensor
     b: Tensor
     activation: Activation
-    carried: int
-
-    @classmethod
-    def make(cls, W: Tensor, b: Tensor, activation: str | Activation, carried: int) -> TensorLayer:
-        """Return a layer; the activation may be a name."""
-        return cls(W, b, activation if isinstance(activation, Activation) else get(activation), carried)
+    carried: int = 0
+    W_var: Tensor | None = None
+    b_var: Tensor | None = None
+    dropout: float = 0.0  # probability that an input is 0
+    affine: str = "network"  # the names of the two modules
+    active: str = "network"
 
 
 def trace_tensor_layers(network: nn.Module, shapes: Shapes) -> list[TensorLayer]:
@@ -174,7 +175,7 @@ class _Trace:
         constant = (known.get(id(out), out.double().expand(len(unit), *out.shape)) for out in self.outputs)
         add_stage(torch.cat([out.reshape(len(unit), -1) for out in constant], dim=1))
         with device:
-            return stack_stages(found, sizes[0], torch, TensorLayer.make)
+            return stack_stages(found, sizes[0], torch, TensorLayer)
 
 
 def _read(network: nn.Module, shapes: Shapes, only_exact: bool) -> _Trace:
@@ -194,7 +195,7 @@ def _read(network: nn.Module, shapes: Shapes, only_exact: bool) -> _Trace:
         operation, count = step.operation(), len(reader.tape.stages)
         made = reader.apply(operation, [values[id(step.leaves[place])] for place in step.places])
         if only_exact and not operation.is_pointwise:
-            reader.check(made)  # no need to read on
+            check_values(made)  # no need to read on
         if len(reader.tape.stages) > count:
             assert made[0].rows is not None
             ends[number] = reader.sources, made[0].rows
