@@ -29,6 +29,7 @@ from pesn.statespace.cell import Noise, UnitMoments
 from pesn.statespace.model import rollout
 
 LEADS = 50  # steps ahead over which forecasts are evaluated
+WIDEST = 3.0  # largest standard deviation after calibration, in standard deviations of the training data
 SCALES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # candidates of process noise
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # candidates
 _KNOTS = np.array([1, 2, 3, 5, 8, 13, 20, 32, LEADS])
@@ -100,6 +101,38 @@ def factors(wrong: Array, std: Array) -> Array:
     logs = np.clip(found[1:], np.log(0.25), np.log(10.0))
     result: Array = np.exp(np.interp(np.log(np.arange(1, LEADS + 1)), np.log(_KNOTS), logs))
     return result
+
+
+def by_lead(calibration: Array, horizon: int) -> Array:
+    """Return factors (horizon,): those of the calibrated leads, and the last of them beyond.
+
+    >>> by_lead(np.array([1.0, 2.0, 1.5]), 5).tolist()
+    [1.0, 2.0, 1.5, 1.5, 1.5]
+    """
+    return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]
+
+
+def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
+    """Compute calibration factors of standard deviations.
+
+    A factor does not raise a standard deviation above three standard deviations of the training data.
+
+    Parameters
+    ----------
+    std : array of shape (..., horizon, d)
+        Standard deviations of the forecast.
+    calibration : array of shape (50,)
+        Factors by lead.
+    training_std : array of shape (d,)
+        Standard deviations of the training data.
+    share : array of shape (..., horizon, d), optional
+        Fraction of the variances that is calibrated; all by default.
+    """
+    factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
+    if share is not None:
+        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
+    most = np.divide(WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
+    return np.minimum(factor, np.maximum(most, 1.0))
 
 
 def _independent(ratio: Array) -> float:

@@ -30,7 +30,7 @@ from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN, open_loop
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
-from pesn.evaluation.calibration import LEADS, covariance_form, process_noise
+from pesn.evaluation.calibration import LEADS, calibration_factors, covariance_form, process_noise
 from pesn.evaluation.error_model import process_errors, process_share, update_errors
 from pesn.forecasting.context import (
     FILTERED,
@@ -51,7 +51,6 @@ from pesn.forecasting.predict import (
     Futures,
     Known,
     Rolled,
-    calibration_factors,
     convert_start,
     forecast_all,
     make_forecast,

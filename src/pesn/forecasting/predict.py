@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pesn._support.types import Array
 from pesn.evaluation.backtest import Normal
+from pesn.evaluation.calibration import calibration_factors
 from pesn.forecasting.context import Columns, ContextFilter, Places, StartingPoint
 from pesn.forecasting.forecast import Forecast
 from pesn.linalg import factor_covariance
@@ -236,39 +237,6 @@ def forecast_all(loop: ClosedLoop, context: ContextFilter, known: Sequence[Known
 _FEWEST = 100  # least number of sample paths from which mean and standard deviation are estimated
 _NUMBERS_AT_ONCE = 4_000_000  # numbers of all states simulated at once: a few times 32 MB
 _MOST_SIMULATED = 400_000_000  # numbers of all sample paths: a few times 3.2 GB
-WIDEST = 3.0  # largest standard deviation after calibration, in standard deviations of the training data
-
-
-def by_lead(calibration: Array, horizon: int) -> Array:
-    """Return factors (horizon,): those of the calibrated leads, and the last of them beyond.
-
-    >>> by_lead(np.array([1.0, 2.0, 1.5]), 5).tolist()
-    [1.0, 2.0, 1.5, 1.5, 1.5]
-    """
-    return calibration[np.minimum(np.arange(horizon), len(calibration) - 1)]
-
-
-def calibration_factors(std: Array, calibration: Array, training_std: Array, share: Array | None = None) -> Array:
-    """Compute calibration factors of standard deviations.
-
-    A factor does not raise a standard deviation above three standard deviations of the training data.
-
-    Parameters
-    ----------
-    std : array of shape (..., horizon, d)
-        Standard deviations of the forecast.
-    calibration : array of shape (50,)
-        Factors by lead.
-    training_std : array of shape (d,)
-        Standard deviations of the training data.
-    share : array of shape (..., horizon, d), optional
-        Fraction of the variances that is calibrated; all by default.
-    """
-    factor = by_lead(calibration, std.shape[-2])[:, None] * np.ones_like(std)
-    if share is not None:
-        factor = np.sqrt(1.0 + (np.square(factor) - 1.0) * np.clip(share, 0.0, 1.0))
-    most = np.divide(WIDEST * training_std, std, out=np.ones_like(std), where=std > 0.0)
-    return np.minimum(factor, np.maximum(most, 1.0))
 
 
 def variance_share(own: Array, std: Array) -> Array:

@@ -28,9 +28,10 @@ from torch import Tensor
 from pesn._support.arguments import whole_number
 from pesn.adapters.torch.loop import TensorLoop, tensor
 from pesn.adapters.torch.tensor_gaussian import check_tensor, find_nonfinite
+from pesn.evaluation.calibration import WIDEST, by_lead
 from pesn.forecasting.context import ContextFilter, FilteredContext, StartingPoint, Uncertainty
 from pesn.forecasting.dataset import check_within_reach
-from pesn.forecasting.predict import WIDEST, by_lead, convert_start, rollout_loop
+from pesn.forecasting.predict import convert_start, rollout_loop
 from pesn.reservoir.initial_state import Start, factors_of_features
 from pesn.statespace.low_rank import FirstOrder
 from pesn.statespace.state import GaussianState
@@ -288,7 +289,7 @@ def _means(start: TensorInitialState, begun: StartingPoint, u: Tensor, y: Tensor
 
 
 def _in_units(forecaster: Forecaster, mean: Tensor, cov: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return calibrated moments in the units of y, as :func:`pesn.forecasting.predict.calibration_factors` has it."""
+    """Return calibrated moments in the units of y, as :func:`pesn.evaluation.calibration.calibration_factors` has it."""
     scale, training = forecaster.scale_, tensor(forecaster.prior_scale_.y_std)
     lead = tensor(by_lead(forecaster.calibration_, len(mean)))[:, None, None]
     var = cov.diagonal(dim1=-2, dim2=-1)
