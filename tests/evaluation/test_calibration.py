@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from pesn.evaluation.calibration import LEADS, SCALES, factors, search
-from pesn.forecasting.predict import by_lead
+from pesn.evaluation.calibration import LEADS, SCALES, by_lead, factors, search
 from pesn.metrics import crps_gaussian
 
 
