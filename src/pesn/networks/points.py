@@ -16,7 +16,7 @@ from pesn._support.types import Array, FloatArray, Rng
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric, transpose
 from pesn.networks.layers import LARGEST, Shapes
-from pesn.networks.program import split_rows
+from pesn.networks.program import Program, split_rows
 
 SCRAMBLES = 8  # number of independent scrambles, whose variation estimates the error of their mean
 _CONFIDENCE = 2.2  # standard errors that are the estimated error: exceeded in 5 % of the runs of the benchmark
@@ -45,8 +45,8 @@ class PointMoments:
 
     Parameters
     ----------
-    function : callable
-        The network, rows (n, d) to rows (n, m).
+    program : Program
+        The network.
     x : Gaussian
         The inputs, of mean (B, d).
     rng : int, Generator or None
@@ -55,8 +55,8 @@ class PointMoments:
         Whether covariances are computed; else variances.
     """
 
-    def __init__(self, function: Callable[[FloatArray], FloatArray], x: Gaussian, rng: Rng, full: bool) -> None:
-        self._function, self._full, self._dim = function, full, x.dim
+    def __init__(self, program: Program, x: Gaussian, rng: Rng, full: bool) -> None:
+        self._function, self._size, self._full, self._dim = program.function, program.outputs, full, x.dim
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
         self._rounded = _is_below_rounding(x)
         self.counts = np.zeros(len(x.mean), int)
@@ -76,7 +76,7 @@ class PointMoments:
     def _evaluate(self, rows: npt.NDArray[np.intp], start: int, stop: int) -> None:
         """Evaluate the points from ``start`` to ``stop`` of each scramble."""
         while start < stop:
-            width = max(self._dim, self._first.shape[1] if start else 0)
+            width = max(self._dim, self._first.shape[1] if start else self._size)
             step = stop - start
             while step > 1 and SCRAMBLES * step > min(_ROWS, _AT_ONCE // width):
                 step //= 2

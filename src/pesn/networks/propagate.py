@@ -400,7 +400,7 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
 
 def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Options) -> tuple[Propagated, npt.NDArray[np.intp]]:
     """Double the points of each row until its estimated error meets the tolerance, or a closed form does."""
-    points = PointMoments(program.function, flat, options.rng, options.full)
+    points = PointMoments(program, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
     is_open = program.is_chain and options.closure == "auto" and options.n_samples is None
@@ -460,7 +460,7 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
     assert found is not None
     error = np.zeros(len(x.mean))
     if not is_exact:
-        points = PointMoments(program.function, x, options.rng, full=False)
+        points = PointMoments(program, x, options.rng, full=False)
         points.extend(np.arange(len(x.mean)), _CHECK)
         checked, count = points.moments(), _CHECK
         while program.is_random and checked.error.max() > options.tol and count < _BUDGET:  # nothing else to compare with

@@ -418,11 +418,11 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
             refusal = error
     out = _run_probe(function, rows, network, shapes, refusal)
     if closure == "sobol":
-        return Program(function, None, refusal)
+        return Program(function, None, refusal, out.shape[1])
     try:
         return Program(function, _read_trace(network, shapes, rows, out, only_exact=closure == "auto"))
     except Exception as error:
-        return Program(function, None, _clearer(refusal, error))
+        return Program(function, None, _clearer(refusal, error), out.shape[1])
 
 
 def _run_probe(
