@@ -26,6 +26,8 @@ _EVEN = 1e-4  # ratio of standard deviations below which eigenvalues of the cova
 _STEPS = 256.0  # of correlations, per unit, in the matrix whose eigenvectors order the directions
 _TINY = np.finfo(float).tiny
 _AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
+_RANDOM_RATE = 0.5  # of random points
+_SOBOL = 256  # coordinates of Sobol points; of more, they are no better than random ones, and slower to draw
 _ROOTS = 2**22  # entries of the roots of covariances that are kept
 _SAMPLES = 2**24  # outputs that are kept
 
@@ -58,7 +60,7 @@ class PointMoments:
     def __init__(self, program: Program, x: Gaussian, rng: Rng, full: bool) -> None:
         self._function, self._size, self._full, self._dim = program.function, program.outputs, full, x.dim
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
-        self._rounded = _is_below_rounding(x)
+        self._rounded, self._rate = _is_below_rounding(x), _RATE if x.dim <= _SOBOL else _RANDOM_RATE
         self.counts = np.zeros(len(x.mean), int)
         self._outputs: list[tuple[npt.NDArray[np.intp], int, FloatArray]] = []
 
@@ -135,7 +137,7 @@ class PointMoments:
         _, parts = self._variances(rows)
         var = parts.mean(axis=1, keepdims=True)
         ratio = np.divide(parts, var, out=np.ones_like(parts), where=var > 0.0)
-        found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), _RATE * self._square_error[rows]
+        found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), self._rate * self._square_error[rows]
         self._square_error[rows] = np.where(np.isnan(before), found, 0.5 * (found + before))
 
     def moments(self) -> Sampled:
@@ -183,21 +185,16 @@ class StandardPoints:
 
     def __init__(self, dim: int, rng: Rng) -> None:
         self._dim, self._seed = dim, rng if type(rng) is int else None
-        self._rng, self._engines = generator(rng), list[qmc.Sobol]()
+        self._rng, self._scrambles = generator(rng), list[_Scramble]()
 
     def block(self, start: int, stop: int) -> Array:
         """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim)."""
         key = (self._dim, self._seed or 0, start, stop)
         if self._seed is not None and key in _cache:
             return _cache[key]
-        if not self._engines:
-            self._engines = [_make_engine(self._dim, self._rng) for _ in range(SCRAMBLES)]
-        for engine in self._engines:
-            if engine.num_generated > start:
-                engine.reset()
-            if engine.num_generated < start:
-                engine.fast_forward(start - engine.num_generated)
-        points = np.stack([_draw_normal(engine, stop - start, self._dim, self._rng) for engine in self._engines])
+        if not self._scrambles:
+            self._scrambles = [_Scramble(self._dim, self._rng) for _ in range(SCRAMBLES)]
+        points = np.stack([scramble.draw(start, stop) for scramble in self._scrambles])
         points.flags.writeable = False
         if self._seed is not None and points.size <= _KEPT // 8:
             while _cache and sum(part.size for part in list(_cache.values())) + points.size > _KEPT:
@@ -208,17 +205,29 @@ class StandardPoints:
 
 def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
     """Return points (count, dim) of a standard normal distribution, in one scramble."""
-    return _draw_normal(_make_engine(dim, rng), count, dim, rng)
+    return _Scramble(dim, rng).draw(0, count)
 
 
-def _make_engine(dim: int, rng: np.random.Generator) -> qmc.Sobol:
-    return qmc.Sobol(min(dim, qmc.Sobol.MAXDIM), scramble=True, rng=rng)
+class _Scramble:
+    """A scrambled Sobol sequence as points of a standard normal distribution; the last of many coordinates are random."""
 
+    def __init__(self, dim: int, rng: np.random.Generator) -> None:
+        self._sobol = qmc.Sobol(min(dim, _SOBOL), scramble=True, rng=rng)
+        self._others = dim - self._sobol.d
+        self._seed = int(rng.integers(2**63)) if self._others else 0
+        self._random = np.random.default_rng(self._seed)
 
-def _draw_normal(engine: qmc.Sobol, count: int, dim: int, rng: np.random.Generator) -> Array:
-    points = special.ndtri(engine.random(count) + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
-    # more coordinates than Sobol sequences have: the narrowest ones are random
-    return np.asarray(points if dim == engine.d else np.hstack([points, rng.standard_normal((count, dim - engine.d))]))
+    def draw(self, start: int, stop: int) -> Array:
+        """Return the points from ``start`` to ``stop``, (stop − start, dim)."""
+        if self._sobol.num_generated > start:
+            self._sobol.reset()
+            self._random = np.random.default_rng(self._seed)
+        skipped = start - self._sobol.num_generated
+        if skipped:
+            self._sobol.fast_forward(skipped)
+            self._random.standard_normal((skipped, self._others))
+        points = special.ndtri(self._sobol.random(stop - start) + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
+        return np.hstack([points, self._random.standard_normal((stop - start, self._others))]) if self._others else points
 
 
 def scale_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
