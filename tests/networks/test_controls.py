@@ -60,6 +60,9 @@ def test_variances_of_a_scramble_come_from_the_regression_on_the_others(sums):
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
+from pesn.adapters.torch import read  # noqa: E402
+from pesn.networks.points import PointMoments  # noqa: E402
+
 INPUTS = 300
 
 
@@ -109,6 +112,34 @@ class Even(nn.Module):
 
     def forward(self, x):
         return torch.cosh(x / 10.0).sum(dim=1, keepdim=True)
+
+
+def test_points_come_in_pairs_where_gradients_agree(network):
+    x = Gaussian(np.zeros(INPUTS), var=0.01)
+    y = propagate(network, x, n_samples=512)
+    np.testing.assert_allclose(y.samples[::2] + y.samples[1::2] - 2.0 * y.mean, 0.0, atol=0.2 * y.std.min())
+    even = propagate(Even().eval(), Gaussian(x.mean, var=1.0), n_samples=512).samples
+    assert np.mean(even[::2] == even[1::2]) < 0.1  # the points of a pair would give the same
+
+
+def test_rows_of_a_batch_have_the_points_that_they_have_alone():
+    """A unit that is nearly linear at one input and even at the other."""
+    layers = nn.Sequential(nn.Linear(INPUTS, 1), nn.Softplus(), nn.Linear(1, 1), nn.Tanh()).double().eval()
+    network = nn.Sequential(layers, Even()).eval()
+    with torch.no_grad():
+        layers[0].weight.fill_(1.0 / INPUTS**0.5)
+        layers[0].bias.zero_()
+        layers[2].weight.fill_(1.0)
+        layers[2].bias.fill_(-np.log(2.0))
+    x = Gaussian(np.stack([np.zeros(INPUTS), np.full(INPUTS, 2.0 / INPUTS**0.5)]), var=0.01)
+    both = propagate(network, x, n_samples=512)
+    for k in range(2):
+        alone = propagate(network, Gaussian(x.mean[k], var=0.01), n_samples=512)
+        np.testing.assert_allclose(both.std[k], alone.std, rtol=1e-9)
+        np.testing.assert_allclose(both.samples[k], alone.samples, rtol=1e-12)
+    points = PointMoments(read(network, x, ((INPUTS,),)), Gaussian(x.mean, var=np.full((2, INPUTS), 0.01)), 0, full=True)
+    points.extend(np.arange(2), 512)
+    assert points.mirrored.tolist() == [False, True]
 
 
 class Detached(nn.Module):

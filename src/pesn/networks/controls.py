@@ -84,24 +84,30 @@ class Controls:
 
 def find_directions(
     gradient: Callable[[FloatArray], FloatArray], rows: FloatArray, pull: Callable[[Array], Array]
-) -> Array | None:
-    """Return an orthonormal basis (d, m) of the mean gradients at some rows; None where there are none.
+) -> tuple[Array, float] | None:
+    """Return an orthonormal basis (d, m) of the mean gradients, and their share in the mean square; None where there are none.
+
+    The share is that of the linear functions in the outputs' variance, or less: the terms of order k count k times.
 
     Parameters
     ----------
     gradient : callable
         Rows (n, d) to Jacobians (n, m, d).
-    rows : array of shape (n, d)
-        Inputs.
+    rows : array of shape (4, d)
+        Inputs: two independent ones, and below them their mirror images.
     pull : callable
         From derivatives by the inputs to those by the standard normal points, (m, d) to (m, d).
     """
     try:
-        slopes = np.asarray(gradient(rows), float).mean(axis=0)
+        each = np.stack([pull(slopes) for slopes in np.asarray(gradient(rows), float)])
     except Exception:  # a network that autograd cannot go through
         return None
-    slopes = pull(slopes)
-    if not np.isfinite(slopes).all():
+    if not np.isfinite(each).all():
         return None
+    size = max(float(np.abs(each).max()), np.finfo(float).tiny)
+    one, other = 0.5 * (each[:2] + each[2:]) / size
+    whole = float(np.mean(np.sum(np.square(each / size), axis=(1, 2))))
+    share = float(np.sum(one * other)) / whole if whole else 0.0
+    slopes = each.mean(axis=0)
     scale = np.abs(slopes).max(axis=1, keepdims=True)
-    return np.asarray(np.linalg.qr((slopes / np.where(scale > 0.0, scale, 1.0)).T)[0])
+    return np.asarray(np.linalg.qr((slopes / np.where(scale > 0.0, scale, 1.0)).T)[0]), share

@@ -30,7 +30,8 @@ _TINY = np.finfo(float).tiny
 _AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
 _RANDOM_RATE = 0.5  # of random points
 _SOBOL = 256  # coordinates of Sobol points; of more, they are no better than random ones, and slower to draw
-_MIRRORED = 32  # outputs up to which the points of a wide differentiable network come in pairs ±z, with control variates
+_CONTROLLABLE = 32  # outputs up to which a wide differentiable network has control variates
+_LINEAR = 0.4  # share of linear functions above which points come in pairs ±z
 _PER_DIRECTION = 16  # points for each control variate
 _CONTROLLED = 2**24  # entries of their directions
 _WORTH = 0.5  # ratio of squared errors below which control variates are used
@@ -46,6 +47,13 @@ class Sampled(NamedTuple):
     mean: Array
     spread: Array
     error: Array
+
+
+class UsedPoints(NamedTuple):
+    """The number of points of each row, 0 where it is in closed form, and whether they come in pairs ±z: (B,)."""
+
+    counts: npt.NDArray[np.intp]
+    mirrored: npt.NDArray[np.bool_]
 
 
 class PointMoments:
@@ -65,10 +73,11 @@ class PointMoments:
 
     def __init__(self, program: Program, x: Gaussian, rng: Rng, full: bool) -> None:
         self._function, self._size, self._full, self._dim = program.function, program.outputs, full, x.dim
-        self._gradient = program.gradient if is_mirrored(x.dim, program.outputs) else None
-        self._points, self._scale = StandardPoints(x.dim, rng, self._gradient is not None), Scale(x)
+        self._gradient = program.gradient if is_controllable(x.dim, program.outputs) else None
+        self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
         self._rounded, self._rate = _is_below_rounding(x), _RATE if x.dim <= _SOBOL else _RANDOM_RATE
         self.counts = np.zeros(len(x.mean), int)
+        self.mirrored = np.zeros(len(x.mean), bool)  # rows whose points come in pairs ±z
         self._outputs: list[tuple[npt.NDArray[np.intp], int, FloatArray]] = []
         self._controls: Controls | None = None
 
@@ -88,15 +97,17 @@ class PointMoments:
     def _evaluate(self, rows: npt.NDArray[np.intp], start: int, stop: int) -> None:
         """Evaluate the points from ``start`` to ``stop`` of each scramble."""
         while start < stop:
-            least = 1 if self._gradient is None else 2  # whole pairs
+            least = 2 if self.mirrored.any() else 1  # whole pairs
             width = max(self._dim, self._first.shape[1] if start else self._size)
             step = stop - start
             while step > least and SCRAMBLES * step > min(_ROWS, _AT_ONCE // width):
                 step //= 2
-            points = self._points.block(start, start + step).reshape(-1, self._dim)
-            some = max(1, min(_AT_ONCE // (len(points) * width), _ROWS // len(points)))
-            for k in range(0, len(rows), some):
-                self._add(rows[k : k + some], start, points)
+            some = max(1, min(_AT_ONCE // (SCRAMBLES * step * width), _ROWS // (SCRAMBLES * step)))
+            for mirrored in sorted(set(self.mirrored[rows].tolist())):
+                points = self._points.block(start, start + step, mirrored).reshape(-1, self._dim)
+                alike = rows[self.mirrored[rows] == mirrored]
+                for k in range(0, len(alike), some):
+                    self._add(alike[k : k + some], start, points)
             start += step
 
     def _find_controls(self, rows: npt.NDArray[np.intp]) -> Controls | None:
@@ -111,7 +122,8 @@ class PointMoments:
             if directions is None:
                 return None
             found.append(directions)
-        return Controls(np.stack(found), SCRAMBLES, self._size)
+        self.mirrored = np.array([share > _LINEAR for _, share in found])
+        return Controls(np.stack([directions for directions, _ in found]), SCRAMBLES, self._size)
 
     def _add(self, rows: npt.NDArray[np.intp], start: int, points: Array) -> None:
         """Add the outputs of standard points (SCRAMBLES · n, d), those after ``start``, to the sums of some rows."""
@@ -208,9 +220,9 @@ def _is_below_rounding(x: Gaussian) -> npt.NDArray[np.bool_]:
 # ---------------------------------------------------------------- points
 
 
-def is_mirrored(dim: int, outputs: int) -> bool:
-    """Return whether the points of a differentiable network come in pairs ±z, for control variates."""
-    return dim > _SOBOL and 0 < outputs <= _MIRRORED
+def is_controllable(dim: int, outputs: int) -> bool:
+    """Return whether a network of these numbers of inputs and outputs has control variates, if it can be differentiated."""
+    return dim > _SOBOL and 0 < outputs <= _CONTROLLABLE
 
 
 class StandardPoints:
@@ -222,22 +234,20 @@ class StandardPoints:
         Number of coordinates.
     rng : int, Generator or None
         Seed or Generator. Points of a seed are cached, as drawing them takes longer than a small network.
-    mirrored : bool, default=False
-        Whether each second point is minus the one before.
     """
 
-    def __init__(self, dim: int, rng: Rng, mirrored: bool = False) -> None:
-        self._dim, self._mirrored, self._seed = dim, mirrored, rng if type(rng) is int else None
+    def __init__(self, dim: int, rng: Rng) -> None:
+        self._dim, self._seed = dim, rng if type(rng) is int else None
         self._rng, self._scrambles = generator(rng), list[_Scramble]()
 
-    def block(self, start: int, stop: int) -> Array:
-        """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim)."""
-        key = (self._dim, self._mirrored, self._seed or 0, start, stop)
+    def block(self, start: int, stop: int, mirrored: bool = False) -> Array:
+        """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim); or in pairs ±z."""
+        key = (self._dim, mirrored, self._seed or 0, start, stop)
         if self._seed is not None and key in _cache:
             return _cache[key]
         if not self._scrambles:
             self._scrambles = [_Scramble(self._dim, self._rng) for _ in range(SCRAMBLES)]
-        if self._mirrored:
+        if mirrored:
             first, last = start // 2, (stop + 1) // 2
             half = np.stack([scramble.draw(first, last) for scramble in self._scrambles])
             points = np.stack([half, -half], axis=2).reshape(SCRAMBLES, -1, self._dim)[:, start - 2 * first : stop - 2 * first]

@@ -29,7 +29,7 @@ from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
 from pesn.gaussian import Gaussian, probabilities
 from pesn.networks.layers import Shapes
-from pesn.networks.points import SCRAMBLES, Scale, StandardPoints, is_mirrored
+from pesn.networks.points import SCRAMBLES, Scale, StandardPoints, UsedPoints, is_controllable
 from pesn.networks.propagate import Propagated
 
 _AT_ONCE = 2**19  # numbers of the points of a row up to which all that a network computes from them is kept for its gradients
@@ -78,7 +78,7 @@ def propagate(
     x: TensorGaussian,
     shapes: Shapes,
     found: Propagated | None,
-    counts: npt.NDArray[np.intp] | None,
+    used: UsedPoints | None,
     full: bool,
     rng: Rng,
 ) -> PropagatedTensors:
@@ -94,8 +94,8 @@ def propagate(
         Of one row of each input of the network.
     found : Propagated, default=None
         The result for arrays; None for a batch without rows.
-    counts : array of int, default=None
-        The number of points of each row, 0 where it is in closed form; None if no gradients are needed.
+    used : UsedPoints, default=None
+        The points of each row; None if no gradients are needed.
     full : bool
         Whether the result has covariances.
     rng : int, Generator or None
@@ -110,9 +110,10 @@ def propagate(
         return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
 
     names, samples = np.ravel(found.closure), tensor(found.samples)
-    if counts is None:
+    if used is None:
         state = TensorGaussian._from_parts(*map(tensor, (found.mean, found.diagonal, found.cov if full else None)))
         return _attach(state, full, found.closure, found.error, samples)
+    counts = used.counts
     if not counts.any() and len(set(names)) == 1:
         return _attach(_propagate_closed(network, x, shapes, names[0]), full, found.closure, found.error, samples)
     mean, spread = [x._mean] * len(counts), [x._mean] * len(counts)
@@ -121,17 +122,17 @@ def propagate(
         part = _propagate_closed(network, _select_rows(x, rows), shapes, name)
         for k, row in enumerate(rows.tolist()):
             mean[row], spread[row] = part._mean[k], part.cov[k] if full else part.var[k]
-    points, outputs = _Points(x, rng, found.dim), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
+    points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
     kept, outputs = outputs.shape[1] // SCRAMBLES, list(outputs)
     for row in np.flatnonzero(counts).tolist():
-        out = points.evaluate(network, row, int(counts[row]), shapes)
+        out = points.evaluate(network, row, used, shapes)
         mean[row] = out.mean(dim=0)
         away = out - mean[row]
         spread[row] = away.mT @ away / len(out) if full else away.square().mean(dim=0)
         outputs[row] = out.reshape(SCRAMBLES, -1, out.shape[1])[:, :kept].flatten(0, 1)
     stacked = (torch.stack([one.to(dtype) for one in part]) for part in (mean, spread, outputs))
     means, spreads, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in stacked)
-    if is_mirrored(x.dim, found.dim):  # control variates are constants for autograd
+    if is_controllable(x.dim, found.dim):  # control variates are constants for autograd
         means = means + (tensor(found.mean) - means.detach())
         spreads = spreads + (tensor(found.cov if full else found.var) - spreads.detach())
     state = TensorGaussian._from_parts(means, None if full else spreads, spreads if full else None)
@@ -173,17 +174,18 @@ def _propagate_closed(network: nn.Module, x: TensorGaussian, shapes: Shapes, clo
 class _Points:
     """The points of the rows of x that arrays have, differentiable."""
 
-    def __init__(self, x: TensorGaussian, rng: Rng, outputs: int) -> None:
+    def __init__(self, x: TensorGaussian, rng: Rng) -> None:
         self._mean = x._mean.reshape(-1, x.dim)
         self._alone = x._diagonal is not None and x._factor is None
         self._spread = x.std.reshape(-1, x.dim) if self._alone else x.cov.reshape(-1, x.dim, x.dim)
         self._x = x.numpy()
-        self._points, self._scale = StandardPoints(x.dim, rng, is_mirrored(x.dim, outputs)), Scale(self._x)
+        self._points, self._scale = StandardPoints(x.dim, rng), Scale(self._x)
 
-    def evaluate(self, network: nn.Module, row: int, count: int, shapes: Shapes) -> Tensor:
+    def evaluate(self, network: nn.Module, row: int, used: UsedPoints, shapes: Shapes) -> Tensor:
         """Return the outputs (count, m) of the points of a row, differentiable by input and parameters."""
+        count, mirrored = int(used.counts[row]), bool(used.mirrored[row])
         mean, spread = self._mean[row], self._spread[row].double()
-        standard = torch.tensor(self._points.block(0, count // SCRAMBLES)).reshape(count, -1).to(spread)
+        standard = torch.tensor(self._points.block(0, count // SCRAMBLES, mirrored)).reshape(count, -1).to(spread)
         if self._alone:
             away = standard[:, self._scale.order(row)] * spread
         else:
