@@ -42,13 +42,13 @@ class Controls:
 
     def __init__(self, directions: Array, scrambles: int, size: int) -> None:
         batch, _, count = directions.shape
-        self._directions = directions
+        self.directions = directions
         self._square = np.zeros((batch, scrambles, 1 + count, 1 + count))  # of (1, u)
         self._product = np.zeros((batch, scrambles, 1 + count, size))  # of (1, u) and the outputs
 
     def add(self, rows: npt.NDArray[np.intp], points: Array, outputs: Array) -> None:
         """Add standard normal points (scrambles · n, d) and their outputs (R, scrambles, n, m)."""
-        along = (points @ self._directions[rows]).reshape(*outputs.shape[:3], -1)
+        along = (points @ self.directions[rows]).reshape(*outputs.shape[:3], -1)
         along = np.concatenate([np.ones((*outputs.shape[:3], 1)), along], axis=-1)
         self._square[rows] += transpose(along) @ along
         self._product[rows] += transpose(along) @ outputs

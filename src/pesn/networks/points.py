@@ -50,10 +50,14 @@ class Sampled(NamedTuple):
 
 
 class UsedPoints(NamedTuple):
-    """The number of points of each row, 0 where it is in closed form, and whether they come in pairs ±z: (B,)."""
+    """The number of points of each row, 0 where it is in closed form, whether they come in pairs ±z, and its control variates.
+
+    Those are directions (d, r) of the standard normal points, by row, of the rows whose moments come from the regression on them.
+    """
 
     counts: npt.NDArray[np.intp]
     mirrored: npt.NDArray[np.bool_]
+    directions: dict[int, Array]
 
 
 class PointMoments:
@@ -190,7 +194,7 @@ class PointMoments:
         if self._full:
             spread = symmetric(self._cross / count[..., None] - shift[:, :, None] * shift[:, None, :])
         square_error, controlled = self._square_errors.copy()
-        rows = np.flatnonzero(controlled.max(axis=1) < _WORTH * square_error.max(axis=1))  # none without control variates
+        rows = self._controlled_rows()
         if len(rows):
             assert self._controls is not None
             square = self._cross[rows] if self._full else self._sums[1][rows].sum(axis=1)
@@ -199,6 +203,16 @@ class PointMoments:
         error = _CONFIDENCE * np.sqrt(square_error)
         error[self._rounded] = 1.0
         return Sampled(self._first + self._shift + shift, spread, error)
+
+    def _controlled_rows(self) -> npt.NDArray[np.intp]:
+        """Return the rows whose error estimate control variates lower enough."""
+        plain, controlled = self._square_errors.max(axis=2)  # NaN without control variates
+        return np.flatnonzero(controlled < _WORTH * plain)
+
+    def used(self) -> UsedPoints:
+        """Return the points of all rows."""
+        directions = {int(row): self._controls.directions[row] for row in self._controlled_rows() if self._controls is not None}
+        return UsedPoints(self.counts, self.mirrored, directions)
 
     def samples(self) -> FloatArray:
         """Return the outputs (B, n, m) of as many points as all rows have, and as are kept."""

@@ -386,7 +386,7 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
     if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
         mean, spread, error = _solve_closed(program, flat, options)
         name = options.closure if closed else "gaussian"
-        none = UsedPoints(np.zeros(len(error), int), np.zeros(len(error), bool))
+        none = UsedPoints(np.zeros(len(error), int), np.zeros(len(error), bool), {})
         return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), none
     if program.refusal is not None:
         _log.info("closure 'sobol': %s", program.refusal)
@@ -429,7 +429,8 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
         scale = np.divide(new, std, out=np.ones_like(std), where=std > 0.0)
         samples[row] = parts[0] + scale * (samples[row] - mean[row])
         mean[row], spread[row], error[row], labels[row] = *parts, "third-order"
-    used = UsedPoints(np.where(labels == "sobol", points.counts, 0), points.mirrored)
+    used = points.used()
+    used = used._replace(counts=np.where(labels == "sobol", used.counts, 0))
     return _assemble(x, options, (mean, spread, error), labels, samples), used
 
 

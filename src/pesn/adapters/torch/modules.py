@@ -523,7 +523,7 @@ def _find_gradient(network: nn.Module, shapes: Shapes, outputs: int) -> tuple[in
 
     def gradient(rows: FloatArray) -> FloatArray:
         found = []
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             for row in torch.from_numpy(np.ascontiguousarray(rows)):
                 given = row.repeat(outputs, 1).requires_grad_()
                 out = call_rows(network, given, shapes)

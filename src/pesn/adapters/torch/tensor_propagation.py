@@ -29,7 +29,7 @@ from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
 from pesn.gaussian import Gaussian, probabilities
 from pesn.networks.layers import Shapes
-from pesn.networks.points import SCRAMBLES, Scale, StandardPoints, UsedPoints, is_controllable
+from pesn.networks.points import SCRAMBLES, Scale, StandardPoints, UsedPoints
 from pesn.networks.propagate import Propagated
 
 _AT_ONCE = 2**19  # numbers of the points of a row up to which all that a network computes from them is kept for its gradients
@@ -125,16 +125,11 @@ def propagate(
     points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
     kept, outputs = outputs.shape[1] // SCRAMBLES, list(outputs)
     for row in np.flatnonzero(counts).tolist():
-        out = points.evaluate(network, row, used, shapes)
-        mean[row] = out.mean(dim=0)
-        away = out - mean[row]
-        spread[row] = away.mT @ away / len(out) if full else away.square().mean(dim=0)
+        out, along = points.evaluate(network, row, used, shapes)
+        mean[row], spread[row] = _compute_moments(out, full) if along is None else _regress(out.double(), along.double(), full)
         outputs[row] = out.reshape(SCRAMBLES, -1, out.shape[1])[:, :kept].flatten(0, 1)
     stacked = (torch.stack([one.to(dtype) for one in part]) for part in (mean, spread, outputs))
     means, spreads, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in stacked)
-    if is_controllable(x.dim, found.dim):  # control variates are constants for autograd
-        means = means + (tensor(found.mean) - means.detach())
-        spreads = spreads + (tensor(found.cov if full else found.var) - spreads.detach())
     state = TensorGaussian._from_parts(means, None if full else spreads, spreads if full else None)
     return _attach(state, full, found.closure, found.error, samples)
 
@@ -181,11 +176,12 @@ class _Points:
         self._x = x.numpy()
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(self._x)
 
-    def evaluate(self, network: nn.Module, row: int, used: UsedPoints, shapes: Shapes) -> Tensor:
-        """Return the outputs (count, m) of the points of a row, differentiable by input and parameters."""
+    def evaluate(self, network: nn.Module, row: int, used: UsedPoints, shapes: Shapes) -> tuple[Tensor, Tensor | None]:
+        """Return the outputs (count, m) of the points of a row, differentiable by input and parameters, and control variates."""
         count, mirrored = int(used.counts[row]), bool(used.mirrored[row])
         mean, spread = self._mean[row], self._spread[row].double()
         standard = torch.tensor(self._points.block(0, count // SCRAMBLES, mirrored)).reshape(count, -1).to(spread)
+        along = standard @ torch.tensor(used.directions[row]).to(standard) if row in used.directions else None
         if self._alone:
             away = standard[:, self._scale.order(row)] * spread
         else:
@@ -196,10 +192,26 @@ class _Points:
             rows, run = rows.double(), partial(call_double, network)
         step = max(1, _AT_ONCE // mean.numel())
         if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
-            return call_rows(run, rows, shapes)
+            return call_rows(run, rows, shapes), along
         # The intermediate numbers of many points are not kept but computed again.
         parts = [checkpoint(call_rows, run, part, shapes, use_reentrant=False) for part in rows.split(step)]
-        return torch.cat(parts)
+        return torch.cat(parts), along
+
+
+def _compute_moments(out: Tensor, full: bool) -> tuple[Tensor, Tensor]:
+    """Return mean and covariance, or variances, of outputs (n, m)."""
+    mean = out.mean(dim=0)
+    away = out - mean
+    return mean, away.mT @ away / len(out) if full else away.square().mean(dim=0)
+
+
+def _regress(out: Tensor, along: Tensor, full: bool) -> tuple[Tensor, Tensor]:
+    """Return the same by the regression on control variates (n, r), as :class:`pesn.networks.controls.Controls` does."""
+    given = torch.cat([along.new_ones(len(along), 1), along], dim=1)
+    coefficients = torch.linalg.solve(given.mT @ given, given.mT @ out)
+    _, rest = _compute_moments(out - given @ coefficients, full)
+    slope = coefficients[1:]
+    return coefficients[0], rest + (slope.mT @ slope if full else slope.square().sum(dim=0))
 
 
 def _root(cov: Tensor, root: Array, frame: Array | None) -> Tensor:
