@@ -32,6 +32,9 @@ BENCHMARKS = {
     "moments": Benchmark("moments", "speed of activation moments by method and activation", "3 min"),
     "covariance": Benchmark("covariance", "accuracy and cost of covariances: layers, closed loops, ensembles", "1 h"),
     "networks": Benchmark("networks", "accuracy and speed of propagate: 52 networks, trained networks, estimators", "1 h"),
+    "network-peers": Benchmark(
+        "peer_libraries", "propagate against linearization, unscented, mean field on 216 cases", "6 min", "network_peers"
+    ),
     "reservoirs": Benchmark("reservoirs", "topologies, depth, FORCE, climate, fields", "hours"),
     "classification": Benchmark("classification", "sequence classification, class probabilities of uncertain inputs", "1 h"),
     "uncertainty": Benchmark("uncertainty", "cold starts, coverage and CRPS, stability, bounds of forecasts", "hours"),

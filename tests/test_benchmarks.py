@@ -131,6 +131,29 @@ def test_a_block_is_replaced_and_nothing_else(tmp_path):
         write_block(page, "y", "")
 
 
+@pytest.mark.parametrize(("kind", "residual"), [("sine", False), ("probit", True)])
+def test_methods_for_uncertain_inputs_agree_where_they_are_exact(kind, residual):
+    """All agree at a small input variance; mean field, which drops covariances, where each layer has one unit."""
+    standard = peer_libraries.torch.from_numpy(np.random.default_rng(0).standard_normal((2**14, 3)).astype(np.float32))
+    network = peer_libraries.PeerNetwork(kind, residual, 8, 3, 0).fit(0).eval().requires_grad_(False)
+    found = peer_libraries.compare_methods(network, 0.01, 0, standard)
+    assert len(found.errors) == 8
+    assert all(error < 0.03 for name, error in found.errors.items() if name not in ("mean field", peer_libraries.SAMPLES)), found
+    network = peer_libraries.PeerNetwork(kind, residual, 1, 3, 0).eval().requires_grad_(False)
+    found = peer_libraries.compare_methods(network, 1.0, 0, standard)
+    assert found.errors["mean field"] == pytest.approx(found.errors["Gaussian closure (Kuang and Lin)"], rel=1e-6)
+
+
+def test_network_report_marks_what_is_better_than_the_default():
+    methods = {peer_libraries.AUTO: (0.02, 1.0), "a": (0.01, 0.5), "b": (0.04, 2.0)}
+    errors, times = ({name: values[k] for name, values in methods.items()} for k in (0, 1))
+    found = [peer_libraries.PeerResult(std, 0, errors, errors, times, 3.0) for std in peer_libraries.INPUT_STDS]
+    report = peer_libraries.network_report(found)
+    assert "take 3 times its time" in report
+    assert "| a | **0.5** | **1 %** (1–1) | 1 % | **1.0e-02** | 1 | 1 |" in report
+    assert "| b | 2 | 4 % (4–4) | 4 % | 4.0e-02 | 0 | 0 |" in report
+
+
 def test_activations_are_timed_with_every_method():
     found = moments.time_activations(1, 50, ("tanh", "relu"))
     assert [one.activation for one in found] == ["np.tanh", "tanh", "relu"]

@@ -3,6 +3,8 @@ closure agrees with samples. Operations without a closed form raise, or use poin
 
 import copy
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -481,3 +483,28 @@ def test_layers_too_large_for_a_covariance_use_points():
     with pytest.raises(ValueError, match=r"would bring \d+ numbers into one covariance"):
         propagate(network, x, shape=(1, 24, 24), closure="gaussian")
     assert propagate(network, x, shape=(1, 24, 24), n_samples=8).closure == "sobol"
+
+
+MEMORY = """
+import resource, sys
+import numpy as np, torch
+from torch import nn
+import pesn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+pairs = ((32, 16), (16, 8), (8, 8), (8, 1))
+enlarge = [part for a, b in pairs for part in (nn.Upsample(scale_factor=2), nn.Conv2d(a, b, 3, padding=1), nn.Tanh())]
+decoder = nn.Sequential(nn.Linear(16, 32 * 16 * 16), nn.Tanh(), nn.Unflatten(1, (32, 16, 16)), *enlarge).eval()
+y = pesn.propagate(decoder, pesn.Gaussian(np.zeros(16), var=0.1), covariance="diagonal", n_samples=512)
+assert y.std.shape == (256**2,) and np.all(y.std > 0.0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20))
+"""
+
+
+def test_variances_of_an_image_fit_in_a_gigabyte():
+    """The covariance would take 34 GB, all outputs of the first 256 points with the units before them 1.7 GB."""
+    pytest.importorskip("resource")
+    # the peak of a process counts that of the one that started it, so a small one starts it
+    start = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    done = subprocess.run([sys.executable, "-c", start, MEMORY], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 1.0, done.stdout

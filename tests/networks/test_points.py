@@ -10,7 +10,8 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import pesn
-from pesn.networks.points import scale_points, standard_points
+from pesn.networks.points import PointMoments, StandardPoints, scale_points, standard_points
+from pesn.networks.program import Program
 
 CORRELATIONS = np.array([[1.0, 0.9, 0.5, 0.3], [0.9, 1.0, 0.6, 0.2], [0.5, 0.6, 1.0, -0.4], [0.3, 0.2, -0.4, 1.0]])
 
@@ -28,6 +29,27 @@ def test_points_are_accurate_for_inputs_of_very_different_scales(units):
     x = pesn.Gaussian(np.zeros(4), cov=CORRELATIONS * np.outer(scale, scale))
     found = pesn.propagate(itself, x, n_samples=4096)
     np.testing.assert_allclose(found.cov / np.outer(scale, scale), CORRELATIONS, atol=0.01)
+
+
+@pytest.mark.parametrize("dim", [3, 300], ids=["Sobol", "and random coordinates"])
+def test_points_do_not_depend_on_blocks(dim):
+    whole = StandardPoints(dim, np.random.default_rng(0)).block(0, 16)
+    points = StandardPoints(dim, np.random.default_rng(0))
+    for start, stop in ((0, 4), (4, 16), (8, 16), (0, 8)):  # also backward
+        np.testing.assert_array_equal(points.block(start, stop), whole[:, start:stop])
+    assert len(np.unique(whole[:, :, -1])) == whole[:, :, -1].size  # other ones in each scramble
+
+
+def test_error_estimates_of_many_inputs_hold_for_95_percent():
+    """The error of random points falls more slowly than that of Sobol points: by half the square if they are doubled."""
+    weights, inside = np.random.default_rng(3).normal(size=(300, 200)), []
+    x = pesn.Gaussian(np.zeros((1, 300)), var=np.ones((1, 300)))
+    for seed in range(8):
+        points = PointMoments(Program(lambda rows: rows @ weights), x, seed, full=False)
+        points.extend(np.array([0]), 512)
+        found = points.moments()
+        inside.append(np.abs(np.sqrt(found.spread) / np.linalg.norm(weights, axis=0) - 1.0) <= found.error)
+    assert np.mean(inside) > 0.94
 
 
 def test_certain_inputs_have_no_variance():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from pesn._support.arguments import generator
 from pesn._support.types import Array, FloatArray, Rng
 from pesn.gaussian import Gaussian
 from pesn.linalg import symmetric, transpose
+from pesn.networks.controls import Controls, find_directions
 from pesn.networks.layers import LARGEST, Shapes
-from pesn.networks.program import split_rows
+from pesn.networks.program import Program, split_rows
 
 SCRAMBLES = 8  # number of independent scrambles, whose variation estimates the error of their mean
 _CONFIDENCE = 2.2  # standard errors that are the estimated error: exceeded in 5 % of the runs of the benchmark
@@ -26,10 +28,17 @@ _EVEN = 1e-4  # ratio of standard deviations below which eigenvalues of the cova
 _STEPS = 256.0  # of correlations, per unit, in the matrix whose eigenvectors order the directions
 _TINY = np.finfo(float).tiny
 _AT_ONCE, _ROWS = 2**19, 2**12  # numbers and points that are evaluated at a time
+_RANDOM_RATE = 0.5  # of random points
+_SOBOL = 256  # coordinates of Sobol points; of more, they are no better than random ones, and slower to draw
+_CONTROLLABLE = 32  # outputs up to which a wide differentiable network has control variates
+_LINEAR = 0.4  # share of linear functions above which points come in pairs ±z
+_PER_DIRECTION = 16  # points for each control variate
+_CONTROLLED = 2**24  # entries of their directions
+_WORTH = 0.5  # ratio of squared errors below which control variates are used
 _ROOTS = 2**22  # entries of the roots of covariances that are kept
 _SAMPLES = 2**24  # outputs that are kept
 
-_cache: dict[tuple[int, int, int, int], Array] = {}  # by dimension, seed, first and last point
+_cache: dict[tuple[int, bool, int, int, int], Array] = {}  # by dimension, pairs, seed, first and last point
 
 
 class Sampled(NamedTuple):
@@ -40,13 +49,24 @@ class Sampled(NamedTuple):
     error: Array
 
 
+class UsedPoints(NamedTuple):
+    """The number of points of each row, 0 where it is in closed form, whether they come in pairs ±z, and its control variates.
+
+    Those are directions (d, r) of the standard normal points, by row, of the rows whose moments come from the regression on them.
+    """
+
+    counts: npt.NDArray[np.intp]
+    mirrored: npt.NDArray[np.bool_]
+    directions: dict[int, Array]
+
+
 class PointMoments:
     """Moments of the outputs of B inputs by scrambled Sobol points, of which more can be added.
 
     Parameters
     ----------
-    function : callable
-        The network, rows (n, d) to rows (n, m).
+    program : Program
+        The network.
     x : Gaussian
         The inputs, of mean (B, d).
     rng : int, Generator or None
@@ -55,18 +75,24 @@ class PointMoments:
         Whether covariances are computed; else variances.
     """
 
-    def __init__(self, function: Callable[[FloatArray], FloatArray], x: Gaussian, rng: Rng, full: bool) -> None:
-        self._function, self._full, self._dim = function, full, x.dim
+    def __init__(self, program: Program, x: Gaussian, rng: Rng, full: bool) -> None:
+        self._function, self._size, self._full, self._dim = program.function, program.outputs, full, x.dim
+        self._gradient = program.gradient if is_controllable(x.dim, program.outputs) else None
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
         std = np.broadcast_to(x.std, x.mean.shape)
         # rows whose points differ from the mean by rounding alone, though there is a variance
         self._rounded = (std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)
+        self._rate = _RATE if x.dim <= _SOBOL else _RANDOM_RATE
         self.counts = np.zeros(len(x.mean), int)
+        self.mirrored = np.zeros(len(x.mean), bool)  # rows whose points come in pairs ±z
         self._outputs: list[tuple[npt.NDArray[np.intp], int, FloatArray]] = []
+        self._controls: Controls | None = None
 
     def extend(self, rows: npt.NDArray[np.intp], count: int) -> None:
         """Evaluate further points of some rows, which have as many each, up to ``count``, a power of 2."""
         start = int(self.counts[rows[0]]) // SCRAMBLES
+        if not start and count >= _PER_DIRECTION * self._size and len(rows) * self._dim * self._size <= _CONTROLLED:
+            self._controls = self._find_controls(rows)
         level = start * SCRAMBLES or max(count // 8, SCRAMBLES // 2)
         while level < count:
             level *= 2
@@ -78,18 +104,37 @@ class PointMoments:
     def _evaluate(self, rows: npt.NDArray[np.intp], start: int, stop: int) -> None:
         """Evaluate the points from ``start`` to ``stop`` of each scramble."""
         while start < stop:
-            width = max(self._dim, self._first.shape[1] if start else 0)
+            least = 2 if self.mirrored.any() else 1  # whole pairs
+            width = max(self._dim, self._first.shape[1] if start else self._size)
             step = stop - start
-            while step > 1 and SCRAMBLES * step > min(_ROWS, _AT_ONCE // width):
+            while step > least and SCRAMBLES * step > min(_ROWS, _AT_ONCE // width):
                 step //= 2
-            points = self._points.block(start, start + step).reshape(-1, self._dim)
-            some = max(1, min(_AT_ONCE // (len(points) * width), _ROWS // len(points)))
-            for k in range(0, len(rows), some):
-                self._add(rows[k : k + some], start, self._scale(rows[k : k + some], points))
+            some = max(1, min(_AT_ONCE // (SCRAMBLES * step * width), _ROWS // (SCRAMBLES * step)))
+            for mirrored in sorted(set(self.mirrored[rows].tolist())):
+                points = self._points.block(start, start + step, mirrored).reshape(-1, self._dim)
+                alike = rows[self.mirrored[rows] == mirrored]
+                for k in range(0, len(alike), some):
+                    self._add(alike[k : k + some], start, points)
             start += step
 
-    def _add(self, rows: npt.NDArray[np.intp], start: int, given: FloatArray) -> None:
-        """Add the outputs of points (R, SCRAMBLES · n, d), those after ``start``, to the sums of some rows."""
+    def _find_controls(self, rows: npt.NDArray[np.intp]) -> Controls | None:
+        """Return control variates along the mean gradients at two pairs of points, for all rows; None where there are none."""
+        if self._gradient is None:
+            return None
+        half = np.random.default_rng(0).standard_normal((2, self._dim))
+        found = []
+        for row in rows:
+            (some,) = self._scale(np.array([row]), np.concatenate([half, -half]))
+            directions = find_directions(self._gradient, some, partial(self._scale.pull, int(row)))
+            if directions is None:
+                return None
+            found.append(directions)
+        self.mirrored = np.array([share > _LINEAR for _, share in found])
+        return Controls(np.stack([directions for directions, _ in found]), SCRAMBLES, self._size)
+
+    def _add(self, rows: npt.NDArray[np.intp], start: int, points: Array) -> None:
+        """Add the outputs of standard points (SCRAMBLES · n, d), those after ``start``, to the sums of some rows."""
+        given = self._scale(rows, points)
         out = np.asarray(self._function(given.reshape(-1, self._dim)))
         out = out.reshape(len(rows), SCRAMBLES, given.shape[1] // SCRAMBLES, -1)
         if not np.isfinite(out).all():
@@ -105,6 +150,8 @@ class PointMoments:
             away -= self._shift[rows][:, None, None]
             self._sums[0][rows] += away.sum(axis=2)
             self._sums[1][rows] += np.square(away).sum(axis=2)
+            if self._controls is not None:
+                self._controls.add(rows, points, away)
             if self._full:
                 flat = away.reshape(len(rows), -1, away.shape[-1])
                 self._cross[rows] += transpose(flat) @ flat
@@ -122,7 +169,7 @@ class PointMoments:
         self._first, self._shift = np.zeros((batch, size)), np.zeros((batch, size))
         self._sums = np.zeros((2, batch, SCRAMBLES, size))
         self._cross = np.zeros((batch, size, size) if self._full else (0,))
-        self._square_error = np.full((batch, size), np.nan)
+        self._square_errors = np.full((2, batch, size), np.nan)  # without and with control variates
         self._kept = max(1, _SAMPLES // (batch * SCRAMBLES * size))
 
     def _variances(self, rows: npt.NDArray[np.intp]) -> tuple[Array, Array]:
@@ -134,23 +181,41 @@ class PointMoments:
 
     def _update_error(self, rows: npt.NDArray[np.intp]) -> None:
         """Update the squared standard errors of std: the scrambles' own, averaged with what half of the points let expect."""
-        _, parts = self._variances(rows)
-        var = parts.mean(axis=1, keepdims=True)
-        ratio = np.divide(parts, var, out=np.ones_like(parts), where=var > 0.0)
-        found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), _RATE * self._square_error[rows]
-        self._square_error[rows] = np.where(np.isnan(before), found, 0.5 * (found + before))
+        _, plain = self._variances(rows)
+        every = [plain] if self._controls is None else [plain, self._controls.variances(rows, self._sums[1][rows])]
+        for errors, parts in zip(self._square_errors, every, strict=False):
+            var = parts.mean(axis=1, keepdims=True)
+            ratio = np.divide(parts, var, out=np.ones_like(parts), where=var > 0.0)
+            found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), self._rate * errors[rows]
+            errors[rows] = np.where(np.isnan(before), found, 0.5 * (found + before))
 
     def moments(self) -> Sampled:
         """Compute the moments of all rows from the points evaluated so far."""
         count, every = self.counts[:, None], np.arange(len(self.counts))
         shift, parts = self._variances(every)
-        var = np.maximum(parts.mean(axis=1), 0.0)
-        error = _CONFIDENCE * np.sqrt(self._square_error)
-        error[self._rounded] = 1.0
-        spread = var
+        spread = np.maximum(parts.mean(axis=1), 0.0)
         if self._full:
             spread = symmetric(self._cross / count[..., None] - shift[:, :, None] * shift[:, None, :])
+        square_error, controlled = self._square_errors.copy()
+        rows = self._controlled_rows()
+        if len(rows):
+            assert self._controls is not None
+            square = self._cross[rows] if self._full else self._sums[1][rows].sum(axis=1)
+            shift[rows], spread[rows] = self._controls.fit(rows, square, self._full)
+            square_error[rows] = controlled[rows]
+        error = _CONFIDENCE * np.sqrt(square_error)
+        error[self._rounded] = 1.0
         return Sampled(self._first + self._shift + shift, spread, error)
+
+    def _controlled_rows(self) -> npt.NDArray[np.intp]:
+        """Return the rows whose error estimate control variates lower enough."""
+        plain, controlled = self._square_errors.max(axis=2)  # NaN without control variates
+        return np.flatnonzero(controlled < _WORTH * plain)
+
+    def used(self) -> UsedPoints:
+        """Return the points of all rows."""
+        directions = {int(row): self._controls.directions[row] for row in self._controlled_rows() if self._controls is not None}
+        return UsedPoints(self.counts, self.mirrored, directions)
 
     def samples(self) -> FloatArray:
         """Return the outputs (B, n, m) of as many points as all rows have, and as are kept."""
@@ -166,6 +231,11 @@ class PointMoments:
 # ---------------------------------------------------------------- points
 
 
+def is_controllable(dim: int, outputs: int) -> bool:
+    """Return whether a network of these numbers of inputs and outputs has control variates, if it can be differentiated."""
+    return dim > _SOBOL and 0 < outputs <= _CONTROLLABLE
+
+
 class StandardPoints:
     """Points of a standard normal distribution in independent scrambles, made on demand.
 
@@ -179,21 +249,21 @@ class StandardPoints:
 
     def __init__(self, dim: int, rng: Rng) -> None:
         self._dim, self._seed = dim, rng if type(rng) is int else None
-        self._rng, self._engines = generator(rng), list[qmc.Sobol]()
+        self._rng, self._scrambles = generator(rng), list[_Scramble]()
 
-    def block(self, start: int, stop: int) -> Array:
-        """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim)."""
-        key = (self._dim, self._seed or 0, start, stop)
+    def block(self, start: int, stop: int, mirrored: bool = False) -> Array:
+        """Return the points from ``start`` to ``stop`` of each scramble, (SCRAMBLES, stop − start, dim); or in pairs ±z."""
+        key = (self._dim, mirrored, self._seed or 0, start, stop)
         if self._seed is not None and key in _cache:
             return _cache[key]
-        if not self._engines:
-            self._engines = [_make_engine(self._dim, self._rng) for _ in range(SCRAMBLES)]
-        for engine in self._engines:
-            if engine.num_generated > start:
-                engine.reset()
-            if engine.num_generated < start:
-                engine.fast_forward(start - engine.num_generated)
-        points = np.stack([_draw_normal(engine, stop - start, self._dim, self._rng) for engine in self._engines])
+        if not self._scrambles:
+            self._scrambles = [_Scramble(self._dim, self._rng) for _ in range(SCRAMBLES)]
+        if mirrored:
+            first, last = start // 2, (stop + 1) // 2
+            half = np.stack([scramble.draw(first, last) for scramble in self._scrambles])
+            points = np.stack([half, -half], axis=2).reshape(SCRAMBLES, -1, self._dim)[:, start - 2 * first : stop - 2 * first]
+        else:
+            points = np.stack([scramble.draw(start, stop) for scramble in self._scrambles])
         points.flags.writeable = False
         if self._seed is not None and points.size <= _KEPT // 8:
             while _cache and sum(part.size for part in list(_cache.values())) + points.size > _KEPT:
@@ -204,17 +274,29 @@ class StandardPoints:
 
 def standard_points(dim: int, count: int, rng: np.random.Generator) -> Array:
     """Return points (count, dim) of a standard normal distribution, in one scramble."""
-    return _draw_normal(_make_engine(dim, rng), count, dim, rng)
+    return _Scramble(dim, rng).draw(0, count)
 
 
-def _make_engine(dim: int, rng: np.random.Generator) -> qmc.Sobol:
-    return qmc.Sobol(min(dim, qmc.Sobol.MAXDIM), scramble=True, rng=rng)
+class _Scramble:
+    """A scrambled Sobol sequence as points of a standard normal distribution; the last of many coordinates are random."""
 
+    def __init__(self, dim: int, rng: np.random.Generator) -> None:
+        self._sobol = qmc.Sobol(min(dim, _SOBOL), scramble=True, rng=rng)
+        self._others = dim - self._sobol.d
+        self._seed = int(rng.integers(2**63)) if self._others else 0
+        self._random = np.random.default_rng(self._seed)
 
-def _draw_normal(engine: qmc.Sobol, count: int, dim: int, rng: np.random.Generator) -> Array:
-    points = special.ndtri(engine.random(count) + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
-    # more coordinates than Sobol sequences have: the narrowest ones are random
-    return np.asarray(points if dim == engine.d else np.hstack([points, rng.standard_normal((count, dim - engine.d))]))
+    def draw(self, start: int, stop: int) -> Array:
+        """Return the points from ``start`` to ``stop``, (stop − start, dim)."""
+        if self._sobol.num_generated > start:
+            self._sobol.reset()
+            self._random = np.random.default_rng(self._seed)
+        skipped = start - self._sobol.num_generated
+        if skipped:
+            self._sobol.fast_forward(skipped)
+            self._random.standard_normal((skipped, self._others))
+        points = special.ndtri(self._sobol.random(stop - start) + 2.0**-31)  # half a last bit, as the quantile of 0 is infinite
+        return np.hstack([points, self._random.standard_normal((stop - start, self._others))]) if self._others else points
 
 
 def scale_points(x: Gaussian, points: Array) -> Iterator[FloatArray]:
@@ -256,6 +338,14 @@ class Scale:
     def root(self, rows: npt.NDArray[np.intp]) -> Array:
         """Return A with A Aᵀ = cov of some rows, (R, d, d)."""
         return np.asarray(_root(self._cov[rows].astype(float)) if self._root is None else self._root[rows])
+
+    def pull(self, row: int, slopes: Array) -> Array:
+        """Return derivatives by the standard points (m, d) for those by the inputs of a row."""
+        if self._std is None:
+            return slopes @ self.root(np.array([row]))[0]
+        result = np.empty_like(slopes)
+        result[:, self._order[row]] = slopes * self._std[row]
+        return result
 
     def order(self, row: int) -> npt.NDArray[np.intp]:
         """Return which coordinate of the points each independent input of a row has."""

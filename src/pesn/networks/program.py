@@ -136,11 +136,17 @@ class Program:
         The same as layers; None where it is neither a chain of layers nor a sum of such branches.
     refusal : Exception, default=None
         Why it has no layers.
+    outputs : int, default=0
+        Number of outputs, for a function; 0 where it is known after the first rows only.
+    gradient : callable, default=None
+        Rows (n, d) to Jacobians (n, outputs, d); raises an error for a network that cannot be differentiated.
     """
 
     function: Callable[[FloatArray], FloatArray]
     layers: Sequence[Dense] | None = None
     refusal: Exception | None = None
+    outputs: int = 0
+    gradient: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def is_chain(self) -> bool:

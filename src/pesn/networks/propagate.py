@@ -29,7 +29,7 @@ from pesn.gaussian import Gaussian, make_gaussian, probabilities, select_rows
 from pesn.moments import UnitMethod
 from pesn.networks.gaussian_closure import through_layers, through_layers_low_rank
 from pesn.networks.layers import Dense, Dropout, Shape, Shapes, cast_layer, check_sizes, fold_dropout, forward
-from pesn.networks.points import SCRAMBLES, PointMoments, Sampled, as_row_function
+from pesn.networks.points import SCRAMBLES, PointMoments, Sampled, UsedPoints, as_row_function
 from pesn.networks.program import Closure, Network, Program, TorchDistribution, join_inputs
 from pesn.networks.third_order import third_order
 
@@ -367,15 +367,15 @@ def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shap
     again = copy.deepcopy(rng) if isinstance(rng, np.random.Generator) else rng
     with adapter.leave_transforms(network):
         program = _read(network, "torch", given, shapes, options.closure)
-        found, counts = _solve(program, given, options)
-    return adapter.propagate(network, x, shapes, found, counts if differentiable else None, options.full, again)
+        found, used = _solve(program, given, options)
+    return adapter.propagate(network, x, shapes, found, used if differentiable else None, options.full, again)
 
 
 # ---------------------------------------------------------------- the closures
 
 
-def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated, npt.NDArray[np.intp]]:
-    """Return the result, and the number of points of each row, 0 where it is in closed form."""
+def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated, UsedPoints]:
+    """Return the result, and the points of each row."""
     if not x.mean.size:
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {x.mean.shape}")
     flat = select_rows(x)
@@ -383,7 +383,8 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
     if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
         mean, spread, error = _solve_closed(program, flat, options)
         name = options.closure if closed else "gaussian"
-        return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), np.zeros(len(error), int)
+        none = UsedPoints(np.zeros(len(error), int), np.zeros(len(error), bool), {})
+        return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), none
     if program.refusal is not None:
         _log.info("closure 'sobol': %s", program.refusal)
     known = program.refusal if isinstance(program.refusal, ValueError) else None  # the fault that the adapter has found
@@ -395,9 +396,9 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
         raise
 
 
-def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Options) -> tuple[Propagated, npt.NDArray[np.intp]]:
+def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Options) -> tuple[Propagated, UsedPoints]:
     """Double the points of each row until its estimated error meets the tolerance, or a closed form does."""
-    points = PointMoments(program.function, flat, options.rng, options.full)
+    points = PointMoments(program, flat, options.rng, options.full)
     count = _FIRST if options.n_samples is None else int(options.n_samples)
     points.extend(np.arange(len(flat.mean)), count)
     is_open = program.is_chain and not program.is_random and options.closure == "auto" and options.n_samples is None
@@ -424,7 +425,9 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
         scale = np.divide(new, std, out=np.ones_like(std), where=std > 0.0)
         samples[row] = parts[0] + scale * (samples[row] - mean[row])
         mean[row], spread[row], error[row], labels[row] = *parts, "third-order"
-    return _assemble(x, options, (mean, spread, error), labels, samples), np.where(labels == "sobol", points.counts, 0)
+    used = points.used()
+    used = used._replace(counts=np.where(labels == "sobol", used.counts, 0))
+    return _assemble(x, options, (mean, spread, error), labels, samples), used
 
 
 def _try_third_order(
@@ -456,7 +459,7 @@ def _solve_closed(program: Program, x: Gaussian, options: _Options) -> tuple[Flo
     assert found is not None
     error = np.zeros(len(x.mean))
     if not is_exact:
-        points = PointMoments(program.function, x, options.rng, full=False)
+        points = PointMoments(program, x, options.rng, full=False)
         points.extend(np.arange(len(x.mean)), _CHECK)
         checked, count = points.moments(), _CHECK
         while program.is_random and checked.error.max() > options.tol and count < _BUDGET:  # nothing else to compare with

@@ -298,16 +298,18 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     refusal: Exception | None = None
     if shapes == ((x.dim,),):
         try:
-            return Program(function, as_layers(network, x.dim) or [Dense(np.eye(x.dim))])
+            layers = as_layers(network, x.dim) or [Dense(np.eye(x.dim))]
+            return Program(function, layers, None, *_find_gradient(network, shapes, len(layers[-1].b)))
         except (TypeError, ValueError) as error:
             refusal = error
     out = _run_probe(function, rows, network, shapes, refusal)
+    gradient = _find_gradient(network, shapes, out.shape[1])
     if closure == "sobol":
-        return Program(function, None, refusal)
+        return Program(function, None, refusal, *gradient)
     try:
-        return Program(function, _read_trace(network, shapes, rows, out, only_exact=closure == "auto"))
+        return Program(function, _read_trace(network, shapes, rows, out, only_exact=closure == "auto"), None, *gradient)
     except Exception as error:
-        return Program(function, None, _clearer(refusal, error))
+        return Program(function, None, _clearer(refusal, error), *gradient)
 
 
 def _run_probe(
@@ -399,6 +401,21 @@ def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], F
             return call_rows(network, torch.from_numpy(np.ascontiguousarray(rows)), shapes).double().cpu().numpy()
 
     return function
+
+
+def _find_gradient(network: nn.Module, shapes: Shapes, outputs: int) -> tuple[int, Callable[[FloatArray], FloatArray]]:
+    """Return the number of outputs, and the Jacobians (n, outputs, d) of a module as a function of rows (n, d)."""
+
+    def gradient(rows: FloatArray) -> FloatArray:
+        found = []
+        with torch.inference_mode(False), torch.enable_grad():
+            for row in torch.from_numpy(np.ascontiguousarray(rows)):
+                given = row.repeat(outputs, 1).requires_grad_()
+                out = call_rows(network, given, shapes)
+                found += torch.autograd.grad(out.diagonal().sum(), given)
+        return torch.stack(found).double().cpu().numpy()
+
+    return outputs, gradient
 
 
 def call_rows(network: Callable[..., object], rows: Tensor, shapes: Shapes) -> Tensor:

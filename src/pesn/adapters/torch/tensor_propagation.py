@@ -20,7 +20,7 @@ from pesn.adapters.torch.trace import trace_tensor_layers
 from pesn.gaussian import Gaussian, probabilities, select_rows
 from pesn.moments import UnitMethod
 from pesn.networks.layers import Shapes
-from pesn.networks.points import SCRAMBLES, Scale, StandardPoints
+from pesn.networks.points import SCRAMBLES, Scale, StandardPoints, UsedPoints
 from pesn.networks.propagate import Propagated
 
 _AT_ONCE = 2**19  # numbers of the points of a row up to which all that a network computes from them is kept for its gradients
@@ -69,7 +69,7 @@ def propagate(
     x: TensorGaussian,
     shapes: Shapes,
     found: Propagated | None,
-    counts: npt.NDArray[np.intp] | None,
+    used: UsedPoints | None,
     full: bool,
     rng: Rng,
 ) -> PropagatedTensors:
@@ -85,8 +85,8 @@ def propagate(
         Of one row of each input of the network.
     found : Propagated, default=None
         The result for arrays; None for a batch without rows.
-    counts : array of int, default=None
-        The number of points of each row, 0 where it is in closed form; None if no gradients are needed.
+    used : UsedPoints, default=None
+        The points of each row; None if no gradients are needed.
     full : bool
         Whether the result has covariances.
     rng : int, Generator or None
@@ -101,9 +101,10 @@ def propagate(
         return None if part is None else torch.tensor(np.array(part), dtype=dtype, device=x.device)
 
     names, samples = np.ravel(found.closure), tensor(found.samples)
-    if counts is None:
+    if used is None:
         state = TensorGaussian._from_parts(*map(tensor, (found.mean, found.diagonal, found.cov if full else None)))
         return _attach(state, full, found.closure, found.error, samples)
+    counts = used.counts
     if not counts.any() and len(set(names)) == 1:
         return _attach(_propagate_closed(network, x, shapes, names[0]), full, found.closure, found.error, samples)
     mean, spread = [x._mean] * len(counts), [x._mean] * len(counts)
@@ -115,10 +116,8 @@ def propagate(
     points, outputs = _Points(x, rng), samples.reshape(len(counts), *found.samples.shape[-2:])  # type: ignore[union-attr]
     kept, outputs = outputs.shape[1] // SCRAMBLES, list(outputs)
     for row in np.flatnonzero(counts).tolist():
-        out = points.evaluate(network, row, int(counts[row]), shapes)
-        mean[row] = out.mean(dim=0)
-        away = out - mean[row]
-        spread[row] = away.mT @ away / len(out) if full else away.square().mean(dim=0)
+        out, along = points.evaluate(network, row, used, shapes)
+        mean[row], spread[row] = _compute_moments(out, full) if along is None else _regress(out.double(), along.double(), full)
         outputs[row] = out.reshape(SCRAMBLES, -1, out.shape[1])[:, :kept].flatten(0, 1)
     stacked = (torch.stack([one.to(dtype) for one in part]) for part in (mean, spread, outputs))
     means, spreads, samples = (part.reshape(*x.batch_shape, *part.shape[1:]) for part in stacked)
@@ -180,10 +179,12 @@ class _Points:
         self._x = x.numpy()
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(self._x)
 
-    def evaluate(self, network: nn.Module, row: int, count: int, shapes: Shapes) -> Tensor:
-        """Return the outputs (count, m) of the points of a row, differentiable by input and parameters."""
+    def evaluate(self, network: nn.Module, row: int, used: UsedPoints, shapes: Shapes) -> tuple[Tensor, Tensor | None]:
+        """Return the outputs (count, m) of the points of a row, differentiable by input and parameters, and control variates."""
+        count, mirrored = int(used.counts[row]), bool(used.mirrored[row])
         mean, spread = self._mean[row], self._spread[row].double()
-        standard = torch.tensor(self._points.block(0, count // SCRAMBLES)).reshape(count, -1).to(spread)
+        standard = torch.tensor(self._points.block(0, count // SCRAMBLES, mirrored)).reshape(count, -1).to(spread)
+        along = standard @ torch.tensor(used.directions[row]).to(standard) if row in used.directions else None
         if self._alone:
             away = standard[:, self._scale.order(row)] * spread
         else:
@@ -194,10 +195,26 @@ class _Points:
             rows, run = rows.double(), partial(call_double, network)
         step = max(1, _AT_ONCE // mean.numel())
         if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
-            return call_rows(run, rows, shapes)
+            return call_rows(run, rows, shapes), along
         # The intermediate numbers of many points are not kept but computed again.
         parts = [checkpoint(call_rows, run, part, shapes, use_reentrant=False) for part in rows.split(step)]
-        return torch.cat(parts)
+        return torch.cat(parts), along
+
+
+def _compute_moments(out: Tensor, full: bool) -> tuple[Tensor, Tensor]:
+    """Return mean and covariance, or variances, of outputs (n, m)."""
+    mean = out.mean(dim=0)
+    away = out - mean
+    return mean, away.mT @ away / len(out) if full else away.square().mean(dim=0)
+
+
+def _regress(out: Tensor, along: Tensor, full: bool) -> tuple[Tensor, Tensor]:
+    """Return the same by the regression on control variates (n, r), as :class:`pesn.networks.controls.Controls` does."""
+    given = torch.cat([along.new_ones(len(along), 1), along], dim=1)
+    coefficients = torch.linalg.solve(given.mT @ given, given.mT @ out)
+    _, rest = _compute_moments(out - given @ coefficients, full)
+    slope = coefficients[1:]
+    return coefficients[0], rest + (slope.mT @ slope if full else slope.square().sum(dim=0))
 
 
 def _root(cov: Tensor, root: Array, frame: Array | None) -> Tensor:
