@@ -105,7 +105,7 @@ def _with_dynamics(forecaster: SeriesForecaster) -> SeriesForecaster:
     changed = copy.copy(forecaster)
     model = forecaster.fitted_.models[0]
     assert model.loops is not None
-    member = Dynamics(_small_network((model.y / model.scale)[:, None], "fast", 1), (-5.0, 5.0), 0.3)
+    member = Dynamics(_small_network((model.y / model.scale)[:, None], "static 0.5", 1), (-5.0, 5.0), 0.3)
     changed.fitted_ = replace(forecaster.fitted_, models=(replace(model, loops=replace(model.loops, dynamics=member)),))
     return changed
 
