@@ -294,17 +294,9 @@ class Gaussian(NormalMarginals[FloatArray]):
         """Return a table for notebooks, a row per entry, up to 20; None for a batch."""
         if not isinstance(self._mean, np.ndarray) or self._mean.ndim != 1:
             return None
-        (low, high), d = self.interval(0.95), self.dim
-        places = [*range(d)] if d <= 20 else [*range(10), None, *range(d - 10, d)]
-        mean, std = self.mean, self.std
-        cells = [
-            ("…", "…", "", "") if i is None else (i, f"{mean[i]:.4g}", f"{std[i]:.3g}", f"{low[i]:.4g} … {high[i]:.4g}")
-            for i in places
-        ]
-        rows = [f"<tr><th>{i}</th><td>{m}</td><td>{s}</td><td>{reach}</td></tr>" for i, m, s, reach in cells]
-        head = "<tr><th></th><th>mean</th><th>std</th><th>95 %</th></tr>"
-        caption = f"<caption>Gaussian, covariance {self._form}</caption>"
-        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        low, high = self.interval(0.95)
+        frame = import_module("pandas").DataFrame({"mean": self.mean, "std": self.std, "2.5 %": low, "97.5 %": high})
+        return str(frame.to_html(max_rows=20, float_format="{:.4g}".format))
 
     # ---------------------------------------------------------------- what it is
 

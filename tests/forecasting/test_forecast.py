@@ -220,11 +220,10 @@ def test_names_repr_and_html():
     assert "<th>&lt;b&gt;</th>" in html
     assert "<th>&lt;i&gt;</th>" in html
     near = Forecast([[123.456789]], [[1e-6]], {"all": [[1e-6]]})._repr_html_()  # as many digits as its interval needs
-    assert "<td>123.4568</td><td>123.4548 … 123.4587</td>" in near
+    assert all(f"<td>{text}</td>" in near for text in ("123.4568", "123.4548", "123.4587"))
     table = certain(np.arange(21.0)[:, None])._repr_html_()
-    assert table.count("<tr>") == 22  # a head, ten rows, dots, ten rows
-    assert "<tr><th>1</th><td>0</td><td>0 … 0</td></tr>" in table
-    assert "<tr><th>21</th><td>20</td><td>20 … 20</td></tr>" in table
+    assert table.count("<tr") == 23  # a head, the name of the index, ten rows, dots, ten rows
+    assert "<th>1</th>" in table
     assert "<th>11</th>" not in table
 
 

@@ -39,8 +39,6 @@ from pesn._support.types import Array, FloatArray
 from pesn.activations import ERF, SINE, TANH, Activation, as_scaled_tanh, get
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
-__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "split_covariance"]
-
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
 STAGES = (10, 24, MAX_ORDER)  # coefficients are projected up to these orders, one after the other
