@@ -286,7 +286,10 @@ ZERO = np.zeros((2, 1))
         ((ZERO, np.eye(2), {"a": [[2.0], [2.0]], "b": [[-1.0], [-1.0]]}), r"parts\['b'\] must not be negative, got -1\.0 at"),
         ((ZERO, np.eye(2), {"a": [[1.0], [1.00001]]}), r"parts must sum to the variance, 1\.0 at row 1 of 'y0', got 1\.00001"),
         ((ZERO, np.eye(2), ONE, None, [1, 2, 3]), r"index must have 2 labels, one for each row of mean, got shape \(3,\)"),
-        ((ZERO, np.eye(2), ONE, None, None, [[np.inf]]), "history must be finite, or NaN where a value is missing, got inf"),
+        (
+            (ZERO, np.eye(2), ONE, None, None, [[np.inf]]),
+            "history must be NaN or lie within ±1e\\+100, got inf in row 0, column 0",
+        ),
         ((ZERO.T, np.eye(2), {"a": [[1.0, 1.0]]}, ["x", "x"]), r"names must be 2 different strings, .* got \['x', 'x'\]"),
         ((["a", "b"], np.eye(2), ONE), "mean must be real numbers"),
         ((ZERO, np.eye(2), np.ones((2, 1))), "parts must map names to variances, got ndarray"),

@@ -69,7 +69,7 @@ class ActivationMoments:
         self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)
 
     def activation(self, x: Array) -> Array:  # noqa: D102
-        return np.asarray(self.record(x))
+        return np.asarray(self.record.value(x))
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         if not var.any():
