@@ -36,7 +36,7 @@ from pesn.diagnostics import lyapunov_exponents, memory_capacity
 from pesn.forecasting.design import Candidate, Design
 from pesn.metrics import nrmse
 from pesn.reservoir.drive import State
-from pesn.reservoir.topology import NAMES
+from pesn.reservoir.weights import NAMES
 from pesn.systems import chaotic
 from pesn.systems.chaotic import LYAPUNOV_EXPONENT, narma10
 from sharp import RESERVOIRPY as SHARP_SETTINGS

@@ -23,24 +23,6 @@ from scipy import special
 from pesn._support.arguments import number
 from pesn._support.types import FloatArray
 
-__all__ = [
-    "Activation",
-    "Reduction",
-    "Tail",
-    "custom",
-    "elu",
-    "get",
-    "hard_shrink",
-    "hard_tanh",
-    "leaky_relu",
-    "names",
-    "piecewise_linear",
-    "soft_shrink",
-    "softplus",
-    "swish",
-    "threshold",
-]
-
 Function = Callable[[Any], Any]  # of arrays or tensors
 Difference = Callable[[Any, Any], Any]
 
@@ -367,17 +349,9 @@ def _erf_difference(m: FloatArray, d: FloatArray) -> FloatArray:
     return far
 
 
-def _swish_difference(m: FloatArray, d: FloatArray) -> FloatArray:
-    return d * special.expit(m + d) + m * _sigmoid_difference(m, d)
-
-
 def _mish_derivative(z: FloatArray) -> FloatArray:
     gate = np.tanh(np.logaddexp(0.0, z))
     return gate + z * (1.0 - gate * gate) * special.expit(z)
-
-
-def _normal_pdf(z: FloatArray) -> FloatArray:
-    return np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)
 
 
 def _erf_derivative(z: FloatArray) -> FloatArray:
@@ -421,7 +395,7 @@ SWISH = Activation(
     scale=2.0,
     fourth_bound=0.5,
     square_fourth_bound=1.8863599549,
-    closed_difference=_swish_difference,
+    closed_difference=lambda m, d: d * special.expit(m + d) + m * _sigmoid_difference(m, d),
 )
 
 SOFTPLUS = Activation(
@@ -440,7 +414,7 @@ SOFTPLUS = Activation(
 GELU = Activation(
     "gelu",
     lambda z: z * special.ndtr(z),
-    lambda z: special.ndtr(z) + z * _normal_pdf(z),
+    lambda z: special.ndtr(z) + z * (np.exp(-0.5 * np.square(np.clip(z, -40.0, 40.0))) / math.sqrt(2.0 * math.pi)),
     Tail(0.0),
     Tail(0.0, 1.0),
     core=9.5,
@@ -542,11 +516,9 @@ def softplus(beta: float = 1.0) -> Activation:
 def _with_beta(base: Activation, beta: float, make: Callable[[float], Activation]) -> Activation:
     """Return base(beta · z) / beta."""
     number("beta", beta, 0.0, math.inf, "()")
-    return (
-        base
-        if beta == 1.0
-        else rescale_activation(base, beta, 1.0 / beta, name=f"{base.name}(beta={beta:g})", recipe=(make, (beta,)))
-    )
+    if beta == 1.0:
+        return base
+    return rescale_activation(base, beta, 1.0 / beta, name=f"{base.name}(beta={beta:g})", recipe=(make, (beta,)))
 
 
 # ---------------------------------------------------------------- activations with kinks or jumps
@@ -817,32 +789,13 @@ def threshold(at: float, value: float) -> Activation:
 
 
 # ---------------------------------------------------------------- names
-
 _BUILT_IN = {
-    "tanh": TANH,
-    "sigmoid": SIGMOID,
-    "logistic": SIGMOID,
-    "swish": SWISH,
-    "silu": SWISH,
-    "relu": RELU,
-    "leaky_relu": leaky_relu(),
-    "elu": elu(),
-    "gelu": GELU,
-    "selu": SELU,
-    "softplus": SOFTPLUS,
-    "mish": MISH,
-    "log_sigmoid": LOG_SIGMOID,
-    "softsign": SOFTSIGN,
-    "hard_sigmoid": HARD_SIGMOID,
-    "hard_swish": HARD_SWISH,
-    "abs": ABSOLUTE,
-    "hard_tanh": hard_tanh(),
-    "erf": ERF,
-    "sine": SINE,
-    "sin": SINE,
-    "identity": IDENTITY,
-    "linear": IDENTITY,
-}
+    record.name: record
+    for record in (
+        TANH, SIGMOID, SWISH, RELU, leaky_relu(), elu(), GELU, SELU, SOFTPLUS, MISH, LOG_SIGMOID, SOFTSIGN, HARD_SIGMOID,
+        HARD_SWISH, ABSOLUTE, hard_tanh(), ERF, SINE, IDENTITY,
+    )
+} | {"logistic": SIGMOID, "silu": SWISH, "sin": SINE, "linear": IDENTITY}  # fmt: skip
 
 
 def names() -> list[str]:

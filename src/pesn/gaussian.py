@@ -186,17 +186,9 @@ class Gaussian(NormalMarginals[FloatArray]):
     _cov: FloatArray | None
     _factor: FloatArray | None
 
-    def __new__(
-        cls,
-        mean: npt.ArrayLike,
-        var: npt.ArrayLike | None = None,
-        cov: npt.ArrayLike | None = None,
-        factor: npt.ArrayLike | None = None,
-        *,
-        std: npt.ArrayLike | None = None,
-    ) -> Gaussian:
+    def __new__(cls, *parts: object, **named: object) -> Gaussian:
         """Return a :class:`pesn.adapters.torch.TensorGaussian` for tensors and ``torch.distributions`` Gaussians."""
-        if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor, std))):
+        if cls is Gaussian and any(map(_is_torch, (*parts, *named.values()))):
             cls = import_module("pesn.adapters.torch").TensorGaussian  # imported here because torch is optional
         return object.__new__(cls)
 
@@ -294,17 +286,9 @@ class Gaussian(NormalMarginals[FloatArray]):
         """Return a table for notebooks, a row per entry, up to 20; None for a batch."""
         if not isinstance(self._mean, np.ndarray) or self._mean.ndim != 1:
             return None
-        (low, high), d = self.interval(0.95), self.dim
-        places = [*range(d)] if d <= 20 else [*range(10), None, *range(d - 10, d)]
-        mean, std = self.mean, self.std
-        cells = [
-            ("…", "…", "", "") if i is None else (i, f"{mean[i]:.4g}", f"{std[i]:.3g}", f"{low[i]:.4g} … {high[i]:.4g}")
-            for i in places
-        ]
-        rows = [f"<tr><th>{i}</th><td>{m}</td><td>{s}</td><td>{reach}</td></tr>" for i, m, s, reach in cells]
-        head = "<tr><th></th><th>mean</th><th>std</th><th>95 %</th></tr>"
-        caption = f"<caption>Gaussian, covariance {self._form}</caption>"
-        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        low, high = self.interval(0.95)
+        frame = import_module("pandas").DataFrame({"mean": self.mean, "std": self.std, "2.5 %": low, "97.5 %": high})
+        return str(frame.to_html(max_rows=20, float_format="{:.4g}".format))
 
     # ---------------------------------------------------------------- what it is
 

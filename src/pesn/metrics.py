@@ -433,9 +433,8 @@ def _forecast(y: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> tupl
     values, dtype = _as_observations(y)
     mean, std = as_real("mean", mean), as_real("std", std)
     check_not_negative("std", std)
-    dtype = np.result_type(
-        dtype, *(part.dtype for part in (mean, std) if part.ndim)
-    )  # Python numbers do not decide the precision
+    # Python numbers do not decide the precision
+    dtype = np.result_type(dtype, *(part.dtype for part in (mean, std) if part.ndim))
     mean, std = (_like(name, part, values.shape).astype(np.float64) for name, part in (("mean", mean), ("std", std)))
     return values, mean, std, dtype
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pesn.adapters import mujoco as engine
-from pesn.systems import ardrone, cart_pole, quadrotor
+from pesn.systems import ardrone, cart_pole
 
 mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'pesn[mujoco]'")
 
@@ -19,7 +19,7 @@ CARTS = [
     cart_pole.Parameters(cart_mass=20.0, pole_mass=0.01, length=0.1, gravity=9.81, cart_friction=4.0, pole_friction=1e-4),
     cart_pole.Parameters(cart_mass=1.0, pole_mass=1.0, length=1.0, gravity=0.0, cart_friction=0.5, pole_friction=0.5),
 ]
-H = quadrotor.PHYSICS_STEP
+H = ardrone.PHYSICS_STEP
 
 
 def away(ours, theirs):
@@ -79,7 +79,7 @@ def test_batch_of_runs_equals_single_runs_of_any_input_shape():
 def test_one_body_step_equals_mujocos_up_to_the_rotation_formula():
     """MuJoCo turns by |ω| h, the drone by 2 arctan(|ω| h/2), both about ω: the angle between the two is the difference."""
     rng = np.random.default_rng(2)
-    drone = quadrotor.Parameters(mass=0.8, inertia_x=0.012, inertia_y=0.015, inertia_z=0.02)
+    drone = ardrone.Parameters(mass=0.8, inertia_x=0.012, inertia_y=0.015, inertia_z=0.02)
     model = mujoco.MjModel.from_xml_string(engine.ardrone_mjcf(drone))
     for _ in range(50):
         body = rng.normal(size=13) * [1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 30, 30, 30]
@@ -88,7 +88,7 @@ def test_one_body_step_equals_mujocos_up_to_the_rotation_formula():
         data = mujoco.MjData(model)
         data.qpos[:], data.qvel[:], data.ctrl[:] = [*body[:3], *body[6:10]], [*body[3:6], *body[10:]], forces
         mujoco.mj_step(model, data)
-        quadrotor.move(drone, body, tuple(forces))
+        ardrone.move(drone, body, tuple(forces))
         np.testing.assert_allclose(body[:3], data.qpos[:3], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(body[3:6], data.qvel[:3], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(body[10:], data.qvel[3:], rtol=1e-13, atol=1e-12)
@@ -109,7 +109,7 @@ def flights(runs, steps, seed):
 @pytest.fixture
 def exact_turns(monkeypatch):
     """The drone, its quaternion turned by |ω| h as MuJoCo does; gives the number of steps taken so far."""
-    move, steps = quadrotor.move, []
+    move, steps = ardrone.move, []
 
     def turn_exactly(drone, body, given):
         w, x, y, z = body[6:10].copy()
@@ -122,7 +122,7 @@ def exact_turns(monkeypatch):
         body[6:10] /= np.sqrt((body[6:10] ** 2).sum(axis=0))
         steps.append(1)
 
-    monkeypatch.setattr(quadrotor, "move", turn_exactly)
+    monkeypatch.setattr(ardrone, "move", turn_exactly)
     return steps
 
 

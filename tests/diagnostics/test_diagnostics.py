@@ -88,7 +88,7 @@ def test_degree_one_is_the_memory_capacity():
 
 def test_capacity_of_computed_products_is_one():
     """Legendre's P₂(u_t) and u_t u_{t−1} are linear functions of these states."""
-    from pesn.diagnostics.capacity import Projection
+    from pesn.diagnostics.driven import Projection
 
     u = np.random.default_rng(0).uniform(-1.0, 1.0, 5001)
     states = np.column_stack([u[1:] ** 2, u[1:] * u[:-1], u[1:]])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pesn import Features, Gaussian, ReservoirClassifier
-from pesn.esn.classifier import _loop
-from pesn.reservoir.pooling import pool_outputs, split_readout
+from pesn.esn.classifier import _loop, pool_outputs, split_readout
 from pesn.systems.digits import spoken_digits
 
 
@@ -96,7 +95,7 @@ def test_batches_match_single_sequences(monkeypatch):
     some = blurred(X[:7], 0.3)
     together = classifier.predict_proba(some)
     np.testing.assert_allclose(np.vstack([classifier.predict_proba(one) for one in some]), together, atol=1e-9)
-    monkeypatch.setattr("pesn.reservoir.pooling._AT_ONCE", 1)
+    monkeypatch.setattr("pesn.esn.classifier._AT_ONCE", 1)
     np.testing.assert_allclose(classifier.predict_proba(some), together, atol=1e-9)
     cube = np.array([one[:12] for one in X[:7]])
     np.testing.assert_allclose(

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pesn.evaluation.error_model import ErrorSums, bound_measurement_var, fit_error_model, update_errors, weight_inflation
+from pesn.evaluation.calibration import ErrorSums, bound_measurement_var, fit_error_model, update_errors, weight_inflation
 from pesn.reservoir.closed_loop import ErrorModel
 
 

@@ -176,7 +176,7 @@ def test_early_missing_values_cost_nothing(dated, gap, filtered, monkeypatch):
 
 def test_gaussian_has_html():
     table = Gaussian([0.0, 1.5], var=[1.0, 4.0])._repr_html_()
-    assert "<tr><th>1</th><td>1.5</td><td>2</td><td>-2.42 … 5.42</td></tr>" in table
-    assert Gaussian(np.zeros(50), var=1.0)._repr_html_().count("<tr>") == 22
+    assert all(f"<td>{text}</td>" in table for text in ("1.5", "2", "-2.42", "5.42"))
+    assert Gaussian(np.zeros(50), var=1.0)._repr_html_().count("<tr") == 22
     assert Gaussian(np.zeros((3, 2)))._repr_html_() is None
     assert Gaussian(0.0)._repr_html_() is None

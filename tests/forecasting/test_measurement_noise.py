@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pesn import Forecaster, Gaussian, ProbabilisticESN
-from pesn.evaluation.error_model import process_errors, process_share
+from pesn.evaluation.calibration import process_errors, process_share
 from pesn.forecasting.design import Candidate, Design
 from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel, variance_inflation

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.evaluation.error_model import ErrorSums, fit_error_model
+from pesn.evaluation.calibration import ErrorSums, fit_error_model
 from pesn.forecasting import runs as segments_module
 from pesn.forecasting.dataset import compute_statistics
 from pesn.forecasting.runs import MOST_SAMPLED, ArrayRuns, ParquetRuns, choose_sample, survey

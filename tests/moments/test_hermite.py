@@ -8,7 +8,7 @@ import pytest
 
 from pesn.activations import custom, elu, get, hard_tanh
 from pesn.moments import exact, hermite, mehler, mixture
-from pesn.moments.covariance import TOLERANCE, covariance, split_covariance
+from pesn.moments.covariance import TOLERANCE, covariance, linearize
 
 OWN = custom(lambda z: np.abs(np.tanh(z)), left=1.0, right=1.0, kinks=[0.0], name="own")
 KINDS = ["relu", "leaky_relu", "hard_tanh", "gelu", "erf", "elu", elu(0.4), hard_tanh(-0.5, 2.0)]
@@ -132,7 +132,7 @@ def test_batch_equals_single_matrices(kind, monkeypatch):
     np.testing.assert_allclose(whole / scale, alone / scale, rtol=0, atol=1e-9)
     monkeypatch.setattr(sys.modules["pesn.moments.covariance"], "_ENTRIES", 50)
     np.testing.assert_allclose(covariance(kind, m, C) / scale, whole / scale, rtol=0, atol=1e-9)
-    g, rest = split_covariance(kind, m, C)
+    _, g, rest = linearize(kind, m, C)
     np.testing.assert_allclose(g[:, :, None] * C * g[:, None, :] + rest, whole, rtol=0, atol=1e-6 * scale.max())
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import pesn
 from pesn.reservoir import draw, run, run_gaussian
-from pesn.reservoir.topology import NAMES, connect
+from pesn.reservoir.weights import NAMES, connect
 
 T = np.arange(700.0)
 X = np.column_stack([np.sin(0.2 * T), np.cos(0.11 * T)])

@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from pesn.systems.ardrone import NAMES, UNITS, Parameters, _body, _gusts, hovering, message_noise, simulate
-from pesn.systems.quadrotor import allocate_thrust, observe, spin
+from pesn.systems.ardrone import (
+    NAMES,
+    UNITS,
+    Parameters,
+    _body,
+    _gusts,
+    allocate_thrust,
+    hovering,
+    message_noise,
+    observe,
+    simulate,
+    spin,
+)
 
 RECORDING = Path(__file__).parents[1] / "data" / "ardrone_gazebo.npz"  # Gazebo 11.1, the first 15 s of a flight
 ROTORS = {"mode": "rotors", "wind": 0.0}

@@ -20,9 +20,8 @@ from pesn._support.lowering import ShortCompiler
 # optimizes them only as parts of kernels; loops of other helpers are optimized by themselves, which vectorizes more of them.
 HELPER: dict[str, Any] = {"no_cpython_wrapper": True}
 INLINE: dict[str, Any] = {"forceinline": True, **HELPER}
-SMALL: dict[str, Any] = {
-    "small": True
-}  # short code, whose loops are neither unrolled nor vectorized much: a third less to compile
+# short code, whose loops are neither unrolled nor vectorized much: a third less to compile
+SMALL: dict[str, Any] = {"small": True}
 
 LEAST_SECONDS = 1.0  # of compilation that is logged
 _SECONDS_PER_FUNCTION, _SECONDS_PER_BYTE = 0.05, 3e-4  # measured over all kernels

@@ -34,6 +34,7 @@ Target: TypeAlias = Literal["change", "level"]  # output of a forecaster's netwo
 LeakRate: TypeAlias = float | Sequence[float] | FloatArray  # for all units, or for each
 Memory: TypeAlias = Literal["leaky", "orthogonal"] | FloatArray  # memory of the units; or its matrix
 Scaling: TypeAlias = float | Sequence[float] | FloatArray  # scale of random weights, or the weights themselves
+Pooling: TypeAlias = Literal["mean", "last", "both"]  # of the features of a sequence over time
 Washout: TypeAlias = int | Literal["auto"]
 ProcessNoise: TypeAlias = float | Literal["auto"]
 NetworkCovariance: TypeAlias = Literal["full", "low-rank", "diagonal"]  # of the units of a feed-forward network

@@ -27,8 +27,7 @@ from pesn._support.arguments import as_real, number, whole_number
 from pesn._support.types import AnyArray, Array
 from pesn.systems import ardrone as drones
 from pesn.systems import cart_pole as carts
-from pesn.systems import quadrotor
-from pesn.systems.quadrotor import PHYSICS_STEP, SAMPLE_STEP
+from pesn.systems.ardrone import PHYSICS_STEP, SAMPLE_STEP
 from pesn.systems.stepping import Trajectories, as_parameters, for_each_run
 
 if TYPE_CHECKING:
@@ -224,12 +223,12 @@ def ardrone(
     with np.errstate(all="ignore"), _collect_warnings(mujoco) as warnings:
         for k in range(steps):
             body = np.array([[*data.qpos[:3], *data.qvel[:3], *data.qpos[3:], *data.qvel[3:]] for data in bodies]).T
-            quadrotor.observe(body, states[k])
+            drones.observe(body, states[k])
             if k + 1 == steps:
                 break
-            seen = quadrotor.feedback(body, states[k], last_velocity)
+            seen = drones.feedback(body, states[k], last_velocity)
             for _ in range(_STEPS):
-                wanted = np.array(quadrotor.control(drone, setpoints, seen, given[:, k].T))
+                wanted = np.array(drones.control(drone, setpoints, seen, given[:, k].T))
                 for run, data in enumerate(bodies):
                     if not _step(mujoco, model, data, wanted[:, run]) or warnings:
                         raise _divergence("AR.Drone", run, (k + 1) * SAMPLE_STEP, drones.NAMES, states[k, :, run], warnings)

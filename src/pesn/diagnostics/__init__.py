@@ -6,15 +6,16 @@
 1
 """
 
-from pesn.diagnostics.capacity import (
+from pesn.diagnostics.driven import (
+    EchoStateIndex,
     EffectiveRank,
     MemoryCapacity,
     ProcessingCapacity,
+    echo_state_index,
     effective_rank,
     information_processing_capacity,
     memory_capacity,
 )
-from pesn.diagnostics.echo_states import EchoStateIndex, echo_state_index
 from pesn.diagnostics.lyapunov import LyapunovExponents, lyapunov_exponents
 
 __all__ = [

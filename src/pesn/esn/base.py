@@ -68,8 +68,7 @@ from pesn.readout.rls import RLSState, start_from_batch
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import State, read, run
 from pesn.reservoir.sequences import blocks, check_longer_than_washout, check_no_gaps
-from pesn.reservoir.topology import Topology
-from pesn.reservoir.weights import Layers, Reservoir
+from pesn.reservoir.weights import Layers, Reservoir, Topology
 from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.kernels import FARTHEST
 from pesn.statespace.model import rollout

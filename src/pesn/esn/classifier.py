@@ -9,8 +9,9 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, final
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 
 from pesn._support.records import rollback_on_error
 from pesn._support.threads import one_blas_thread
-from pesn._support.types import AnyArray, Array, FloatArray, Lengths, NetworkCovariance, TableLike
+from pesn._support.types import AnyArray, Array, FloatArray, Lengths, NetworkCovariance, Pooling, TableLike
 from pesn.esn.base import Classifier, ReservoirParameters, Stored
 from pesn.esn.probabilistic import gaussian_drive, open_loop, run_sequences
 from pesn.esn.training import certain_drive, draw_reservoir, drive_sequences, generator
@@ -39,7 +40,6 @@ from pesn.moments import UnitMethod
 from pesn.readout.classification import LogitReadout, column_moments, fit_logits, softmax_expectation
 from pesn.reservoir.drive import State, chunks, in_lockstep, run_many
 from pesn.reservoir.open_loop import OpenLoop
-from pesn.reservoir.pooling import Pooling, pool, pool_outputs, pooling_size, split_readout
 from pesn.reservoir.sequences import (
     BLOCK,
     Rows,
@@ -51,10 +51,11 @@ from pesn.reservoir.sequences import (
     stack_sequences,
 )
 from pesn.reservoir.weights import Reservoir
+from pesn.statespace.model import rollout
+from pesn.statespace.state import GaussianState
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
 
 Labels: TypeAlias = AnyArray  # numbers or texts
 
@@ -509,6 +510,93 @@ class ReservoirClassifier(Stored, _FittedAttributes, ReservoirParameters, Classi
     @property
     def n_seen(self) -> int:
         """Number of features of a sequence, or of a row, that the readout has."""
-        return self.n_row_features if self.labels_ == "row" else pooling_size(self.n_row_features, self.states_)
+        return self.n_row_features * (2 if self.labels_ == "sequence" and self.states_ == "both" else 1)
 
     _n_features_out = n_seen
+
+
+# ---------------------------------------------------------------- features over time
+
+_AT_ONCE = 2**21  # numbers in the covariances of a batch: 16 MB
+
+
+def pool(mean: Array, last: Array, pooling: Pooling) -> Array:
+    """Return the mean of the features over time (..., p), the last of them (..., p), or both (..., 2 p)."""
+    return np.concatenate([mean, last], axis=-1) if pooling == "both" else mean if pooling == "mean" else last
+
+
+def split_readout(weights: Array, pooling: Pooling) -> Array:
+    """Convert weights (K, q) of pooled features to weights (m, 1 + p) of features of a row, without constant: mean, then last."""
+    parts = np.split(weights, 2, axis=1) if pooling == "both" else [weights]
+    return np.vstack([np.column_stack([np.zeros(len(part)), part]) for part in parts])
+
+
+def pool_outputs(loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int) -> tuple[Array, Array]:
+    """Return mean (s, K) and covariance (s, K, K) of the outputs of sequences, of pooled features.
+
+    Parameters
+    ----------
+    loop : OpenLoop
+        Reservoir without feedback, with :func:`split_readout` as weights.
+    pooling : {"mean", "last", "both"}
+        Kind of pooling.
+    sequences : list of (mean, var)
+        Means and variances (T, d) of the rows of each. Sequences of any length form one batch.
+    washout : int
+        Leading rows of each that move the units but are not pooled, fewer than a sequence has.
+
+    Returns
+    -------
+    mean : array of shape (s, K)
+    cov : array of shape (s, K, K)
+    """
+    m = len(loop.weights)
+    K = m // 2 if pooling == "both" else m
+    mean, cov = np.empty((len(sequences), K)), np.empty((len(sequences), K, K))
+    order = np.argsort([-len(z) for z, _ in sequences], kind="stable")
+    size = max(1, _AT_ONCE // loop.layout.size**2)
+    for start in range(0, len(order), size):
+        places = order[start : start + size]
+        for place, length, one, its_cov in _ends(loop, pooling, [sequences[i] for i in places], washout):
+            read = np.zeros((K, m))  # sums over time become means
+            if pooling != "last":
+                read[:, :K] = np.eye(K) / (length - washout)
+            if pooling != "mean":
+                read[:, -K:] = np.eye(K)
+            mean[places[place]], cov[places[place]] = read @ one, read @ its_cov @ read.T
+    return mean, cov
+
+
+def _ends(
+    loop: OpenLoop, pooling: Pooling, sequences: list[tuple[Array, Array]], washout: int
+) -> Iterator[tuple[int, int, Array, Array]]:
+    """Yield of each sequence, longest first: position, length, mean (m,) and covariance (m, m) of the outputs at its end."""
+    lengths = np.array([len(z) for z, _ in sequences], dtype=np.intp)
+    z, var = (np.zeros((len(sequences), lengths[0], loop.reservoir.n_inputs)) for _ in range(2))
+    for i, (rows, spread) in enumerate(sequences):
+        z[i, : len(rows)], var[i, : len(rows)] = rows, spread
+    m, K = len(loop.weights), loop.model.K.copy()
+    added = loop.layout["output"].start + np.arange({"mean": m, "both": m // 2, "last": 0}[pooling])  # outputs added up over rows
+    K[added, added] += 1.0
+    model = replace(loop.model, K=K, probe=None, fast=None, settled=None)
+    state, left = _initial_state(loop, z[:, 0], var[:, 0]), np.arange(len(sequences))
+    if washout:
+        state = rollout(model, state, z[:, :washout], var[:, :washout]).state
+        state = state.assign(loop.layout["output"], np.zeros((len(left), m)))
+    stops = [washout, *map(int, np.unique(lengths))]
+    for row, stop in pairwise(stops):
+        path = rollout(model, state, z[left, row:stop], var[left, row:stop])
+        for i in np.flatnonzero(lengths[left] == stop).tolist():
+            yield int(left[i]), stop, path.mean[i, -1], path.cov[i, -1]
+        longer = lengths[left] > stop
+        state, left = path.state.part(longer), left[longer]
+
+
+def _initial_state(loop: OpenLoop, z: Array, var: Array) -> GaussianState:
+    """Return units at zero before a first row (s, d), which is repeated as the rows before it, with independent variances."""
+    lags, N = loop.features.lags, loop.reservoir.n_units
+    earlier, spread = np.tile(z, lags), np.tile(np.sqrt(var), lags)
+    E = earlier.shape[-1]
+    root = np.zeros((len(z), E, E + N))
+    root[:, np.arange(E), np.arange(E)] = spread
+    return loop.init(np.concatenate([earlier, np.zeros((len(z), N))], axis=-1), root)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from pesn._support.arguments import flag, number, pandas_index, whole_number
 from pesn._support.progress import Advance, ignore_progress
 from pesn._support.records import check_names
-from pesn._support.types import FloatArray, Lengths, Ridge, TableLike
+from pesn._support.types import FloatArray, Lengths, Pooling, Ridge, TableLike
 from pesn.gaussian import Gaussian
 from pesn.moments import parse_method
 from pesn.readout.features import Features
 from pesn.readout.groups import Groups, Patches
 from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import state_shapes
-from pesn.reservoir.pooling import POOLINGS
 from pesn.reservoir.sequences import Array, Rows, check_kind, check_no_gaps, get_mean, split
 
 if TYPE_CHECKING:
@@ -326,7 +325,7 @@ def check_probabilistic(esn: ProbabilisticESN) -> None:
 
 def check_classifier(classifier: ReservoirClassifier) -> None:
     """Check the parameters of the classifier."""
-    _check_choice("states", classifier.states, POOLINGS)
+    _check_choice("states", classifier.states, get_args(Pooling))
     _check_reservoir(classifier)
     if isinstance(classifier.ridge, (str, tuple, list)) and classifier.ridge != "auto":
         raise ValueError(f"ridge must be a number or 'auto', got {classifier.ridge!r}")
@@ -389,7 +388,7 @@ def check_classifier_state(classifier: ReservoirClassifier) -> None:
     reservoir.check()
     d = reservoir.n_inputs
     classifier.features.check("features", reservoir.n_units)
-    if classifier.states_ not in POOLINGS or classifier.labels_ not in ("sequence", "row"):
+    if classifier.states_ not in get_args(Pooling) or classifier.labels_ not in ("sequence", "row"):
         raise ValueError(f"states_ is {classifier.states_!r} and labels_ is {classifier.labels_!r}")
     if type(classes) is not np.ndarray or classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
         raise ValueError("classes_ is not an array of two labels or more, each once")

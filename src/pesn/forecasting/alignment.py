@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pesn._support.arguments import pandas_index
-from pesn._support.types import AnyArray, Array, TableLike
+from pesn._support.types import Array, TableLike
 from pesn.forecasting.time_index import (
     MOST_AWAY,
     MOST_MISSING,
@@ -129,16 +129,6 @@ def run_slices(values: object, argument: str) -> dict[Hashable, slice] | None:
             f"{argument}.sort_index() brings them together"
         )
     return {name: slice(start, end) for name, start, end in zip(names, starts.tolist(), ends, strict=True)}
-
-
-def check_not_calendar_digits(index: pd.Index, argument: str) -> None:
-    """Raise a ValueError if numbers are dates in digits, such as 20240131 or 202401: their differences are not steps of time."""
-    form = find_calendar_digits(index)
-    if form is not None:
-        raise ValueError(
-            f"{argument} must have an index of dates, periods, durations or numbers of one step, got numbers that are dates, "
-            f"such as {int(index[0])}; set pd.to_datetime({argument}.index, format={form!r}) as its index"
-        )
 
 
 def find_calendar_digits(index: pd.Index) -> str | None:
@@ -416,8 +406,11 @@ def _run(labels: pd.Index, rule: TimeIndex | None, name: str, start: int) -> _Ru
         return _Run(np.arange(len(labels)))
     _check_order(labels, name, start)
     own = rule if rule is not None and rule.kind == kind else None
-    if own is None and kind == "numbers":
-        check_not_calendar_digits(labels, name)
+    if own is None and kind == "numbers" and (form := find_calendar_digits(labels)):  # their differences are not steps of time
+        raise ValueError(
+            f"{name} must have an index of dates, periods, durations or numbers of one step, got numbers that are dates, "
+            f"such as {int(labels[0])}; set pd.to_datetime({name}.index, format={form!r}) as its index"
+        )
     time = time_index(labels, None if own is None else own.step)
     if time is not None and own is not None and time.step != own.step:
         k = int(np.argmax(time._replace(step=own.step).places(labels) < 0))
@@ -612,7 +605,7 @@ def check_index(index: pd.Index | None, horizon: int) -> pd.Index | None:
     if type(index).__module__.partition(".")[0] == "pandas":
         labels: Any = pd.Index(index)  # keeps zone and frequency
     else:
-        labels = _array("index", index)
+        labels = np.array(index)
     if labels.shape != (horizon,):
         raise ValueError(f"index must have {pluralize(horizon, 'label')}, one for each row of mean, got shape {labels.shape}")
     return labels
@@ -622,25 +615,11 @@ def check_history(history: npt.ArrayLike | None, d: int) -> Array | None:
     """Return observed rows (k, d), NaN where a value is missing; None if there are none."""
     if history is None:
         return None
+    from pesn.forecasting.dataset import as_matrix  # lazy import: it brings numba
+
     if isinstance(history, np.ma.MaskedArray):
         history = np.ma.filled(history.astype(np.float64), np.nan)
-    rows = _array("history", history)
-    if rows.dtype.kind not in "biuf":
-        raise TypeError(f"history must be real numbers, got dtype {rows.dtype}")
-    if rows.ndim != 2 or rows.shape[1] != d:
-        raise ValueError(f"history must have shape (k, {d}), a column for each of mean, got {rows.shape}")
-    rows = rows.astype(np.float64)
-    if np.isinf(rows).any():
-        raise ValueError(f"history must be finite, or NaN where a value is missing, got {rows[np.isinf(rows)][0]}")
-    return rows
-
-
-def _array(argument: str, value: npt.ArrayLike) -> AnyArray:
-    """Return an array, or raise a ValueError that names the argument."""
-    try:
-        return np.array(value)
-    except ValueError as error:
-        raise ValueError(f"{argument} must be an array, got a ragged sequence") from error
+    return as_matrix("history", history, None, d)
 
 
 def pluralize(n: int, noun: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pesn._support.arguments import check_real
+from pesn._support.arguments import as_real, check_real
 from pesn._support.records import check_arrays
 from pesn._support.types import Array, TableLike
 from pesn.gaussian import Gaussian
@@ -370,20 +370,12 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
         A, B, c = kinematics
     except (TypeError, ValueError) as error:
         raise ValueError(f"kinematics must be (A, B, c), got {kinematics!r}") from error
-    shapes = (r, d), (r, m), (r,)
-    parts = []
-    for name, value, shape in zip("ABc", (A, B, c), shapes, strict=True):
-        check_real("kinematics", value)
-        try:
-            array = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"kinematics must have {name} of numbers, of shape {shape}, got {value!r}") from error
-        if array.shape != shape or not np.isfinite(array).all():
-            found = f"{array.shape} with NaN or infinity" if array.shape == shape else f"{array.shape}"
-            left_out = f"for the {r} columns of y that learn leaves out"
-            raise ValueError(f"kinematics must have {name} finite, of shape {shape}, got {found}, {left_out}")
-        parts.append(array)
-    return parts[0], parts[1], parts[2]
+    A, B, c = (as_real(f"{name} of kinematics", part).astype(np.float64) for name, part in zip("ABc", (A, B, c), strict=True))
+    for name, part, shape in (("A", A, (r, d)), ("B", B, (r, m)), ("c", c, (r,))):
+        if part.shape != shape:
+            found = f"of shape {shape}, got {part.shape}, for the {r} columns of y that learn leaves out"
+            raise ValueError(f"kinematics must have {name} {found}")
+    return A, B, c
 
 
 def fit_scale(y: ColumnStatistics, known: ColumnStatistics) -> Scale:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from html import escape
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias
 
@@ -71,12 +70,6 @@ def percent(level: float) -> str:
     ('80', '97.5', '7')
     """
     return f"{100.0 * level:.10g}"  # 0.07 is 7.000000000000001 percent
-
-
-def _format_value(value: float, std: float) -> str:
-    """Return a number with one digit below the first uncertain one, at least four."""
-    digits = 6 if std == 0.0 else int(np.clip(np.ceil(np.log10(max(abs(value) / std, 1.0))) + 1, 4, 15))
-    return f"{value:.{digits}g}"
 
 
 _ROUNDING = 1e-6  # tolerance of standard deviations for rounding; of variances its square
@@ -306,27 +299,10 @@ class Forecast(NormalMarginals[Array]):
         return f"Forecast of {pluralize(len(self), 'step')}{when}, {columns} ({', '.join(shown)}), {of}"
 
     def _repr_html_(self) -> str:
-        """Return a table of means and 95 % prediction intervals, a row for each step."""
-        h, d = self.mean.shape
-        shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
-        lower, upper = self.interval(0.95)
-
-        def row(k: int) -> str:
-            cells = []
-            for i in shown:
-                mean, low, high = (_format_value(values[k, i], self.std[k, i]) for values in (self.mean, lower, upper))
-                cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
-            return f"<tr><th>{escape(self._label(k))}</th>{''.join(cells)}{more}</tr>"
-
-        body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
-        if h > _ROWS:
-            body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
-        name = getattr(self._index, "name", None)
-        first = "step" if self._index is None else "" if name is None else escape(str(name))
-        head = "".join(f"<th>{escape(self.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
-        title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: mean and 95 % interval"
-        head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
-        return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
+        """Return a table of means and 95 % prediction intervals, with a digit below the first uncertain one."""
+        ratio = np.abs(self.mean) / np.where(self.std > 0.0, self.std, np.inf)
+        digits = int(np.clip(np.ceil(np.log10(max(ratio.max(), 1.0))) + 1, 6, 15))
+        return self.to_frame().to_html(max_rows=_ROWS, max_cols=4 * _SHOWN, float_format=f"{{:.{digits}g}}".format)
 
     def _label(self, k: int) -> str:
         """Return the label of row k as text; only the date if all are at midnight."""

@@ -19,7 +19,7 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,15 @@ from pesn._support.threads import one_blas_thread
 from pesn._support.types import Array, RidgeValue, Rng, TableLike
 from pesn.esn.probabilistic import ProbabilisticESN, open_loop
 from pesn.evaluation.backtest import Backtest, Normal, Places, check_origins, evaluate
-from pesn.evaluation.calibration import LEADS, calibration_factors, covariance_form, process_noise
-from pesn.evaluation.error_model import process_errors, process_share, update_errors
+from pesn.evaluation.calibration import (
+    LEADS,
+    calibration_factors,
+    covariance_form,
+    process_errors,
+    process_noise,
+    process_share,
+    update_errors,
+)
 from pesn.forecasting.context import (
     FILTERED,
     Columns,
@@ -623,7 +630,7 @@ class ForecastModel:
         if context is None:
             rows = Run(self.recent, self.recent_known[:-1], self.time)
             return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)
-        if len(given) == 2 and not isinstance(given[0], Gaussian) and _axes(given[0]) == 3:
+        if len(given) == 2 and not isinstance(given[0], Gaussian) and np.asarray(given[0], object).ndim == 3:
             return self._filter_context(*self._read_batch(*given))
         return self._filter_context(*columns.read_context(context, self.time))
 
@@ -794,7 +801,7 @@ class ForecastModel:
         >>> A.shape, B.shape, A[0, 2].round(2)                            # x′ = x + 0.02 v
         ((4, 4), (4, 1), np.float64(0.02))
         """
-        one = _axes(state) == 1
+        one = np.asarray(state, object).ndim == 1  # ragged values are refused later
         if one:
             state, control = _one_row("state", state, self.columns.n_columns), _one_row("control", control, self.columns.n_known)
         rows, u = self._pairs(state, control, ("state", "control"))
@@ -819,14 +826,6 @@ class ForecastModel:
             expected = f"{(len(rows), self.columns.n_known)}, a row for each of the states"
             raise ValueError(f"{names[1]} must have shape {expected}, got {u.shape}")
         return rows.astype(np.float64), u.astype(np.float64)
-
-
-def _axes(values: Any) -> int:
-    """Return the number of axes; 0 for ragged values, which are refused later."""
-    try:
-        return np.ndim(values)
-    except ValueError:
-        return 0
 
 
 def _one_row(name: str, values: TableLike, size: int) -> TableLike:

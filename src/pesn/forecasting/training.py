@@ -13,14 +13,18 @@ from pesn._support.progress import Advance, Steps, ignore_progress
 from pesn._support.types import Array, RidgeValue
 from pesn.esn.probabilistic import ProbabilisticESN
 from pesn.evaluation.backtest import MOST_ORIGINS, Backtest, Normal, evaluate, rolling_origins
-from pesn.evaluation.calibration import LEADS, RIDGES, SCALES, factors, search
-from pesn.evaluation.error_model import (
+from pesn.evaluation.calibration import (
+    LEADS,
+    RIDGES,
+    SCALES,
     SHARES,
     ErrorSums,
     bound_measurement_var,
+    factors,
     fit_error_model,
     measurement_var,
     process_errors,
+    search,
     weight_inflation,
 )
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter

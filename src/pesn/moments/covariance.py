@@ -39,8 +39,6 @@ from pesn._support.types import Array, FloatArray
 from pesn.activations import ERF, SINE, TANH, Activation, as_scaled_tanh, get
 from pesn.moments import hermite, mehler, mixture, pairs, surface
 
-__all__ = ["MAX_ORDER", "TOLERANCE", "choose", "covariance", "split_covariance"]
-
 TOLERANCE = 1e-6
 MAX_ORDER = mehler.HIGH
 STAGES = (10, 24, MAX_ORDER)  # coefficients are projected up to these orders, one after the other
@@ -345,40 +343,11 @@ def choose(activation: str | Activation, mean: npt.ArrayLike, cov: npt.ArrayLike
     return ("mehler", int(order)) if order else ("plackett", None)
 
 
-def split_covariance(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array]:
-    """Compute g = E[f′(z)] (D,) and Cov f(z) − g cov g (D, D), the covariance of f(z) that a linear map of z does not explain.
+def linearize(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array, Array]:
+    """Compute E f(z), g = E[f′(z)], and Cov f(z) − g cov g, the covariance of f(z) that a linear map of z does not explain.
 
     The rest is Mehler's series from its second order on: summed, not subtracted, and therefore positive semi-definite. It is
     uncorrelated with every variable that is jointly Gaussian with z.
-
-    Parameters
-    ----------
-    activation : str or Activation
-        f.
-    mean : array of shape (D,) or (n, D)
-        Mean of z.
-    cov : array of shape (D, D) or (n, D, D)
-        Covariance of z.
-
-    Returns
-    -------
-    gain : array of shape (D,) or (n, D)
-        E[f′(z)].
-    rest : array of shape (D, D) or (n, D, D)
-        Cov f(z) − g cov g.
-
-    Examples
-    --------
-    >>> g, rest = split_covariance("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
-    >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
-    True
-    """
-    _, gain, rest = _split(activation, mean, cov, with_mean=False)
-    return gain, rest
-
-
-def linearize(activation: str | Activation, mean: FloatArray, cov: FloatArray) -> tuple[Array, Array, Array]:
-    """Compute E f(z) (D,), and gain and rest as :func:`split_covariance` does; for tanh the mean costs nothing more.
 
     Parameters
     ----------
@@ -397,12 +366,13 @@ def linearize(activation: str | Activation, mean: FloatArray, cov: FloatArray) -
         E[f′(z)].
     rest : array of shape (D, D) or (n, D, D)
         Cov f(z) − g cov g.
+
+    Examples
+    --------
+    >>> _, g, rest = linearize("tanh", np.array([0.0, 0.5]), np.array([[1.0, 0.9], [0.9, 1.0]]))
+    >>> np.allclose(g[:, None] * [[1.0, 0.9], [0.9, 1.0]] * g + rest, covariance("tanh", [0.0, 0.5], [[1.0, 0.9], [0.9, 1.0]]))
+    True
     """
-    return _split(activation, mean, cov, with_mean=True)
-
-
-def _split(activation: str | Activation, mean: FloatArray, cov: FloatArray, with_mean: bool) -> tuple[Array, Array, Array]:
-    """Compute :func:`linearize`; the means are not all computed unless ``with_mean``."""
     record = activation if isinstance(activation, Activation) else get(activation)  # called at every step of a loop
     size, batch = mean.shape[-1], mean.shape[:-1]
     means, covs = np.ascontiguousarray(mean.reshape(-1, size), float), np.ascontiguousarray(cov.reshape(-1, size, size), float)
@@ -416,7 +386,7 @@ def _split(activation: str | Activation, mean: FloatArray, cov: FloatArray, with
     for part in _blocks(len(others), size):
         some = others[part]
         gains[some], rests[some] = _linear_and_rest(record, means[some], covs[some])
-    if with_mean and len(others):
+    if len(others):
         var = np.maximum(np.diagonal(covs[others], axis1=-2, axis2=-1), 0.0)
         units[others] = surface.moments(record, means[others].ravel(), var.ravel(), 1)[0].reshape(var.shape)
     return units.reshape(*batch, size), gains.reshape(*batch, size), rests.reshape(*batch, size, size)

@@ -82,7 +82,7 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
     array of shape (D, D), or of a batch
         Between units by Mehler's series; between a unit and a carried number z_j it is E[f′(z_i)] Cov(z_i, z_j) (Stein's lemma).
     """
-    from pesn.moments.covariance import covariance, split_covariance  # here, not above: it brings numba
+    from pesn.moments.covariance import covariance, linearize  # here, not above: it brings numba
 
     if units == mean.shape[-1]:
         between: FloatArray = covariance(f, mean, cov, var=var)
@@ -90,7 +90,7 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
     own = np.arange(units)
     std = np.sqrt(np.maximum(cov[..., own, own], 0.0))
     bound = std[..., :, None] * std[..., None, :]  # rounding may exceed it
-    slope, rest = split_covariance(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
+    _, slope, rest = linearize(f, mean[..., :units], np.clip(cov[..., :units, :units], -bound, bound))
     result: Array = np.array(cov, float)
     result[..., :units, :] *= slope[..., :, None]
     result[..., :, :units] *= slope[..., None, :]

@@ -413,11 +413,6 @@ def make_compression(moves: Moves, reservoir: Reservoir, weights: FloatArray, ra
     return Compression(rank, block_diag(*bases) if len(bases) > 1 else bases[0], squared=moves.squared)
 
 
-def make_square_cells(moves: Moves, kept: Compression | None) -> tuple[Cell, ...]:
-    """Return the cell of the squares alone; () without products."""
-    return tuple(replace(cell, compression=kept) for cell in moves.cells)
-
-
 def make_cells(
     squares: tuple[Cell, ...], reservoir: Reservoir, C: Array, rows: slice, units: UnitMoments, kept: Compression | None
 ) -> tuple[Cell, ...]:
@@ -646,7 +641,7 @@ class ClosedLoop:
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """Cell of the squares alone."""
-        return make_square_cells(self.moves, self.compression)
+        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
 
     @cached_property
     def compression(self) -> Compression | None:

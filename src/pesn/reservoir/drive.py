@@ -317,13 +317,6 @@ class _Job:
                 kept = h[p, rows] if turn is None else turn[p] @ h[p, rows]
                 h[p, rows] = (1.0 - leak) ** (p + 1) * kept + leak ** (p + 1) * value
 
-    def _add_noise(self, as_variance: bool, rng: np.random.Generator | None) -> None:
-        """Add the noise of a step to all units: its variance, or a draw."""
-        if as_variance:
-            self.h[1] += self.noise**2
-        elif self.noise and rng is not None:
-            self.h[0] += self.noise * rng.standard_normal(self.h.shape[1])
-
     def step_through(self, var: Array | None, units: Units, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
         """Return states (P, T, N) and outputs (P, T, m) of any reservoir, row by row; P is 1 without ``var``.
 
@@ -341,7 +334,10 @@ class _Job:
             if self.is_fed:
                 now = [a + W @ y for a, W, y in zip(now, W_fb, self.y, strict=False)]
             self._move(layers, now, units)
-            self._add_noise(var is not None, rng)
+            if var is not None:
+                self.h[1] += self.noise**2
+            elif self.noise and rng is not None:
+                self.h[0] += self.noise * rng.standard_normal(r.n_units)
             for p, z in enumerate(given):
                 states[p, k] = self.h[p]
                 if self.readout is not None:

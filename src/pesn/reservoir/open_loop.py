@@ -16,7 +16,7 @@ The state is x = [z, o, h]: inputs, last outputs, units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from pesn.gaussian import Gaussian
 from pesn.linalg import factor_covariance
 from pesn.readout.features import Features, Moves
 from pesn.readout.ridge import Readout
-from pesn.reservoir.closed_loop import Leverage, assemble_state, make_cells, make_compression, make_square_cells
+from pesn.reservoir.closed_loop import Leverage, assemble_state, make_cells, make_compression
 from pesn.reservoir.drive import State, as_past, count_certain, in_lockstep, past_rows, read, run_gaussian, run_many, widen_inputs
 from pesn.reservoir.initial_state import LocalStart, Start, from_state, to_state
 from pesn.reservoir.weights import Reservoir
@@ -122,7 +122,7 @@ class OpenLoop:
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """Cell of the squares alone."""
-        return make_square_cells(self.moves, self.compression)
+        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
 
     @cached_property
     def compression(self) -> Compression | None:

@@ -69,7 +69,7 @@ class ActivationMoments:
         self._method = MomentMethod(activation, method, mesh=mesh, rng=rng)
 
     def activation(self, x: Array) -> Array:  # noqa: D102
-        return np.asarray(self.record(x))
+        return np.asarray(self.record.value(x))
 
     def moments(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         if not var.any():
@@ -83,9 +83,8 @@ class ActivationMoments:
     def slopes(self, mean: Array, var: Array) -> tuple[Array, Array]:  # noqa: D102
         scale = self.record.scale if self.smooth else 0.0  # the curvature of a kink scales with the standard deviation of a
         step = 1e-4 * np.sqrt(np.where(var > 0.0, scale**2 + var, 1.0))
-        here, beside = self.gain(
-            np.stack([mean, mean + step]), np.stack([var, var])
-        )  # in one call: the overhead of a call dominates
+        # in one call: the overhead of a call dominates
+        here, beside = self.gain(np.stack([mean, mean + step]), np.stack([var, var]))
         return here, (beside - here) / step
 
     def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102

@@ -390,9 +390,8 @@ def _second_order(wide: Array, rest: Array, curvature: Array) -> tuple[Array, Ar
     E Eᵀ = ½ diag(curvature) (wide wideᵀ)² diag(curvature), with an elementwise square. The variances of E do not exceed ``rest``.
     """
     wide = np.clip(wide, -_FAR, _FAR)
-    size = np.vecdot(
-        wide, wide
-    )  # the squared products of any two entries of a row, halved for squares, add up to its half square
+    # the squared products of any two entries of a row, halved for squares, add up to its half square
+    size = np.vecdot(wide, wide)
     variance = 0.5 * np.square(curvature * size)
     kept = np.minimum(variance, rest)
     factor = curvature * np.sqrt(np.divide(kept, variance, out=np.ones_like(variance), where=variance > rest))

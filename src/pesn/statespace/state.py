@@ -304,9 +304,8 @@ class Observation(NamedTuple):
         """Return L (…, s, s) with L Lᵀ = noise."""
         if self.noise is None:
             return np.zeros((*self.here.shape, 0))
-        apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(
-            len(self.seen)
-        )  # identity for missing entries keeps the Cholesky factor defined
+        # identity for missing entries keeps the Cholesky factor defined
+        apart = np.where(self.here, 0.0, 1.0)[..., None] * np.eye(len(self.seen))
         return np.where(self.here[..., None], factor_covariance(self.noise + apart), 0.0)
 
 

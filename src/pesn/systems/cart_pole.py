@@ -30,8 +30,6 @@ from pesn._support.types import Array, Rng
 from pesn.systems import stepping
 from pesn.systems.stepping import Trajectories
 
-__all__ = ["NAMES", "UNITS", "Parameters", "accelerations", "energy", "simulate", "wandering_force"]
-
 T = TypeVar("T", float, Array)  # of one run, or of all
 Rates = Callable[[T, T, T, T], tuple[T, T]]  # of θ, ẋ, θ̇ and F: ẍ, θ̈
 State = tuple[T, T, T, T]

@@ -17,8 +17,6 @@ from scipy.ndimage import gaussian_filter1d
 from pesn._support.arguments import generator, number, whole_number
 from pesn._support.types import Array, Rng
 
-__all__ = ["LabelledSequences", "spoken_digits"]
-
 
 class LabelledSequences(NamedTuple):
     """Sequences one after the other, as ``pesn.ReservoirClassifier.fit(*sequences)`` takes them.
