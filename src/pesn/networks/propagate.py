@@ -307,7 +307,7 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
     if layers:
         check_sizes(layers, x)
         # not the stream that scrambles the points
-        drawn = np.random.default_rng([1, rng]) if isinstance(rng, int) and rng >= 0 else generator(rng)
+        drawn = np.random.default_rng([1, rng]) if isinstance(rng, int) and rng >= 0 else rng
         return Program(lambda rows: forward(layers, rows, drawn), layers)
     if callable(network):
         refusal = TypeError(
