@@ -291,8 +291,11 @@ def test_batch_equals_single_inputs(kind):
             torch.testing.assert_close(y.cov[k], one.cov, atol=1e-7, rtol=1e-6)
 
 
-def test_empty_batch_stays_empty():
+def test_empty_batch_stays_empty_in_closed_form_and_raises_elsewhere():
     net = network(nn.Tanh(), sizes=(2, 3, 2))
+    for empty in (torch.zeros(0, 2), np.zeros((0, 2)), torch.zeros(0)):
+        with pytest.raises(ValueError, match="x must have a row, and numbers in it, to be propagated, got a mean of shape"):
+            pesn.propagate(net, pesn.Gaussian(empty, var=1.0))
     for x in (pesn.Gaussian(torch.zeros(0, 2), var=torch.ones(0, 2)), pesn.Gaussian(torch.zeros(0, 2), cov=torch.ones(0, 2, 2))):
         for covariance in ("full", "diagonal"):
             y = propagate(net, x, covariance=covariance)

@@ -198,6 +198,13 @@ def test_rows_of_a_batch_have_their_own_points(rng, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
+def test_events_have_the_probabilities_of_arrays():
+    network = Network(lambda _, x: x > 0.2).eval()
+    x = pesn.Gaussian(MEAN.clone().requires_grad_(), var=0.1)
+    found, expected = pesn.propagate(network, x, n_samples=256), pesn.propagate(network, x.numpy(), n_samples=256)
+    np.testing.assert_allclose(found.mean.detach(), expected.mean, rtol=1e-6)
+
+
 def test_inputs_below_float32_resolution_use_float64():
     network = make("residual").float()
     x = pesn.Gaussian(torch.full((4,), 3.0, dtype=F64, requires_grad=True), std=1e-7)

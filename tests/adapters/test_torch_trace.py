@@ -444,11 +444,11 @@ def two_layers():
 
 @pytest.mark.parametrize("make", [two_layers, lambda: Residual(4, 6, 1), lambda: Last(nn.GRU(2, 4, batch_first=True), 4)],
                          ids=["chain", "graph", "recurrent"])  # fmt: skip
-@pytest.mark.parametrize("std", [1e-5, 1e-7])
-def test_inputs_below_float32_resolution_use_float64(make, std, caplog):
+@pytest.mark.parametrize(("mean", "std"), [(1.0, 1e-5), (1.0, 1e-7), (0.0, 1e-9)])
+def test_inputs_below_float32_resolution_use_float64(make, mean, std, caplog):
     """In float32 the differences between points would be dominated by rounding errors."""
     network, shape = made(make), (2, 2) if "Last" in str(made(make)) else (4,)
-    mean = np.array([30.0, -20.0, 25.0, 10.0])
+    mean = mean * np.array([30.0, -20.0, 25.0, 10.0])
     with torch.no_grad():
         next(network.parameters()).div_(30.0)
     before = {name: (tensor.dtype, tensor.clone()) for name, tensor in network.state_dict().items()}

@@ -309,6 +309,9 @@ def test_invalid_layers_raise(arguments, error, message):
     ],
 )
 def test_invalid_arguments_raise(network, x, options, error, message):
+    if not options:
+        with pytest.raises(error, match=message):
+            pesn.propagate(network, x, n_samples=64)
     with pytest.raises(error, match=message):
         propagate(network, x, **options)
 

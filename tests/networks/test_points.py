@@ -65,10 +65,15 @@ def test_constant_function_has_zero_std_and_error():
     assert (found.mean.item(), found.std.item(), found.error.item()) == (0.1, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(("mean", "var"), [(np.float32([1e6]), np.float32(1e-4)), ([1.0], 1e-300)], ids=["float32", "float64"])
-def test_variance_below_rounding_has_error_one(mean, var):
-    assert pesn.propagate(itself, pesn.Gaussian(mean, var=var)).error == 1.0
-    assert pesn.propagate(itself, pesn.Gaussian(mean)).error == 0.0  # exact for certain inputs
+@pytest.mark.parametrize(
+    ("function", "mean", "var"),
+    [(itself, np.float32([1e6]), np.float32(1e-4)), (itself, [1.0], 1e-300), (lambda rows: rows + 1.0, [0.0], 1e-40)],
+    ids=["float32", "float64", "of outputs"],
+)
+def test_variance_below_rounding_has_error_one(function, mean, var):
+    found = pesn.propagate(function, pesn.Gaussian(mean, var=var))
+    assert (found.error, len(found.samples)) == (1.0, 1024)  # more points would not help
+    assert pesn.propagate(function, pesn.Gaussian(mean)).error == 0.0  # exact for certain inputs
 
 
 @pytest.mark.filterwarnings("error")

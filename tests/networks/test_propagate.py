@@ -209,11 +209,13 @@ def test_batches_have_any_number_of_axes(closure, spread):
         assert folded.samples.shape == (2, 3, *flat.samples.shape[1:])
 
 
-@pytest.mark.parametrize("var", [1e-300, 1e-220, 1e-120])
-def test_tiny_variances_are_propagated_linearly(var):
-    one, other = (propagate(SMALL, Gaussian(np.full(4, 0.3), var=var), closure=c) for c in ("gaussian", "third-order"))
-    np.testing.assert_allclose(other.std, one.std, rtol=1e-6)
-    assert one.error < 1e-6
+@pytest.mark.parametrize("var", [5e-324, 1e-300, 1e-220, 1e-120])
+@pytest.mark.parametrize("mean", [0.0, 0.3])
+def test_tiny_variances_are_propagated_linearly(mean, var):
+    one, *others = (propagate(SMALL, Gaussian(np.full(4, mean), var=var), closure=c) for c in ("gaussian", "third-order", "auto"))
+    for other in others:
+        np.testing.assert_allclose(other.std, one.std, rtol=1e-6, atol=1e-160)
+        assert other.error < 1e-6
 
 
 def test_auto_uses_as_many_points_as_are_asked_for():

@@ -110,7 +110,7 @@ def _correlate(
                 # relative to the standard deviations of the pair; the second term allows rounding errors if one of them is 0
                 c, t = cov[b, i, j], std[b, j]
                 wide = s if s > t else t
-                room = share * (s * t) + eps * (wide * wide)
+                room = share * (s * t) + eps * (wide * wide) + 1e-320  # of subnormal numbers
                 is_asymmetric = abs(c - cov[b, j, i]) > room
                 if is_asymmetric or abs(c) > s * t + room:
                     return b, i, j, is_asymmetric

@@ -22,7 +22,7 @@ import numpy as np
 from pesn._support.types import Array, FloatArray, NetworkCovariance
 from pesn.activations import Activation
 from pesn.gaussian import Gaussian, as_vector, make_gaussian, select_rows
-from pesn.linalg import factor_covariance, inverse_root
+from pesn.linalg import factor_covariance, inverse_root, symmetric
 from pesn.moments import UnitMethod, gain, moments, parse_method
 from pesn.networks.layers import Dense, check_sizes, is_linear, weight_noise
 
@@ -100,23 +100,24 @@ def activation_covariance(f: Activation, units: int, mean: FloatArray, cov: Floa
 
 
 def _apply_linear(layer: Dense, x: Gaussian, covariance: NetworkCovariance) -> Gaussian:
-    if layer.dropout:
-        # Var(d h) = Var h + p/(1 − p) E[h²], of masks d independent of each other: covariances stay
-        x = _widen(x, layer.dropout / (1.0 - layer.dropout) * (x.var + np.square(x.mean)))
-    if covariance == "full":
-        z = x.affine(layer.W, layer.b)
-    else:
-        z = Gaussian(x.mean @ layer.W.T + layer.b, var=x.var @ np.square(layer.W).T)
-    if layer.W_var is None and layer.b_var is None:
-        return z
-    return _widen(z, weight_noise(layer, x.mean, np.broadcast_to(x.var, x.mean.shape)))
+    full, W = covariance == "full", layer.W
+    if full and not layer.is_random:
+        return x.affine(W, layer.b)
+    var, mean = np.broadcast_to(x.var, x.mean.shape), x.mean @ W.T + layer.b
+    # Var(d h) = Var h + p/(1 − p) E[h²], of masks d independent of each other: covariances stay
+    masked = layer.dropout / (1.0 - layer.dropout) * (var + np.square(x.mean)) if layer.dropout else np.zeros_like(var)
+    noise = weight_noise(layer, x.mean, var + masked)
+    if not full:
+        return Gaussian(mean, var=(var + masked) @ np.square(W).T + noise)
+    cov = W @ _add_to_diagonal(x.cov, masked) @ W.T
+    return make_gaussian(mean, _add_to_diagonal(symmetric(cov), noise))
 
 
-def _widen(x: Gaussian, var: FloatArray) -> Gaussian:
-    """Return x with variances of independent noise added."""
-    if x.diagonal is not None and x.factor is None:
-        return make_gaussian(x.mean, var=x.var + var)
-    return make_gaussian(x.mean, x.cov + var[..., None] * np.eye(x.dim, dtype=x.mean.dtype))
+def _add_to_diagonal(cov: FloatArray, var: FloatArray) -> FloatArray:
+    """Return a covariance with variances of independent noise added."""
+    result = np.broadcast_to(cov, (*var.shape, var.shape[-1])).copy()
+    np.einsum("...ii->...i", result)[...] += var
+    return result
 
 
 def _activate(layer: Dense, z: Gaussian, method: UnitMethod, covariance: NetworkCovariance) -> Gaussian:

@@ -42,7 +42,10 @@ _cache: dict[tuple[int, bool, int, int, int], Array] = {}  # by dimension, pairs
 
 
 class Sampled(NamedTuple):
-    """Moments of the outputs of B inputs: mean (B, m), covariance (B, m, m) or variances, estimated error of std (B, m)."""
+    """Moments of the outputs of B inputs: mean (B, m), covariance (B, m, m) or variances, estimated error of std (B, m).
+
+    The error is 1 where the points, or their outputs, differ by rounding alone: more points do not reduce it.
+    """
 
     mean: Array
     spread: Array
@@ -80,8 +83,10 @@ class PointMoments:
         self._gradient = program.gradient if is_controllable(x.dim, program.outputs) else None
         self._points, self._scale = StandardPoints(x.dim, rng), Scale(x)
         std = np.broadcast_to(x.std, x.mean.shape)
-        # rows whose points differ from the mean by rounding alone, though there is a variance
-        self._rounded = (std > 0.0).any(axis=-1) & (std < np.spacing(np.abs(x.mean))).all(axis=-1)
+        is_uncertain, eps = (std > 0.0).any(axis=-1), np.finfo(x.mean.dtype).eps
+        # rows whose points differ from the mean by rounding alone, or whose outputs may
+        self._rounded = is_uncertain & (std < np.spacing(np.abs(x.mean))).all(axis=-1)
+        self._sharp = is_uncertain & (std < eps).all(axis=-1)
         self._rate = _RATE if x.dim <= _SOBOL else _RANDOM_RATE
         self.counts = np.zeros(len(x.mean), int)
         self.mirrored = np.zeros(len(x.mean), bool)  # rows whose points come in pairs ±z
@@ -204,7 +209,7 @@ class PointMoments:
             shift[rows], spread[rows] = self._controls.fit(rows, square, self._full)
             square_error[rows] = controlled[rows]
         error = _CONFIDENCE * np.sqrt(square_error)
-        error[self._rounded] = 1.0
+        error[self._rounded | (self._sharp & ~spread.reshape(len(spread), -1).any(axis=1))] = 1.0
         return Sampled(self._first + self._shift + shift, spread, error)
 
     def _controlled_rows(self) -> npt.NDArray[np.intp]:

@@ -164,6 +164,8 @@ def propagate(
     adapter, is_distribution = _find_adapter(network), "torch.distributions" in _packages(x)
     given_x: Any = Gaussian(x) if is_distribution else x  # type: ignore[arg-type]  # a TensorGaussian
     given, shapes = join_inputs(given_x, shape)
+    if not given.mean.size:
+        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
     if adapter == "torch" and _has_tensors(given_x):
         return _warn_if_large(_propagate_tensors(network, given_x, given, shapes, options), tol)
     program = _read(network, adapter, given, shapes, closure, rng)
@@ -303,8 +305,9 @@ def _read(network: object, adapter: str | None, x: Gaussian, shapes: Shapes, clo
         return _in_precision(import_module(f"pesn.adapters.{adapter}").read(network, x, shapes, closure), x.mean.dtype)
     layers = _as_layers(network)
     if layers:
+        check_sizes(layers, x)
         # not the stream that scrambles the points
-        drawn = np.random.default_rng([1, rng]) if isinstance(rng, int) and rng >= 0 else generator(rng)
+        drawn = np.random.default_rng([1, rng]) if isinstance(rng, int) and rng >= 0 else rng
         return Program(lambda rows: forward(layers, rows, drawn), layers)
     if callable(network):
         refusal = TypeError(
@@ -362,8 +365,6 @@ def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shap
     adapter.check_tensors(network, x)
     differentiable = adapter.needs_gradients(network, x)
     rng = options.rng
-    if not given.mean.size:
-        return adapter.propagate(network, x, shapes, None, None, options.full, rng)
     again = copy.deepcopy(rng) if isinstance(rng, np.random.Generator) else rng
     with adapter.leave_transforms(network):
         program = _read(network, "torch", given, shapes, options.closure)
@@ -376,8 +377,6 @@ def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shap
 
 def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated, UsedPoints]:
     """Return the result, and the points of each row."""
-    if not x.mean.size:
-        raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {x.mean.shape}")
     flat = select_rows(x)
     closed = options.closure in ("gaussian", "third-order")
     if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
@@ -406,12 +405,12 @@ def _solve_by_points(program: Program, x: Gaussian, flat: Gaussian, options: _Op
     while True:
         found = points.moments()
         error = found.error.max(axis=-1, initial=0.0)
-        rows = np.flatnonzero(error > options.tol)
-        if count >= _CLOSED_FROM and untried[rows].any():
-            tried = rows[untried[rows] & (count * (error[rows] / options.tol) ** (4 / 3) >= _CLOSED_WORTH)]
-            untried[tried] = False
-            closed |= _try_third_order(program, flat, tried, found, options)
-        rows = np.setdiff1d(rows, list(closed)).astype(np.intp)
+        is_rounded = error == 1.0
+        is_hard = (error >= options.tol * (_CLOSED_WORTH / count) ** 0.75) & (count >= _CLOSED_FROM)
+        tried = np.flatnonzero((error > options.tol) & untried & (is_rounded | is_hard))
+        untried[tried] = False
+        closed |= _try_third_order(program, flat, tried, found, options)
+        rows = np.setdiff1d(np.flatnonzero((error > options.tol) & ~is_rounded), list(closed)).astype(np.intp)
         if not len(rows) or count >= _BUDGET or options.n_samples is not None:
             break
         count *= 2

@@ -428,7 +428,8 @@ def call_rows(network: Callable[..., object], rows: Tensor, shapes: Shapes) -> T
     out = list_tensors(network(*given))  # of a copy: a network may change its input in place
     if not any(tensor.numel() for tensor in out):
         raise OutputError("network must give a tensor with numbers in it, got none")
-    return torch.cat([_as_rows(tensor, len(rows)) for tensor in out], dim=1)
+    found = torch.cat([_as_rows(tensor, len(rows)) for tensor in out], dim=1)
+    return found if found.is_floating_point() else found.to(rows.dtype)
 
 
 def _as_rows(tensor: Tensor, count: int) -> Tensor:
@@ -445,8 +446,8 @@ def _rounding(network: nn.Module) -> float:
 
 
 def is_sharp(network: nn.Module, x: Gaussian) -> bool:
-    """Return whether a standard deviation is near the rounding of the network's numbers."""
-    return bool(np.any((x.std > 0.0) & (_rounding(network) * np.abs(x.mean) > _SEEN * x.std)))
+    """Return whether a standard deviation is near the rounding of the network's numbers, of which some are about 1."""
+    return bool(np.any((x.std > 0.0) & (_rounding(network) * (1.0 + np.abs(x.mean)) > _SEEN * x.std)))
 
 
 def call_double(network: nn.Module, *given: Tensor) -> Any:

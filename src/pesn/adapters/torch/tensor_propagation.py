@@ -68,7 +68,7 @@ def propagate(
     network: nn.Module,
     x: TensorGaussian,
     shapes: Shapes,
-    found: Propagated | None,
+    found: Propagated,
     used: UsedPoints | None,
     full: bool,
     rng: Rng,
@@ -83,8 +83,8 @@ def propagate(
         The input.
     shapes : tuple of tuple of int
         Of one row of each input of the network.
-    found : Propagated, default=None
-        The result for arrays; None for a batch without rows.
+    found : Propagated
+        The result for arrays.
     used : UsedPoints, default=None
         The points of each row; None if no gradients are needed.
     full : bool
@@ -93,8 +93,6 @@ def propagate(
         Seed or Generator of the points.
     """
     network = unwrap(network)
-    if found is None:
-        return _attach(_propagate_closed(network, x, shapes, "gaussian"), full, "gaussian", np.zeros(x.batch_shape), None)
     dtype = _result_dtype(network, x)
 
     def tensor(part: Any) -> Any:

@@ -141,14 +141,16 @@ class _Trace:
         starts = np.cumsum([1, *sizes])
         if starts[-1] > LARGEST:
             raise TooLargeError(f"network would bring {starts[-1]} numbers into one run for gradients; use closure='sobol'")
-        device = self.inputs[0].device
-        unit = torch.eye(starts[-1], dtype=torch.float64, device=device)
+        device, count = self.inputs[0].device, int(starts[-1])
 
         def affine(rows: AffineRows) -> Tensor:
             """Return a tensor that is affine in the units of stages, of which each is a unit vector in one row."""
             given = torch.as_tensor(rows.values, device=device)
-            columns = torch.cat([unit[:, starts[k] : starts[k + 1]] for k in rows.blocks], dim=1)
-            return given[0] + torch.tensordot(columns, given[1:], 1)
+            result, start = given[0].repeat(count, *[1] * (given.ndim - 1)), 1
+            for k in rows.blocks:
+                result[starts[k] : starts[k + 1]] += given[start : start + sizes[k]]
+                start += sizes[k]
+            return result
 
         for tensor, value in zip(self.inputs, self.reader.inputs, strict=True):
             assert value.rows is not None
@@ -172,8 +174,8 @@ class _Trace:
                 add_stage(torch.stack([given[0] + given[1], given[0] - given[1]], dim=-1) if len(sources) == 2 else given[0])
                 made = [affine(rows)]
             known.update((id(out), one.reshape(len(one), *out.shape)) for out, one in zip(step.outputs, made, strict=True))
-        constant = (known.get(id(out), out.double().expand(len(unit), *out.shape)) for out in self.outputs)
-        add_stage(torch.cat([out.reshape(len(unit), -1) for out in constant], dim=1))
+        constant = (known.get(id(out), out.double().expand(count, *out.shape)) for out in self.outputs)
+        add_stage(torch.cat([out.reshape(count, -1) for out in constant], dim=1))
         with device:
             return stack_stages(found, sizes[0], torch, TensorLayer)
 
