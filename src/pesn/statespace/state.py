@@ -24,7 +24,7 @@ from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, factor_covariance, inverse_root, multiply, multiply_rows, transpose
 from pesn.statespace import kernels
-from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.cell import Cell, Compression, Noise, Terms
 from pesn.statespace.kernels import FARTHEST
 
 Parts: TypeAlias = dict[str, Array]  # arrays of a state by name
@@ -114,6 +114,10 @@ class GaussianState(ABC):
         noise_root : array of shape (…, r, q), default=None
             Root of the covariance of independent noise; None: no noise.
         """
+
+    def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Self:
+        """Return the state after x ← K x + [terms, 0] + k + noise, K (n, n); ``terms`` are those of the first entries."""
+        raise NotImplementedError
 
     @abstractmethod
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Self:
@@ -530,6 +534,24 @@ class Dense(GaussianState):
         )  # fmt: skip
         mean[..., rows] = values
         return self.with_arrays(mean=mean, cov=new, cross=cross)
+
+    def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Dense:  # noqa: D102
+        at, d = terms.places, len(terms.weights)
+        value, slopes, rest = terms.linearize(self.mean[..., at], self.cov[..., at[:, None], at])
+        mean, whole = self.mean @ K.T + k, np.broadcast_to(K, (*self.mean.shape[:-1], *K.shape)).copy()
+        mean[..., :d] += value
+        whole[..., :d, at] += slopes
+        cov, cross = whole @ self.cov @ whole.mT, whole @ self.cross
+        if rest is not None:
+            cov[..., :d, :d] += rest
+        if noise_root is not None:
+            cov += noise_root @ noise_root.mT
+        std = np.sqrt(np.maximum(cov.diagonal(0, -2, -1), 0.0))
+        if not max(std.max(initial=0.0), np.abs(mean).max(initial=0.0)) <= FARTHEST:  # as in affine
+            factor = np.minimum(1.0, FARTHEST / np.maximum(std, 1.0))
+            mean = np.minimum(np.maximum(mean, -FARTHEST), FARTHEST)
+            cov, cross = factor[..., :, None] * cov * factor[..., None, :], factor[..., None] * cross
+        return self.with_arrays(mean=mean, cov=cov, cross=cross)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
         new = self.cov.copy()
