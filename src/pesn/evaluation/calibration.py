@@ -219,6 +219,8 @@ def find_washout(
     half = len(z) // 2
     if half < 2 or not reservoir.n_units:
         return 0
+    if reservoir.is_memoryless:
+        return 1
     states, _, _ = run(reservoir, z, feedback=targets)
     b = features(z, states)[half:]
     gram = least_squares(b.shape[1], targets.shape[1], ridge, groups).add(b, targets[half:])

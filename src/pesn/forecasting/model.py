@@ -668,7 +668,7 @@ class ForecastModel:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
         return FilteredContext(rows, begun, plain, self._fingerprint)
 
-    @property
+    @cached_property
     def _fingerprint(self) -> Array:
         """Weights and scale, which identify the model: rows in other units may lead to the same weights."""
         return np.concatenate([np.ravel(part) for part in (self.esn.readout_.weights, *self.columns.scale)])

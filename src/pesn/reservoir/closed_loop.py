@@ -233,6 +233,7 @@ class LeverageNoise:
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._innovation_root), axis=-1) * self._with_noise
         self._inflation = variance_inflation(loop.errors.persistence[learned])
+        self._plain = Emission(self._J @ self._innovation_root, self._noise, self._noise)
 
     @cached_property
     def leverage(self) -> Leverage | TermsLeverage:
@@ -246,7 +247,7 @@ class LeverageNoise:
         """Return the noise of the outputs that are read from ``state``."""
         J = self._J
         if self._widened is None:
-            return Emission(J @ self._innovation_root, self._noise, self._noise)
+            return self._plain
         leverage = self.leverage(state)
         grown = np.ones((*leverage.shape[:-1], self._d))
         grown[..., self._loop.dynamics.learned] = np.sqrt(1.0 + self._inflation * leverage)

@@ -88,17 +88,19 @@ class ActivationMoments:
         )  # in one call: the overhead of a call dominates
         return here, (beside - here) / step
 
-    def expectations(self, mean: Array, var: Array) -> tuple[Array, Array, Array]:
-        """Return E f(a), E f′(a) and E f″(a): of tanh with small variances by a few Gauss-Hermite nodes, as smooth as tanh."""
+    def expectations(self, mean: Array, var: Array, curved: bool = True) -> tuple[Array, Array, Array]:
+        """Return E f(a), E f′(a) and, if ``curved``, E f″(a): of tanh with small variances by a few Gauss-Hermite nodes."""
         widest = float(var.max(initial=0.0))
         count = next((n for most, n in _NODES if widest <= most * most), 0) if self.record is TANH else 0
         if not count:
-            return (self.moments(mean, var)[0], *self.slopes(mean, var))
+            slopes = self.slopes(mean, var) if curved else (self.gain(mean, var), var)
+            return self.moments(mean, var)[0], *slopes
         nodes, weights = _gauss_hermite(count)
         t = np.tanh(mean.reshape(-1) + nodes * np.sqrt(var).reshape(-1))
         square = t * t
-        first, second, third = weights @ t, weights @ square, weights @ (square * t)
-        return first.reshape(mean.shape), (1.0 - second).reshape(mean.shape), (2.0 * (third - first)).reshape(mean.shape)
+        first, second = weights @ t, weights @ square
+        third = 2.0 * (weights @ np.multiply(square, t, out=t) - first) if curved else first
+        return first.reshape(mean.shape), (1.0 - second).reshape(mean.shape), third.reshape(mean.shape)
 
     def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102
         from pesn.moments.covariance import linearize  # lazy import: numba is slow to import
@@ -190,7 +192,7 @@ def _sinh_remainder(x: Array) -> Array:
 
 
 def _near(x: Array) -> Array:
-    return np.clip(x, -REACH, REACH)
+    return np.minimum(np.maximum(x, -REACH), REACH)
 
 
 class SparseRows:
@@ -373,12 +375,18 @@ class Terms:
         d, k, _ = self.products.shape
         return self.products.reshape(d, k * k).T.copy(), 2.0 * np.swapaxes(self.products, 0, 1).reshape(k, d * k)
 
+    @cached_property
+    def block(self) -> npt.NDArray[np.intp] | slice:
+        """Positions of z, as a slice if they are contiguous."""
+        first, k = int(self.places[0]) if len(self.places) else 0, len(self.places)
+        return slice(first, first + k) if (self.places == first + np.arange(k)).all() else self.places
+
     def expectations(self, z: Array, cov: Array) -> tuple[Array, Array, Array]:
-        """Return E f, E f′ and E f″ (…, q) of the units, for z (…, k) with ``cov`` (…, k, k)."""
+        """Return E f, E f′ and, if ``curved``, E f″ (…, q) of the units, for z (…, k) with ``cov`` (…, k, k)."""
         s = self.matrix.shape[1]
         near, pairs = (z, cov) if s == z.shape[-1] else (z[..., :s], cov[..., :s, :s])
         var = pairs.reshape(*z.shape[:-1], s * s) @ self._tables[0]
-        return self.units.expectations(near @ self.matrix.T + self.bias, np.maximum(var, 0.0))
+        return self.units.expectations(near @ self.matrix.T + self.bias, np.maximum(var, 0.0), self.curved)
 
     def linearize(self, z: Array, cov: Array) -> tuple[Array, Array, Array | None]:
         """Return the mean (…, d) of the terms, their expected slopes (…, d, k), and the covariance (…, d, d) beyond these.

@@ -301,9 +301,10 @@ class StateSpaceModel:
             state = state.affine_with_terms(self.K, self.k, self.terms, root)
         if along is not None:
             state = state.add_unknowns(self.outputs, self._parameter_columns(along))
-        factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
+        else:
+            factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         cov = state.block_covariance(self.outputs)
         parts = _split_variances(cov.diagonal(0, -2, -1), emission, factor)
         if along is not None:
@@ -607,20 +608,19 @@ def _collect_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
 def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
     """Return Cov(y_k, y_l) (…, T, d, T, d) from the reports of rows; block-diagonal for a diagonal state."""
     *batch, steps, d = path.mean.shape
-    joint, std = np.zeros((*batch, steps, d, steps, d)), np.sqrt(np.maximum(_diagonal(path.cov), 0.0))
-    counted, unknown = along and unknowns and not path.state.has_members, np.empty((*batch, steps, d, unknowns))
-    for k, info in enumerate(infos):
-        joint[..., k, :, k, :] = path.cov[..., k, :, :]
-        if info.past is None:
-            continue
-        past = info.past[..., unknowns:].reshape(*batch, d, k, d)
-        if counted:
-            unknown[..., k, :, :] = info.past[..., :unknowns]
-            past = past + np.einsum("...iu,...kju->...ikj", unknown[..., k, :, :], unknown[..., :k, :, :])
-        # limit covariances by standard deviations: rounding errors would exceed them where variances nearly vanish
-        most = std[..., k, :, None, None] * std[..., None, :k, :]
-        below = joint[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)
-        joint[..., :k, :, k, :] = np.moveaxis(below, -3, -1)
+    flat, std = np.zeros((*batch, steps * d, steps * d)), np.sqrt(np.maximum(_diagonal(path.cov), 0.0)).reshape(*batch, -1)
+    pasts = [info.past for info in infos if info.past is not None]
+    if along and unknowns and pasts and not path.state.has_members:
+        unknown = np.concatenate([past[..., :unknowns] for past in pasts], axis=-2)
+        flat += unknown @ unknown.mT
+    for k, past in enumerate(pasts):
+        flat[..., k * d : (k + 1) * d, : k * d] += past[..., unknowns:]
+    # limit covariances by standard deviations: rounding errors would exceed them where variances nearly vanish
+    most, row = std[..., :, None] * std[..., None, :], np.arange(steps * d) // d
+    flat = np.where(row[:, None] > row, np.minimum(np.maximum(flat, -most), most), 0.0)
+    flat += flat.mT
+    joint, each = flat.reshape(*batch, steps, d, steps, d), np.arange(steps)
+    joint[..., each, :, each, :] = np.moveaxis(path.cov, -3, 0)
     # A low-rank form cuts columns from the covariance of a row, not from those with the past; in a loop that diverges,
     # rounding does the same to all forms. Members have a covariance by construction.
     if not isinstance(path.state, Diagonal) and not path.state.has_members:
