@@ -44,7 +44,7 @@ class QuadraticForm:
 
 def transpose(a: Real[_F]) -> Real[_F]:
     """Exchange the last two axes."""
-    return np.swapaxes(a, -1, -2)
+    return a.mT
 
 
 def multiply(a: Real[_F], x: Real[_F]) -> Real[_F]:

@@ -93,16 +93,14 @@ def test_mirrored_draws_have_mean_zero():
     assert np.abs(later.normal((2,), 64, 5)[0] - numbers).max() > 0.1
 
 
-def test_low_rank_form_of_many_products_agrees_with_sample_paths():
-    """12 columns have 300 products of two rows, too many for a full covariance."""
+def test_forecast_with_many_products_agrees_with_sample_paths():
+    """12 columns have 300 products of two rows, which are no entries of the state."""
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.standard_normal((900, 12)), axis=0)
     y = np.sin(0.05 * y + rng.uniform(0.0, 6.0, 12)) + 0.01 * rng.standard_normal(y.shape)
     design = Design(Candidate("none", 1, 2, 0, (1e-3, 1e-1)))
     forecaster = Forecaster(design=design, calibrate=False, measurement_noise=0.0).fit(y[:800])
-    assert forecaster.loop().form == "low-rank"
-    few = Forecaster(design=Design(Candidate("none", 1, 1, 0, (1e-3, 1e-1))), calibrate=False, measurement_noise=0.0).fit(y[:800])
-    assert few.loop().form == "full"
+    assert forecaster.loop().layout.size == 36
     closed = forecaster.forecast(5, y[800:840], joint=False)
     paths = forecaster.sample_paths(1000, 5, y[800:840], rng=0)
     np.testing.assert_allclose(closed.std, paths.std(axis=0), rtol=0.15)

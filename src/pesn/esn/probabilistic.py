@@ -269,7 +269,8 @@ class ProbabilisticESN(ReservoirEstimator):
 
     def _fit_start(self, kept: StartRows | None, given: TrainingRows | StreamedRows, steps: Steps) -> None:
         with steps.step("learning the start"):
-            self.start_ = start = learn_start(kept.pieces if kept else [], self.local, self.features, self.n_outputs_)
+            pieces, memoryless = kept.pieces if kept else [], self.reservoir_.is_memoryless
+            self.start_ = start = learn_start(pieces, self.local, self.features, self.n_outputs_, memoryless=memoryless)
         self.process_noise_ = process_noise_scale(self, open_loop(self), start, given, steps)
 
     def begin_online(self, n_inputs: int, n_outputs: int, given: TrainingRows | None = None) -> Online:

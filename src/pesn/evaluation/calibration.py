@@ -16,6 +16,7 @@ from math import comb
 from statistics import NormalDist
 
 import numpy as np
+from scipy.linalg import cho_solve
 from scipy.stats import t as student
 
 from pesn._support.types import Array
@@ -224,6 +225,8 @@ def find_washout(
     half = len(z) // 2
     if half < 2 or not reservoir.n_units:
         return 0
+    if reservoir.is_memoryless:
+        return 1
     states, _, _ = run(reservoir, z, feedback=targets)
     b = features(z, states)[half:]
     gram = least_squares(b.shape[1], targets.shape[1], ridge, groups).add(b, targets[half:])
@@ -359,7 +362,7 @@ def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: 
     errors, leverages = [], []
     for b, e in blocks:
         into, known = b @ root, b @ posterior
-        errors.append(np.linalg.lstsq(np.eye(len(b)) - into @ into.T, e, rcond=1e-12)[0])
+        errors.append(_solve_semidefinite(np.eye(len(b)) - into @ into.T, e))
         values, vectors = np.linalg.eigh(known @ known.T)
         values = np.clip(values, 0.0, _MOST_KNOWN)
         leverages.append(np.square(vectors) @ (values / (1.0 - values)))
@@ -369,6 +372,17 @@ def weight_inflation(blocks: list[tuple[Array, Array]], root: Array, posterior: 
         total = var[j] * (1.0 + _INFLATIONS[:, None] * leverage)
         found[j] = _INFLATIONS[np.argmin(np.sum(np.log(total) + square[:, j] / total, axis=1))]
     return found
+
+
+def _solve_semidefinite(A: Array, e: Array) -> Array:
+    """Solve A x = e for symmetric A ≥ 0, by least squares if A is singular: several times slower."""
+    try:
+        root = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        root = np.zeros((1, 1))
+    if np.square(root.diagonal()).min(initial=1.0) > 1e-9:
+        return np.asarray(cho_solve((root, True), e))
+    return np.asarray(np.linalg.lstsq(A, e, rcond=1e-12)[0])
 
 
 def measurement_var(errors: ErrorModel, share: float) -> Array:

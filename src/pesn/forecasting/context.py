@@ -615,10 +615,10 @@ class ContextFilter(NamedTuple):
     def _drive(self, loop: ClosedLoop, y: Array, u: Array) -> GaussianState:
         """Return the state after complete rows, more than the units remember, without filtering: certain, and much faster."""
         batch, lags = y.shape[:-2], loop.features.lags
-        units = [self._last_units(loop, y[one], u[one]) for one in np.ndindex(batch)]
+        units = [np.zeros(0) if loop.reduced else self._last_units(loop, y[one], u[one]) for one in np.ndindex(batch)]
         earlier = np.concatenate([y, u], axis=-1)[..., -1 - lags : -1, :][..., ::-1, :]
         rows = loop.dynamics.network_rows(earlier).reshape(*batch, -1)
-        mean = np.concatenate([rows, np.reshape(units, (*batch, loop.reservoir.n_units))], axis=-1)
+        mean = np.concatenate([rows, np.reshape(units, (*batch, -1))], axis=-1)
         root = _measurement_root(loop, earlier, mean.shape[-1])
         return loop.init(mean, root, y[..., -1, :], u[..., -1, :], moved=True)
 

@@ -62,6 +62,7 @@ from pesn.forecasting.predict import (
     forecast_all,
     make_forecast,
     predict_path,
+    rearrange_state,
     rollout_loop,
     simulate_rollouts,
     variance_share,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HORIZON = 20  # default horizon of a backtest
+LARGEST_REDUCED = 300  # entries of y, a row and earlier rows up to which a network without memory has a state of these alone
 Context: TypeAlias = "GivenContext | FilteredContext"
 
 
@@ -141,7 +143,7 @@ def learn_row(
         return loop, rls
     both = np.array([state.mean[at["y"]], row])  # from the filtered row, which differs from the last one if it has noise
     target = loop.dynamics.targets(both)
-    b = loop.moves.means(state.mean)
+    b = loop.feature_means(state)
     predicted, readout, rls = update(loop.readout, rls, b[None], target, forgetting)
     wrong = loop.dynamics.errors(target - predicted, both)[0]
     wrong *= np.sqrt(process_share(loop.errors, loop.measurement_cov))
@@ -227,15 +229,20 @@ def close_loop(
     n_inputs, n_units = esn.reservoir_.n_inputs, esn.reservoir_.n_units
     readout = trained.readout
     penalty = esn.features.penalty(esn.ridge_ if trained.ridge is None else trained.ridge, n_inputs, n_units)
+    noise = process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units)
+    units, size = open_loop(esn).units, n_units + esn.features.n_squares(n_inputs)
+    least = len(columns.scale.y_mean) + n_inputs + esn.features.n_earlier(n_inputs)
+    reduced = esn.covariance in ("auto", "full") and least <= LARGEST_REDUCED and noise is None
+    reduced = reduced and esn.reservoir_.is_memoryless and units.exact and units.smooth
     return ClosedLoop(
         esn.reservoir_,
         readout,
         trained.errors,
         columns.dynamics,
-        open_loop(esn).units,
-        covariance_form(esn.covariance, n_units + esn.features.n_squares(n_inputs), esn.rank),
+        units,
+        "full" if reduced else covariance_form(esn.covariance, size, esn.rank),
         esn.rank,
-        process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units),
+        noise,
         parts,
         columns.bounds(widen="state" in parts),
         esn.features,
@@ -244,6 +251,7 @@ def close_loop(
         trained.measurement_cov,
         switches_to_ensemble=designed and esn.covariance == "auto",
         penalty=np.asarray(readout.n_samples * feature_penalties(penalty, readout.weights.shape[-1]), float),
+        reduced=reduced,
     )
 
 
@@ -314,6 +322,12 @@ class ForecastModel:
     def _loops(self) -> dict[tuple[object, ...], ClosedLoop]:
         """Closed loops by the settings of the network that may be changed after ``fit``, each built once."""
         return {}
+
+    def _state(self, loop: ClosedLoop) -> GaussianState:
+        """Return the state after the last row with the entries of a loop: its settings may have changed after ``fit``."""
+        if self.state.mean.shape[-1] == loop.layout.size:
+            return self.state
+        return rearrange_state(self.state, replace(loop, reduced=not loop.reduced), loop)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))  # without the loops, which are built again
@@ -534,7 +548,7 @@ class ForecastModel:
         readout, rls = (loop.readout, esn.rls_) if esn.rls_ else start_from_batch(loop.readout, esn.rls_delta)
         if readout is not loop.readout:
             loop = loop.with_readout(readout, loop.errors)
-        state, last = self.state, (self.recent[-1], self.recent_known[-1])
+        state, last = self._state(loop), (self.recent[-1], self.recent_known[-1])
         for row, u in zip(rows, known, strict=True):
             state = context.move(loop, state, last[1])
             learned, rls = learn_row(loop, rls, esn.forgetting, state, last, row)
@@ -583,7 +597,8 @@ class ForecastModel:
         if self.time is not None:
             self.time.check(f"{name}.time")
         loop = self.loop()
-        self.state.check(f"{name}.state", loop.carried, loop.layout.size - loop.carried)
+        size = max((at.size for at in (loop.layout, loop.whole) if at.size <= np.size(self.state.mean)), default=loop.layout.size)
+        self.state.check(f"{name}.state", loop.carried, size - loop.carried)
         self._check_forecast(name)
 
     def _check_forecast(self, name: str) -> None:
@@ -655,12 +670,12 @@ class ForecastModel:
         """
         loop, context = self.loop(), self.context_filter()
         stored = seen and not context.few(len(rows.y))
-        begun, plain = StartingPoint(self.state) if stored else context.begin(loop, rows.y, rows.known, given), None
+        begun, plain = StartingPoint(self._state(loop)) if stored else context.begin(loop, rows.y, rows.known, given), None
         if given.exists:
             plain = context.begin(loop, rows.y, rows.known, Uncertainty.none(rows.y, given.u_var))
         return FilteredContext(rows, begun, plain, self._fingerprint)
 
-    @property
+    @cached_property
     def _fingerprint(self) -> Array:
         """Weights and scale, which identify the model: rows in other units may lead to the same weights."""
         return np.concatenate([np.ravel(part) for part in (self.esn.readout_.weights, *self.columns.scale)])

@@ -38,8 +38,12 @@ S = TypeVar("S", bound=np.generic)
 
 
 def _common_entries(own: Layout, other: Layout) -> tuple[Places, Places]:
-    """Return the positions, in each layout, of the entries that both share: all but squares, which every move recomputes."""
-    names = [name for name in own.blocks if name != "squares"]
+    """Return the positions, in each layout, of the entries that both share: all but those that every move recomputes."""
+
+    def size(layout: Layout, name: str) -> int:
+        return layout[name].stop - layout[name].start
+
+    names = [name for name in own.blocks if name != "squares" and size(own, name) == size(other, name)]
     here, there = (np.concatenate([np.arange(at.size)[at[name]] for name in names]) for at in (own, other))
     return here, there
 
@@ -95,6 +99,8 @@ def predict_path(
 def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
     """Return the deterministic trajectory (…, T, d) of the mean and its coordinates (…, T, r) along weight directions, if any."""
     certain, weights = loop.certain, "weights" in loop.parts
+    if loop.reduced:
+        return _follow_rows(loop, state, inputs)
     model = certain.model
     if weights:
         model = replace(model, fast=None, probe=lambda now: {"features": loop.moves.means(now.mean)})
@@ -109,6 +115,20 @@ def follow_mean(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[
             features.append(path.probed["features"])
     mean = np.concatenate(means, axis=-2)
     return mean, loop.weight_errors.project(np.concatenate(features, axis=-2)) if weights else None
+
+
+def _follow_rows(loop: ClosedLoop, state: GaussianState, inputs: Array) -> tuple[Array, Array | None]:
+    """Return the same of a reduced state: the features are those of the rows on the way."""
+    start = rearrange_state(state, loop, loop.certain)
+    mean = rollout(loop.certain.model, start, inputs).mean
+    if "weights" not in loop.parts:
+        return mean, None
+    at, dyn, r = loop.layout, loop.dynamics, loop.reservoir
+    y = np.concatenate([state.mean[..., None, at["y"]], mean[..., :-1, :]], axis=-2)
+    rows = dyn.network_rows(np.concatenate([y, np.broadcast_to(inputs, (*y.shape[:-1], inputs.shape[-1]))], axis=-1))
+    earlier = state.mean[..., at["earlier"]].reshape(*y.shape[:-2], loop.features.lags, r.n_inputs)[..., ::-1, :]
+    units = loop.units.activation(rows @ np.asarray(r.W_in, float).T + r.bias)
+    return mean, loop.weight_errors.project(loop.features(rows, units, earlier))
 
 
 def _predict_closed_form(
@@ -159,7 +179,7 @@ def _predict_ensemble(
     """Predict with an ensemble of antithetic pairs, for the states ``which`` of a batch."""
     batch = state.mean.shape[:-1]
     times = 1.0 / _FEWER if batch else _MORE if inputs.shape[-2] <= _LONG else 0.5
-    pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.layout.size), _LEAST_PAIRS)), 1)
+    pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.whole.size), _LEAST_PAIRS)), 1)
     away = state.sample(pairs, np.random.default_rng(0)) - state.mean[..., None, :]
     members = state.mean[..., None, :] + np.concatenate([away, -away], axis=-2)
     given: list[Any] = [inputs, input_var, along]
@@ -279,7 +299,7 @@ class Futures:
         """Simulate ``n`` scaled sample paths (n, h, d) with noise, in batches that fit into memory."""
         loop, state = self.loop, self.state
         self._check_count(n)
-        count = max(_NUMBERS_AT_ONCE // loop.layout.size, _FEWEST)
+        count = max(_NUMBERS_AT_ONCE // loop.whole.size, _FEWEST)
         along = follow_mean(loop, state, self.inputs)[1]
         parts = []
         for size in np.diff(np.unique([*range(0, n, count), n])):
@@ -313,7 +333,7 @@ class Futures:
         for first in range(0, n, count):
             some = x[first : first + count]
             start = loop.as_certain(Certain(some, loop.carried, np.zeros((*some.shape, 0))))
-            parts.append(rollout(loop.model, start, self.inputs, moved=True).mean)
+            parts.append(rollout(loop.model, start, self.inputs, moved=not own.reduced).mean)
         return np.concatenate(parts)
 
     def sample_paths(self, n: int, calibration: Array | None, rng: np.random.Generator, noise: bool = True) -> Array:
@@ -396,7 +416,7 @@ def rollout_loop(loop: ClosedLoop, covariance: str, rank: int) -> ClosedLoop:
     form = COVARIANCES[covariance]
     if form == "none":
         return loop.certain
-    return replace(loop, form=form, rank=rank)
+    return replace(loop, form=form, rank=rank, reduced=loop.reduced and form != "diagonal")
 
 
 def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingPoint, inputs: Array) -> Rolled:
@@ -429,6 +449,8 @@ def simulate_rollouts(loop: ClosedLoop, context: ContextFilter, begun: StartingP
 def _covariance_size(loop: ClosedLoop) -> int:
     """Return the number of entries of the covariance of one state."""
     n = loop.layout.size
+    if loop.reduced:
+        return max(n * n, loop.reservoir.n_units)
     return n if loop.form == "diagonal" else n * n if loop.form == "full" else n * min(2 * (loop.carried + loop.rank), n)
 
 
@@ -443,20 +465,20 @@ def _initial_means(loop: ClosedLoop, context: ContextFilter, begun: StartingPoin
 def convert_start(begun: StartingPoint, loop: ClosedLoop, other: ClosedLoop) -> StartingPoint:
     """Return the initial state of ``loop`` in the form of ``other``, a loop of the same network."""
     state = begun.state
-    if state is None or other.form == loop.form:
+    if state is None or other.form == loop.form or (other.reduced and loop.reduced):
         return begun
     alike = other.layout.size == loop.layout.size
     if alike and other.form == "none":
         return begun
     if not alike or other.form != "first-order":
-        state = _rearrange(state, loop, other)
+        state = rearrange_state(state, loop, other)
     if other.form == "first-order":
         assert other.compression is not None
         state = FirstOrder.from_state(state, other.compression)
     return begun._replace(state=state)
 
 
-def _rearrange(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
+def rearrange_state(state: GaussianState, loop: ClosedLoop, other: ClosedLoop) -> GaussianState:
     """Return a state of ``loop`` in the layout and form of ``other``; forms other than "none" and "diagonal" become dense.
 
     Squares are not copied, since every move recomputes them; the diagonal form has more of them.

@@ -78,7 +78,8 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
         kept.append((z, esn.features.memory_features(b, d), washed))
     if task.input_noise:
         sums = sum_noisy_rows(task, segments)
-    return Driven(segments, sums, learn_start(kept, esn.local, esn.features, size[1]))
+    start = learn_start(kept, esn.local, esn.features, size[1], memoryless=esn.reservoir_.is_memoryless)
+    return Driven(segments, sums, start)
 
 
 def train(task: Task, driven: Driven, ridge: RidgeValue) -> Trained:

@@ -16,6 +16,9 @@ with o_k = W_out b_k of the readout's features b_k (:class:`pesn.Features`), by 
     y_{k+1}[kinematic] = A y_k + B y_{k+1}[learned] + c + e_k[kinematic]
 
 All of it but the activation is affine, and exact.
+
+Units and squares without memory are functions of the other entries. They are then no entries of x (``reduced``): their
+expectations enter the step as :class:`pesn.statespace.cell.Terms`.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from pesn.readout.features import Features, Moves
 from pesn.readout.groups import Groups, Part
 from pesn.readout.ridge import PARTS, Readout
 from pesn.reservoir.weights import Reservoir
-from pesn.statespace.cell import Cell, Compression, Noise, SineMoments, UnitMoments, stack_cells
+from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, Terms, UnitMoments, stack_cells
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.low_rank import fewer
 from pesn.statespace.model import Bounds, CertainPath, Emission, StateSpaceModel, init
@@ -93,6 +96,22 @@ class Leverage:
         if isinstance(state, Ensemble):
             return self.of_means(state.members)
         return self.of_means(state.mean) + self.trace(state)
+
+
+class TermsLeverage:
+    """Leverage of the features of a reduced state, by the slopes of the features: of first order in the covariance."""
+
+    def __init__(self, loop: ClosedLoop, root: Array) -> None:
+        self._loop, self._parts = loop, loop.readout.parts(root)
+
+    def __call__(self, state: GaussianState) -> Array:
+        """Return the expected leverage (…, m)."""
+        b, columns = self._loop.features_with_root(state)
+        found = np.empty((*b.shape[:-1], len(self._loop.readout.weights)))
+        for part in self._parts:
+            v = np.concatenate([b[..., None, part.features], columns[..., part.features]], axis=-2) @ part.root
+            found[..., part.outputs] = np.sum(np.square(v), axis=(-2, -1))[..., None]
+        return found
 
 
 class _OutputGroup:
@@ -214,18 +233,21 @@ class LeverageNoise:
         self._J, self._d = loop.step[2], d
         self._noise = np.sum(np.square(self._J[:d] @ self._innovation_root), axis=-1) * self._with_noise
         self._inflation = variance_inflation(loop.errors.persistence[learned])
+        self._plain = Emission(self._J @ self._innovation_root, self._noise, self._noise)
 
     @cached_property
-    def leverage(self) -> Leverage:
+    def leverage(self) -> Leverage | TermsLeverage:
         """Leverage of the features of a state, for each learned column."""
         loop = self._loop
+        if loop.reduced:
+            return TermsLeverage(loop, loop.weight_errors.regularized_root)
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:
         """Return the noise of the outputs that are read from ``state``."""
         J = self._J
         if self._widened is None:
-            return Emission(J @ self._innovation_root, self._noise, self._noise)
+            return self._plain
         leverage = self.leverage(state)
         grown = np.ones((*leverage.shape[:-1], self._d))
         grown[..., self._loop.dynamics.learned] = np.sqrt(1.0 + self._inflation * leverage)
@@ -544,6 +566,9 @@ class ClosedLoop:
         Whether a forecast switches to an ensemble where the closed form is not accurate.
     penalty : array of shape (p,), default=None
         Ridge penalty of the readout's weights, in units of the sum over the training samples.
+    reduced : bool, default=False
+        Whether units and squares are no entries of the state, of a network without memory (:attr:`Reservoir.is_memoryless`) and
+        without process noise. The form is then "full", or "first-order" for covariances of first order, or "ensemble".
     """
 
     reservoir: Reservoir
@@ -562,12 +587,22 @@ class ClosedLoop:
     measurement_cov: Array | None = None
     switches_to_ensemble: bool = False
     penalty: Array | None = None
+    reduced: bool = False
 
     # ---------------------------------------------------------------- the model
 
     @cached_property
     def layout(self) -> Layout:
         """Layout of x."""
+        whole = self.whole
+        if not self.reduced:
+            return whole
+        n = whole["encoded"].stop
+        return Layout({name: slice(min(at.start, n), min(at.stop, n)) for name, at in whole.blocks.items()}, n)
+
+    @cached_property
+    def whole(self) -> Layout:
+        """Layout of x with units and squares."""
         d, r, f, encoding = self.dynamics.n_columns, self.reservoir, self.features, self.dynamics.encoding
         fed_back = len(self.dynamics.learned) if np.any(r.W_fb) else 0
         z = r.n_inputs
@@ -591,7 +626,7 @@ class ClosedLoop:
         at = self.layout
         model = StateSpaceModel(
             self.cells, K, k, at["inputs"], at["y"], process, noise, self.guard,
-            measurement_cov=self.measurement_cov if "noise" in self.parts else None,
+            measurement_cov=self.measurement_cov if "noise" in self.parts else None, terms=self.terms,
         )  # fmt: skip
         return replace(model, fast=CertainPath(model)) if self.form == "none" else model
 
@@ -612,17 +647,19 @@ class ClosedLoop:
     @cached_property
     def certain(self) -> ClosedLoop:
         """Loop of means alone."""
-        return replace(self, form="none", parts=())
+        return replace(self, form="none", parts=(), reduced=False)
 
     @cached_property
     def moves(self) -> Moves:
         """Positions of the features in x."""
         kept = self.dynamics.encoding.plain_columns(self.dynamics.n_columns)
-        return self.features.moves(self.layout, differences=self.form == "diagonal", kept=kept)
+        return self.features.moves(self.whole, differences=self.form == "diagonal", kept=kept)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Cells that move h: sines and cosines of angles, then units and squares."""
+        if self.reduced:
+            return self.encoders
         r, at = self.reservoir, self.layout
         C = np.zeros((r.n_units, at["units"].start))
         C[:, self.moves.row] = r.W_in
@@ -641,18 +678,67 @@ class ClosedLoop:
     @cached_property
     def squares(self) -> tuple[Cell, ...]:
         """Cell of the squares alone."""
-        return tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
+        return () if self.reduced else tuple(replace(cell, compression=self.compression) for cell in self.moves.cells)
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """Units and products of a reduced state."""
+        if not self.reduced:
+            return None
+        moves, dyn, r = self.moves, self.dynamics, self.reservoir
+        W, d = self._onto @ self.readout.weights, dyn.n_columns
+        places = moves.squared if self.features.products > 1 else moves.row
+        products = np.zeros((d, len(places), len(places)))
+        i, j = np.triu_indices(len(moves.squared))
+        first = self.features.n_linear(r.n_inputs)
+        products[:, i, j] = products[:, j, i] = 0.5 * W[:, first : first + len(i)]
+        products[:, i[i == j], i[i == j]] *= 2.0
+        units = W[:, W.shape[1] - r.n_units :]
+        A, b = np.asarray(r.W_in, float), np.asarray(r.bias, float)
+        assert isinstance(self.units, ActivationMoments)
+        return Terms(places, A, b, self.units, units, products, curved=self.form != "first-order")
+
+    @cached_property
+    def _onto(self) -> Array:
+        """Matrix (d, m): effect of the network's outputs on the next y, kinematics included."""
+        dyn = self.dynamics
+        onto = np.zeros((dyn.n_columns, len(dyn.learned)))
+        onto[dyn.learned, np.arange(len(dyn.learned))] = dyn.scale
+        onto[dyn.kinematic] = dyn.kinematics[1] * dyn.scale
+        return onto
+
+    def features_with_root(self, state: GaussianState) -> tuple[Array, Array]:
+        """Return the expected features (…, p) of a reduced state and a root (…, r, p) of their covariance, of first order."""
+        terms, at, moves = self.terms, self.layout, self.moves
+        assert terms is not None
+        linear = np.concatenate([moves.row, np.arange(at["earlier"].start, at["earlier"].stop)])
+        k, z = len(terms.places), state.mean[..., linear]  # the first k entries are those of the terms
+        cov = state.cross_covariance(slice(0, at.size))[..., linear[:, None], linear]
+        live = np.flatnonzero(cov.any(axis=tuple(range(cov.ndim - 1))))
+        L = np.zeros((*z.shape, len(live)))
+        L[..., live, :] = factor_covariance(cov[..., live[:, None], live])
+        i, j = np.triu_indices(len(moves.squared))
+        first, second, _ = terms.expectations(z[..., :k], cov[..., :k, :k])
+        b = [np.ones((*z.shape[:-1], 1)), z, z[..., i] * z[..., j] + cov[..., i, j], first]
+        products = z[..., i, None] * L[..., j, :] + z[..., j, None] * L[..., i, :]
+        units = second[..., None] * (terms.matrix @ L[..., : terms.matrix.shape[1], :])
+        columns = [np.zeros((*z.shape[:-1], 1, len(live))), L, products, units]
+        return np.concatenate(b, axis=-1), np.concatenate(columns, axis=-2).mT
+
+    def feature_means(self, state: GaussianState) -> Array:
+        """Return the expected features (…, p) of a state whose cells have moved."""
+        return self.features_with_root(state)[0] if self.reduced else self.moves.means(state.mean)
 
     @cached_property
     def compression(self) -> Compression | None:
         """Compression of a factored covariance; None without a factor."""
-        factored = self.form in ("low-rank", "first-order")
+        factored = self.form in ("low-rank", "first-order") and not self.reduced
         return make_compression(self.moves, self.reservoir, self.readout.weights, self.rank) if factored else None
 
     @cached_property
     def step(self) -> tuple[Array, Array, Array]:
         """K, k and J of [c, encoded, squares] ← K x + k + J η; all but c is reset, and made anew by the cells."""
-        at, dyn = self.layout, self.dynamics
+        at, dyn = self.whole, self.dynamics
         p = at["squares"].stop
         d, learned, kinematic = dyn.n_columns, dyn.learned, dyn.kinematic
         A, B, c = dyn.kinematics
@@ -676,13 +762,16 @@ class ClosedLoop:
         k[..., kinematic] = k[..., learned] @ B.T + c
         J[kinematic] = B @ J[learned]
         J[kinematic, kinematic] += 1.0
+        if self.reduced:
+            n = self.layout.size
+            return K[:n, :n].copy(), k[:n], J[:n]
         return K, k, J
 
     def with_readout(self, readout: Readout, errors: ErrorModel) -> ClosedLoop:
         """Return the loop with another readout; layout and cells are reused."""
         loop = replace(self, readout=readout, errors=errors)
         kept = vars(loop)  # where cached_property keeps it
-        kept["layout"], kept["moves"] = self.layout, self.moves
+        kept["whole"], kept["layout"], kept["moves"] = self.whole, self.layout, self.moves
         for name in ("cells", "encoders", "squares"):
             kept[name] = tuple(copy.copy(cell) for cell in getattr(self, name))
         for cell in (*loop.cells, *loop.encoders, *loop.squares):
@@ -724,18 +813,18 @@ class ClosedLoop:
         """
         at, p, n = self.layout, self.carried, self.layout.size
         E = at["earlier"].stop - at["earlier"].start
+        if self.reduced:
+            mean, root = mean[..., :E], root[..., :E]
         h, columns = assemble_state(at, mean, root)
         row = np.r_[at["y"], at["encoded"], at["inputs"]]
         if row_columns is not None:
             columns[..., row] = row_columns.T
             h[..., at["encoded"].start - p : at["encoded"].stop - p] = encoded
-        if self.form == "first-order":  # of all of a batch at once
-            assert self.compression is not None
+        if self.compression is not None and self.form == "first-order":  # of all of a batch at once
             columns = fewer(columns.mT, p, self.compression).mT
         columns = np.broadcast_to(columns, (*h.shape[:-1], *columns.shape[-2:]))
-        state = init(
-            self.form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.draws
-        )
+        form = "full" if self.reduced else self.form
+        state = init(form, p, h, columns[..., p:], self.compression, columns[..., :p], members=self.n_members, draws=self.draws)
         k, K = np.zeros((*mean.shape[:-1], p)), np.zeros((p, n))
         k[..., at["y"]], k[..., at["inputs"]], k[..., at["earlier"]] = y, u, mean[..., :E]
         tied = np.arange(p)[at["earlier"]]

@@ -679,8 +679,9 @@ class LocalStart(NamedTuple):
 
 
 def learn_start(
-    rows: Iterable[tuple[Array, Array, int]], patches: Patches | None, features: Features, n_outputs: int
-) -> Start | LocalStart:
+    rows: Iterable[tuple[Array, Array, int]], patches: Patches | None, features: Features, n_outputs: int, *,
+    memoryless: bool = False,
+) -> Start | LocalStart:  # fmt: skip
     """Learn the distribution of units given the last inputs: of all of them, or patch by patch.
 
     Parameters
@@ -693,14 +694,17 @@ def learn_start(
         Features of the network.
     n_outputs : int
         Columns of the field.
+    memoryless : bool, default=False
+        Whether units are functions of the current row: they are regressed on no more earlier rows than the readout uses.
 
     Returns
     -------
     Start or LocalStart
         Learned from all patches together: n rows of a field of G patches are G n samples of its regression.
     """
+    max_lags = min(MOST_LAGS, features.lags + 1) if memoryless else MOST_LAGS
     if patches is None:
-        return learn(rows)
+        return learn(rows, max_lags)
     pieces = list(rows)
     d = pieces[0][0].shape[1]
     windows = patches.windows(n_outputs, d)
@@ -715,7 +719,7 @@ def learn_start(
     samples = np.vstack([z[skip:] for z, _, skip in pieces])
     mean = samples.mean(axis=0)
     cov = (samples - mean).T @ (samples - mean) / max(len(samples) - 1, 1)
-    return LocalStart(learn(small), windows, features.lags, mean, factor_covariance(cov))
+    return LocalStart(learn(small, max_lags), windows, features.lags, mean, factor_covariance(cov))
 
 
 def _select_windows(z: Array, windows: Places) -> Array:

@@ -97,6 +97,11 @@ class Reservoir(NamedTuple):
             return False
         return bool(abs(self.W).sum(axis=1).max() <= _NOTHING)
 
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether nothing of a row stays in the units, if there are any: they are static, and no weights are between them."""
+        return not self.n_units or (self.is_static and not np.any(self.data))
+
     def check(self) -> None:
         """Raise a ValueError unless the arrays fit together: the kernels do not check bounds."""
         for name in ("indptr", "indices", "data", "bias"):

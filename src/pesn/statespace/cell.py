@@ -1,14 +1,14 @@
 """Nonlinear moves of a state, x[rows] ← (1 − L) O x[rows] + L f(A x + b) with f elementwise, and their derivatives.
 
 Units are activations with a moment method. Two cells can be stacked into one move, which keeps the covariances between their
-outputs.
+outputs. Units and products without memory need no entries of the state: see :class:`Terms`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -87,10 +87,34 @@ class ActivationMoments:
         here, beside = self.gain(np.stack([mean, mean + step]), np.stack([var, var]))
         return here, (beside - here) / step
 
+    def expectations(self, mean: Array, var: Array, curved: bool = True) -> tuple[Array, Array, Array]:
+        """Return E f(a), E f′(a) and, if ``curved``, E f″(a): of tanh with small variances by a few Gauss-Hermite nodes."""
+        widest = float(var.max(initial=0.0))
+        count = next((n for most, n in _NODES if widest <= most * most), 0) if self.record is TANH else 0
+        if not count:
+            slopes = self.slopes(mean, var) if curved else (self.gain(mean, var), var)
+            return self.moments(mean, var)[0], *slopes
+        nodes, weights = _gauss_hermite(count)
+        t = np.tanh(mean.reshape(-1) + nodes * np.sqrt(var).reshape(-1))
+        square = t * t
+        first, second = weights @ t, weights @ square
+        third = 2.0 * (weights @ np.multiply(square, t, out=t) - first) if curved else first
+        return first.reshape(mean.shape), (1.0 - second).reshape(mean.shape), third.reshape(mean.shape)
+
     def linearize(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:  # noqa: D102
         from pesn.moments.covariance import linearize  # lazy import: numba is slow to import
 
         return linearize(self.record, mean, cov)
+
+
+@lru_cache(maxsize=8)
+def _gauss_hermite(count: int) -> tuple[Array, Array]:
+    """Return nodes (count, 1) and weights (count,) of expectations of a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count) if count > 1 else (np.zeros(1), np.ones(1))
+    return nodes[:, None], weights / weights.sum()
+
+
+_NODES = ((0.0, 1), (0.02, 3), (0.1, 5), (0.25, 9))  # standard deviations up to which so many nodes are accurate to 1e-9
 
 
 class SquareMoments:
@@ -167,7 +191,7 @@ def _sinh_remainder(x: Array) -> Array:
 
 
 def _near(x: Array) -> Array:
-    return np.clip(x, -REACH, REACH)
+    return np.minimum(np.maximum(x, -REACH), REACH)
 
 
 class SparseRows:
@@ -304,6 +328,101 @@ class Cell:
             moved[:, self.rows] = (1.0 - self.leak) * self.rotate(members[:, self.rows].T).T
             moved[:, self.rows] += self.leak * self.units.activation(entering + self.bias)
         return moved.reshape(x.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Terms V f(A z + b) + (zᵀ Q_i z)_i of entries z of a state: units and products that are not entries of it.
+
+    Parameters
+    ----------
+    places : array of int of shape (k,)
+        Positions of z in the state.
+    matrix : array of shape (q, s)
+        A, for the first s entries of z.
+    bias : array of shape (q,)
+        b.
+    units : ActivationMoments
+        f and its moments.
+    weights : array of shape (d, q)
+        V.
+    products : array of shape (d, k, k)
+        Q, symmetric.
+    curved : bool, default=True
+        Whether covariances contain the second order of f and of products, ½ tr(H_i C H_j C) with the expected curvatures H.
+    """
+
+    places: npt.NDArray[np.intp]
+    matrix: Array
+    bias: Array
+    units: ActivationMoments
+    weights: Array
+    products: Array
+    curved: bool = True
+
+    @cached_property
+    def _tables(self) -> tuple[Array, Array, Array]:
+        """Products of the weights with entries of A, whose sums over units are variances (s², q), slopes (q, d s), curvatures."""
+        A, V, ((q, s), d) = self.matrix, self.weights.T, (self.matrix.shape, len(self.weights))
+        pairs, by_unit = (A[:, :, None] * A[:, None, :]).reshape(q, s * s), (V[:, :, None] * A[:, None, :]).reshape(q, d * s)
+        curves = (V[:, :, None] * pairs[:, None, :]).reshape(q, d * s * s) if self.curved else np.zeros((q, 0))
+        return np.ascontiguousarray(pairs.T), by_unit, curves
+
+    @cached_property
+    def _flat_products(self) -> tuple[Array, Array]:
+        """Q for sums over pairs (k², d), and 2 Q for slopes (k, d k)."""
+        d, k, _ = self.products.shape
+        return self.products.reshape(d, k * k).T.copy(), 2.0 * np.swapaxes(self.products, 0, 1).reshape(k, d * k)
+
+    @cached_property
+    def block(self) -> npt.NDArray[np.intp] | slice:
+        """Positions of z, as a slice if they are contiguous."""
+        first, k = int(self.places[0]) if len(self.places) else 0, len(self.places)
+        return slice(first, first + k) if (self.places == first + np.arange(k)).all() else self.places
+
+    def expectations(self, z: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """Return E f, E f′ and, if ``curved``, E f″ (…, q) of the units, for z (…, k) with ``cov`` (…, k, k)."""
+        s = self.matrix.shape[1]
+        near, pairs = (z, cov) if s == z.shape[-1] else (z[..., :s], cov[..., :s, :s])
+        var = pairs.reshape(*z.shape[:-1], s * s) @ self._tables[0]
+        return self.units.expectations(near @ self.matrix.T + self.bias, np.maximum(var, 0.0), self.curved)
+
+    def linearize(self, z: Array, cov: Array) -> tuple[Array, Array, Array | None]:
+        """Return the mean (…, d) of the terms, their expected slopes (…, d, k), and the covariance (…, d, d) beyond these.
+
+        By Stein's identity the slopes give all covariances with the state. The rest is exact for products, and of second order
+        for units.
+        """
+        (*batch, k), (d, _, _), s = z.shape, self.products.shape, self.matrix.shape[1]
+        if self._has_products:  # diverging loops stay finite
+            z, cov = _near(z), np.minimum(np.maximum(cov, -(REACH**2)), REACH**2)
+        first, second, third = self.expectations(z, cov)
+        mean, slopes = first @ self.weights.T, (second @ self._tables[1]).reshape(*batch, d, s)
+        curves = (third @ self._tables[2]).reshape(*batch, d, s, s) if self.curved else None
+        if s < k:
+            slopes = np.concatenate([slopes, np.zeros((*batch, d, k - s))], axis=-1)
+            curves = None if curves is None else np.pad(curves, [(0, 0)] * (len(batch) + 1) + [(0, k - s)] * 2)
+        if self._has_products:
+            flat, by_entry = self._flat_products
+            mean += (z[..., :, None] * z[..., None, :] + cov).reshape(*batch, k * k) @ flat
+            slopes += (z @ by_entry).reshape(*batch, d, k)
+            curves = None if curves is None else curves + 2.0 * self.products
+        if curves is None:
+            return mean, slopes, None
+        turned = curves @ cov[..., None, :, :]
+        return mean, slopes, 0.5 * turned.reshape(*batch, d, k * k) @ turned.mT.reshape(*batch, d, k * k).mT
+
+    @cached_property
+    def _has_products(self) -> bool:
+        return bool(self.products.any())
+
+    def __call__(self, z: Array) -> Array:
+        """Return the terms (…, d) of z (…, k)."""
+        z = _near(z)
+        values = self.units.activation(z[..., : self.matrix.shape[1]] @ self.matrix.T + self.bias) @ self.weights.T
+        if not self._has_products:
+            return np.asarray(values)
+        return np.asarray(values + (z[..., :, None] * z[..., None, :]).reshape(*z.shape[:-1], -1) @ self._flat_products[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from scipy import special
 from pesn._support.records import check_arrays, check_counts
 from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, inverse_root, multiply, multiply_rows, transpose
-from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.cell import Cell, Compression, Noise, Terms
 from pesn.statespace.kernels import FARTHEST
 from pesn.statespace.state import GaussianState, observe
 
@@ -172,6 +172,11 @@ class Ensemble(GaussianState):
             new += multiply(noise_root, z) if noise_root.ndim > self.members.ndim else z @ transpose(noise_root)
         # diverging loops stay finite
         return self._with_rows(rows, np.minimum(np.maximum(new, -FARTHEST), FARTHEST), draws)
+
+    def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Ensemble:  # noqa: D102
+        moved = self.affine(slice(0, len(K)), K, k, noise_root)
+        moved.members[..., : len(terms.weights)] += terms(self.members[..., terms.places])
+        return moved
 
     def with_unknowns(self, count: int) -> Ensemble:
         """Draw the unknowns of each member."""

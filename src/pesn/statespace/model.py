@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pesn._support.types import Array
 from pesn.activations import TANH
 from pesn.linalg import limit_cross_covariances, outer, transpose
-from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SquareMoments
+from pesn.statespace.cell import ActivationMoments, Cell, Compression, Noise, SineMoments, SquareMoments, Terms
 from pesn.statespace.ensemble import Draws, Ensemble
 from pesn.statespace.kernels import SINE, SQUARE, TANH_UNITS, CellRows, ReadoutRows, roll_means
 from pesn.statespace.low_rank import FirstOrder, LowRank, truncate
@@ -237,6 +237,8 @@ class StateSpaceModel:
         Compiled loop for rows that it can process.
     settled : float, default=None
         Variance of y below which a state is treated as certain.
+    terms : Terms, default=None
+        Added to the first entries of c ← K x + k; c is then all of x.
     """
 
     cells: tuple[Cell, ...]
@@ -253,6 +255,7 @@ class StateSpaceModel:
     parameter_groups: npt.NDArray[np.intp] | None = None
     fast: FastPath | None = None
     settled: float | None = None
+    terms: Terms | None = None
     carry: slice = field(init=False)
 
     def __post_init__(self) -> None:
@@ -291,12 +294,17 @@ class StateSpaceModel:
         emission = None if self.emission_noise is None else self.emission_noise(state)
         probed = {} if self.probe is None else self.probe(state)
         before, along = state.mean[..., self.outputs], None if self.parameter_root is None else along
-        state = state.affine(self.carry, self.K, self.k, None if emission is None else emission.root)
+        root = None if emission is None else emission.root
+        if self.terms is None:
+            state = state.affine(self.carry, self.K, self.k, root)
+        else:
+            state = state.affine_with_terms(self.K, self.k, self.terms, root)
         if along is not None:
             state = state.add_unknowns(self.outputs, self._parameter_columns(along))
-        factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         if self.guard is not None:
             state, factor, left = self.guard(state, before, observed)
+        else:
+            factor, left = np.ones(before.shape), np.zeros(before.shape, bool)
         cov = state.block_covariance(self.outputs)
         parts = _split_variances(cov.diagonal(0, -2, -1), emission, factor)
         if along is not None:
@@ -561,15 +569,19 @@ def _step(
     model: StateSpaceModel, state: GaussianState, row: _Rows, kept: _Kept, unknowns: int
 ) -> tuple[GaussianState, _Info]:  # fmt: skip
     """Emit y from a state whose cells have moved, report it, and correct the state by the data of the row."""
-    before, y = state, model.outputs
+    y, count = model.outputs, state.cross.shape[-1]
+    before = state
+    if kept.lagged:
+        state = state.remember(y)
     state, step = model.emit(state, row.observations is not None, row.along)
     # copies: a view would keep all of x
     info = _Info(step._replace(mean=step.mean.copy(), cov=step.cov.copy()))
     if kept.lagged:
-        found = model.K[..., y, :] @ before.cross_covariance(y)
+        found = state.cross[..., y, count:]
         if unknowns and not state.has_members:
-            found += state.cross[..., y, :unknowns] @ before.cross[..., y, :unknowns].mT
+            found = found + state.cross[..., y, :unknowns] @ before.cross[..., y, :unknowns].mT
         info = info._replace(before=found)
+        state = state.with_arrays(cross=state.cross[..., :count])
     if kept.members and isinstance(state, Ensemble):
         info = info._replace(members=state.members[..., y].copy())
     if kept.joint and not isinstance(state, Diagonal):  # a diagonal state has no covariances between rows
@@ -596,20 +608,19 @@ def _collect_path(infos: list[_Info], state: GaussianState, d: int) -> Path:
 def _joint(path: Path, infos: list[_Info], unknowns: int, along: bool) -> Array:
     """Return Cov(y_k, y_l) (…, T, d, T, d) from the reports of rows; block-diagonal for a diagonal state."""
     *batch, steps, d = path.mean.shape
-    joint, std = np.zeros((*batch, steps, d, steps, d)), np.sqrt(np.maximum(_diagonal(path.cov), 0.0))
-    counted, unknown = along and unknowns and not path.state.has_members, np.empty((*batch, steps, d, unknowns))
-    for k, info in enumerate(infos):
-        joint[..., k, :, k, :] = path.cov[..., k, :, :]
-        if info.past is None:
-            continue
-        past = info.past[..., unknowns:].reshape(*batch, d, k, d)
-        if counted:
-            unknown[..., k, :, :] = info.past[..., :unknowns]
-            past = past + np.einsum("...iu,...kju->...ikj", unknown[..., k, :, :], unknown[..., :k, :, :])
-        # limit covariances by standard deviations: rounding errors would exceed them where variances nearly vanish
-        most = std[..., k, :, None, None] * std[..., None, :k, :]
-        below = joint[..., k, :, :k, :] = np.minimum(np.maximum(past, -most), most)
-        joint[..., :k, :, k, :] = np.moveaxis(below, -3, -1)
+    flat, std = np.zeros((*batch, steps * d, steps * d)), np.sqrt(np.maximum(_diagonal(path.cov), 0.0)).reshape(*batch, -1)
+    pasts = [info.past for info in infos if info.past is not None]
+    if along and unknowns and pasts and not path.state.has_members:
+        unknown = np.concatenate([past[..., :unknowns] for past in pasts], axis=-2)
+        flat += unknown @ unknown.mT
+    for k, past in enumerate(pasts):
+        flat[..., k * d : (k + 1) * d, : k * d] += past[..., unknowns:]
+    # limit covariances by standard deviations: rounding errors would exceed them where variances nearly vanish
+    most, row = std[..., :, None] * std[..., None, :], np.arange(steps * d) // d
+    flat = np.where(row[:, None] > row, np.minimum(np.maximum(flat, -most), most), 0.0)
+    flat += flat.mT
+    joint, each = flat.reshape(*batch, steps, d, steps, d), np.arange(steps)
+    joint[..., each, :, each, :] = np.moveaxis(path.cov, -3, 0)
     # A low-rank form cuts columns from the covariance of a row, not from those with the past; in a loop that diverges,
     # rounding does the same to all forms. Members have a covariance by construction.
     if not isinstance(path.state, Diagonal) and not path.state.has_members:

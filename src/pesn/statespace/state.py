@@ -22,9 +22,9 @@ import numpy.typing as npt
 from pesn._support.arguments import check_not_negative
 from pesn._support.records import check_arrays, check_covariance
 from pesn._support.types import Array
-from pesn.linalg import QuadraticForm, factor_covariance, inverse_root, multiply, multiply_rows, transpose
+from pesn.linalg import QuadraticForm, factor_covariance, inverse_root, multiply, multiply_rows, symmetric, transpose
 from pesn.statespace import kernels
-from pesn.statespace.cell import Cell, Compression, Noise
+from pesn.statespace.cell import Cell, Compression, Noise, Terms
 from pesn.statespace.kernels import FARTHEST
 
 Parts: TypeAlias = dict[str, Array]  # arrays of a state by name
@@ -114,6 +114,10 @@ class GaussianState(ABC):
         noise_root : array of shape (…, r, q), default=None
             Root of the covariance of independent noise; None: no noise.
         """
+
+    def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Self:
+        """Return the state after x ← K x + [terms, 0] + k + noise, K (n, n); ``terms`` are those of the first entries."""
+        raise NotImplementedError
 
     @abstractmethod
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Self:
@@ -518,6 +522,8 @@ class Dense(GaussianState):
         return self.with_arrays(cov=cov)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
+        if self.mean.shape[-1] <= _SMALL:
+            return self._affine_small(rows, K, k, noise_root)
         moved, crossed, values = multiply_rows(K, self.cov), multiply_rows(K, self.cross), multiply(K, self.mean) + k
         own = multiply_rows(K, moved.mT)  # it is symmetric
         if noise_root is not None:
@@ -526,6 +532,39 @@ class Dense(GaussianState):
         kernels.affine_dense(flat(moved), flat(own), flat(crossed), rows.start, flat(values, 1), flat(new), flat(cross))
         mean[..., rows] = values
         return self.with_arrays(mean=mean, cov=new, cross=cross)
+
+    def _affine_small(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Dense:
+        """Return the state after x[rows] ← K x + k + noise without compiled code."""
+        moved = K @ self.cov
+        own = moved @ K.mT
+        if noise_root is not None:
+            own = own + noise_root @ noise_root.mT
+        std, deviation = (np.sqrt(np.maximum(one.diagonal(0, -2, -1), 0.0)) for one in (self.cov, own))
+        factor = np.minimum(1.0, FARTHEST / np.maximum(deviation, 1.0))
+        cov, limit = self.cov.copy(), factor[..., :, None] * deviation[..., :, None]
+        moved = _clip(factor[..., :, None] * moved, limit * std[..., None, :])
+        cov[..., rows, :], cov[..., :, rows] = moved, moved.mT
+        own = factor[..., :, None] * symmetric(own) * factor[..., None, :]
+        cov[..., rows, rows] = _clip(own, limit * (factor * deviation)[..., None, :])
+        return self.with_arrays(cov=cov, **self._affine_mean_and_cross(rows, K, k, factor))
+
+    def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Dense:  # noqa: D102
+        at, d = terms.block, len(terms.weights)
+        value, slopes, rest = terms.linearize(self.mean[..., at], self.cov[..., at, :][..., at])
+        mean, whole = self.mean @ K.T + k, np.empty((*self.mean.shape[:-1], *K.shape))
+        mean[..., :d] += value
+        whole[...] = K
+        whole[..., :d, at] += slopes
+        cov, cross = whole @ self.cov @ whole.mT, whole @ self.cross
+        if rest is not None:
+            cov[..., :d, :d] += rest
+        if noise_root is not None:
+            cov += noise_root @ noise_root.mT
+        mean = _clip(mean, FARTHEST)
+        if cov.max(initial=0.0) > FARTHEST**2:  # as in affine
+            factor = np.minimum(1.0, FARTHEST / np.maximum(np.sqrt(cov.diagonal(0, -2, -1)), 1.0))
+            cov, cross = factor[..., :, None] * cov * factor[..., None, :], factor[..., None] * cross
+        return self.with_arrays(mean=mean, cov=cov, cross=cross)
 
     def assign(self, rows: slice, values: Array, var: Array | None = None) -> Dense:  # noqa: D102
         new = self.cov.copy()
@@ -555,8 +594,19 @@ class Dense(GaussianState):
         return self.with_arrays(cov=cov, **self._condition_mean_and_cross(told, gain))
 
 
+_SMALL = 64  # entries of states that need no compiled code
+
+
+def _clip(a: Array, most: Array | float) -> Array:
+    """Clip ``a`` to ± most."""
+    return np.minimum(np.maximum(a, -most), most)
+
+
 def _repair(cov: Array) -> Array:
     """Make ``cov`` a covariance again after rounding, in place if possible."""
+    if cov.shape[-1] <= _SMALL:
+        std = np.sqrt(np.maximum(cov.diagonal(0, -2, -1), 0.0))
+        return _clip(symmetric(cov), std[..., :, None] * std[..., None, :])
     cov = np.ascontiguousarray(cov)
     kernels.symmetrize_psd(flat(cov))
     return cov

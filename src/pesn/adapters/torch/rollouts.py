@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 from weakref import WeakKeyDictionary
@@ -358,7 +359,8 @@ class _Model:
     def __init__(self, forecaster: Forecaster, rank: int) -> None:
         self.made_of = forecaster.model_
         self.own = forecaster.loop()
-        self.loop, self.filter = rollout_loop(self.own, "low-rank", rank), forecaster.model_.context_filter()
+        self.loop = replace(rollout_loop(self.own, "low-rank", rank), reduced=False)
+        self.filter = forecaster.model_.context_filter()
         with torch.inference_mode(False):  # cached tensors must serve autograd later
             self.tensors = TensorInitialState(TensorLoop(self.loop), self.filter)
         self._contexts: WeakKeyDictionary[FilteredContext, tuple[StartingPoint, StartingPoint | None]] = WeakKeyDictionary()
