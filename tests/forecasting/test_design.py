@@ -6,7 +6,7 @@ import pytest
 import pesn
 from pesn.forecasting import design as search
 from pesn.forecasting.dataset import Segment, with_noise
-from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Place, Problem, Scored, feature_maps
+from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Piece, Place, Problem, Scored, feature_maps
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 
@@ -121,12 +121,21 @@ def test_units_at_an_origin_equal_those_of_the_whole_segment(lorenz, forecaster)
     np.testing.assert_allclose(alone[:, 0], together[:, -1], atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
-def test_compared_reservoir_is_the_one_of_the_network(kind):
-    candidate = Candidate(kind, 0, 0, 30)
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    network = search.build_network(Design(candidate, seed=4), 2).fit(X, X[:, :1])
-    compared = candidate.reservoir(2, 1, 4)
+@pytest.mark.parametrize(
+    ("kind", "patches"), [*((kind, None) for kind in KINDS if kind != "none"), ("static 0.5", pesn.Patches(1, 2))]
+)
+def test_compared_network_is_the_one_of_the_design(lorenz, forecaster, kind, patches):
+    """The same reservoir, and on the same rows the same weights."""
+    candidate = Candidate(kind, 1, 2, 5 if patches else 30, (1e-4, 1e-4), patches=patches)
+    rows = np.random.default_rng(0).normal(size=(160, 8))
+    dynamics = forecaster.loop().dynamics._replace(learned=np.arange(8), scale=np.ones(8), change=False)
+    network = search.build_network(Design(candidate, seed=4), 8, 8)
+    found = network.set_params(washout=40).fit(rows[:-1], rows[1:])
+    problem = Problem([Segment(rows[:-1], rows[1:], rows)], dynamics, forecaster.loop().guard, 4)
+    problem.folds[0][:] = 0  # without the last fold these are all rows
+    alone = Network(problem, candidate, [Piece(0, 0, 159, 40)])
+    np.testing.assert_allclose(alone.readouts(candidate, 4, [(1e-4, 1e-4)])[0], found.readout_.weights, rtol=1e-6, atol=1e-8)
+    compared = alone.reservoir
     for name in ("data", "W_in", "bias", "leak_rate"):
         np.testing.assert_allclose(getattr(compared, name), getattr(network.reservoir_, name), rtol=1e-12)
 

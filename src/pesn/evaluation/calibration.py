@@ -223,7 +223,7 @@ def find_washout(
     the second half of the rows. At most half of the rows.
     """
     half = len(z) // 2
-    if half < 2 or not reservoir.n_units:
+    if half < 2 or not reservoir.n_units or reservoir.is_static:
         return 0
     if reservoir.is_memoryless:
         return 1

@@ -25,10 +25,11 @@ from pesn.evaluation.backtest import rolling_origins
 from pesn.evaluation.calibration import LEADS
 from pesn.forecasting.dataset import Segment, with_noise
 from pesn.readout.features import Features
+from pesn.readout.groups import Patches
 from pesn.readout.ridge import Factor, Readout, exclude_folds, feature_penalties, ridge_path
 from pesn.reservoir.closed_loop import ClosedLoop, Dynamics, ErrorModel
 from pesn.reservoir.drive import run
-from pesn.reservoir.weights import Reservoir, draw, without_units
+from pesn.reservoir.weights import Reservoir, draw, repeat, without_units
 from pesn.statespace.cell import ActivationMoments
 from pesn.statespace.model import Bounds, rollout
 
@@ -92,12 +93,15 @@ class Problem:
         Range of y.
     seed : int, default=0
         Seed of reservoirs and noise.
+    field : Patches or None, default=None
+        Patches of a field, if the columns of y are one; their overlap is selected.
     """
 
     segments: list[Segment]
     dynamics: Dynamics
     bounds: Bounds
     seed: int = 0
+    field: Patches | None = None
 
     @property
     def n_rows(self) -> int:
@@ -114,6 +118,11 @@ class Problem:
         """Number of inputs of the network."""
         d = self.dynamics.n_columns
         return int(self.segments[0].z.shape[1]) - d + self.dynamics.encoding.size(d)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of the network."""
+        return len(self.dynamics.learned)
 
     @cached_property
     def maps(self) -> list[tuple[int, int]]:
@@ -192,6 +201,7 @@ KINDS: dict[str, Kind | None] = {
 }
 MAPS = ((0, 1), (1, 2), (9, 0), (9, 1))  # lags and products: (9, 0) without units is ARX(10), (1, 2) is NVAR
 MANY_ROWS = 20_000  # rows from which on the widest features are compared
+_LOCAL_KINDS, _LOCAL_MAPS, _OVERLAPS = ("none", "static 0.5"), ((0, 1), (1, 1), (1, 2)), (2, 3)  # of patches of fields
 _WIDEST, _ROWS_FOR_EACH = (9, 2), 20  # and least rows for each of its products
 FEW_INPUTS, _MOST_FOR_PRODUCTS = 8, 20  # largest numbers of inputs for products of two rows, and for any products
 
@@ -214,6 +224,8 @@ class Candidate:
         Penalties of the linear features and of the others.
     input_noise : float, default=0.0
         Standard deviation of the noise on y in the training inputs, in standard deviations of each column.
+    patches : Patches or None, default=None
+        Patches of a field, each with ``n_units`` units; None: one network of all columns.
     """
 
     kind: str
@@ -222,18 +234,23 @@ class Candidate:
     n_units: int = 0
     ridge: tuple[float, float] = (1e-6, 1e-6)
     input_noise: float = 0.0
+    patches: Patches | None = None
 
     @property
     def features(self) -> Features:
         """Features of the readout."""
         return Features(self.lags, self.products, self.kind != "none")
 
-    def network(self, n_inputs: int) -> dict[str, Any]:
+    def windows(self, n_inputs: int, n_outputs: int) -> npt.NDArray[np.intp]:
+        """Return the inputs that each patch sees, −1 beyond the border of a field; all of them without patches."""
+        return np.arange(n_inputs)[None] if self.patches is None else self.patches.windows(n_outputs, n_inputs)
+
+    def network(self, n_inputs: int, n_outputs: int) -> dict[str, Any]:
         """Return the parameters of a :class:`pesn.ProbabilisticESN` of this design."""
-        parameters: dict[str, Any] = {"features": self.features, "ridge": self.ridge}
-        kind = KINDS[self.kind]
+        parameters: dict[str, Any] = {"features": self.features, "ridge": self.ridge, "local": self.patches}
+        kind, seen = KINDS[self.kind], self.windows(n_inputs, n_outputs).shape[1]
         if kind is not None:
-            scaling = kind.input_scaling * math.sqrt(min(max(n_inputs, 1), 3))  # not reduced for fewer than three inputs
+            scaling = kind.input_scaling * math.sqrt(min(max(seen, 1), 3))  # not reduced for fewer than three inputs
             parameters |= {**kind._asdict(), "input_scaling": scaling, "n_units": self.n_units}
             if kind.spectral_radius:
                 return {**parameters, "density": min(1.0, max(0.1, 10.0 / self.n_units))}  # at least ten weights for each unit
@@ -242,15 +259,20 @@ class Candidate:
         return parameters
 
     def reservoir(self, n_inputs: int, n_outputs: int, seed: int) -> Reservoir:
-        """Return the reservoir that the network draws."""
-        drawn = {name: value for name, value in self.network(n_inputs).items() if name not in ("features", "ridge")}
-        return draw(n_inputs=n_inputs, n_outputs=n_outputs, rng=seed, **drawn) if drawn else without_units(n_inputs, n_outputs)
+        """Return the reservoir that the network draws, of one patch if there are patches."""
+        drawn = self.network(n_inputs, n_outputs)
+        for name in ("features", "ridge", "local"):
+            del drawn[name]
+        windows = self.windows(n_inputs, n_outputs)
+        sizes = windows.shape[1], n_outputs // len(windows)
+        return draw(n_inputs=sizes[0], n_outputs=sizes[1], rng=seed, **drawn) if drawn else without_units(*sizes)
 
     def __str__(self) -> str:
         units = "no units" if self.kind == "none" else f"{self.n_units} units, {self.kind}"
         products = ("", ", products", ", products of two rows")[self.products]
         noise = f", input noise {self.input_noise:g}" if self.input_noise else ""
-        return f"{units}, {self.lags} lags{products}, ridge {self.ridge[0]:.0e}, {self.ridge[1]:.0e}{noise}"
+        patches = "" if self.patches is None else f", patches that see {self.patches.overlap} neighbors"
+        return f"{units}, {self.lags} lags{products}, ridge {self.ridge[0]:.0e}, {self.ridge[1]:.0e}{noise}{patches}"
 
 
 def feature_maps(n_inputs: int, n_rows: int) -> list[tuple[int, int]]:
@@ -301,6 +323,8 @@ class Design:
         tried = [one for _, one, _ in self.tried]
         if any(not isinstance(one, Candidate) or one.kind not in KINDS for one in (self.candidate, *tried)):
             raise ValueError(f"{name} holds a candidate that is none")
+        if self.candidate.patches is not None:
+            self.candidate.patches.check(f"{name}.candidate.patches")
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the scores of all candidates; the selected one is marked.
@@ -326,7 +350,8 @@ def _flat(candidate: Candidate) -> dict[str, object]:
     """Return the fields of a candidate, with one entry for each ridge."""
     values = asdict(candidate)
     linear, others = values.pop("ridge")
-    return {**values, "linear_ridge": linear, "ridge": others}
+    overlap = None if candidate.patches is None else candidate.patches.overlap
+    return {**values, "linear_ridge": linear, "ridge": others, "patches": overlap}
 
 
 class Scored(NamedTuple):
@@ -351,13 +376,13 @@ def _score(one: Scored) -> float:
 
 def is_arx(candidate: Candidate) -> bool:
     """Return whether a candidate is a linear autoregression of ten rows, the baseline of all designs."""
-    return (candidate.kind, candidate.lags, candidate.products) == ("none", 9, 0)
+    return (candidate.kind, candidate.lags, candidate.products, candidate.patches) == ("none", 9, 0, None)
 
 
 def best_of_kinds(scored: Sequence[Scored]) -> list[Scored]:
-    """Return the best candidate of every kind, the best first."""
+    """Return the best candidate of every kind, of patches and of all columns, the best first."""
     ranked = sorted(scored, key=_score)
-    return list({one.candidate.kind: one for one in reversed(ranked)}.values())[::-1]
+    return list({(one.candidate.kind, one.candidate.patches is None): one for one in reversed(ranked)}.values())[::-1]
 
 
 def finalists(scored: Sequence[Scored]) -> list[Candidate]:
@@ -390,25 +415,27 @@ class Network:
         self._others: dict[int, Factor] = {}
         self._parts: dict[tuple[Features, int], Factor] = {}
         self._loops: dict[Features, ClosedLoop] = {}  # one for each features, whose layout is shared
-        self.reservoir = candidate.reservoir(problem.n_inputs, len(problem.dynamics.learned), problem.seed)
-        features, n = candidate.features, self.reservoir.n_units
-        self.factors = [Factor(features.size(problem.n_inputs, n), len(problem.dynamics.learned)) for _ in range(FOLDS)]
+        m = problem.n_outputs
+        self.windows = candidate.windows(problem.n_inputs, m)
+        self.own = candidate.reservoir(problem.n_inputs, m, problem.seed)  # of one patch; all learn one readout
+        self.reservoir = self.own if candidate.patches is None else repeat(self.own, candidate.patches, problem.n_inputs, m)
+        size = candidate.features.size(self.own.n_inputs, self.own.n_units), self.own.n_outputs
+        self.factors = [Factor(*size) for _ in range(FOLDS)]
         rng = np.random.default_rng(problem.seed)
         for piece in pieces:
             rows, segment, used = slice(piece.first, piece.last), problem.segments[piece.segment], slice(piece.washed, None)
-            z, targets, folds = segment.z[rows], segment.targets[rows][used], problem.folds[piece.segment][rows][used]
-            away: list[Array] = []
+            z, targets, folds = segment.z[rows], self._by_patch(segment.targets[rows]), problem.folds[piece.segment][rows][used]
+            parts = [self._features(z), targets]
             if candidate.input_noise:
-                b, *away = with_noise(self._features, z, problem.dynamics, candidate.input_noise, rng)
-            else:
-                b = self._features(z)
-            b, away = b[used], [part[used] for part in away]
+                b, b_away, back = with_noise(self._features, z, problem.dynamics, candidate.input_noise, rng)
+                parts = [b, targets, b_away, self._by_patch(back)]
             for fold in np.unique(folds):
                 here = folds == fold
-                self.factors[fold].add(b[here], targets[here])
-                if away:
-                    self.factors[fold].add_covariance(*(part[here] for part in away))
-            self.n_rows += len(b)
+                chosen = [part[:, used][:, here].reshape(-1, part.shape[-1]) for part in parts]
+                self.factors[fold].add(*chosen[:2])
+                if candidate.input_noise:
+                    self.factors[fold].add_covariance(*chosen[2:])
+            self.n_rows += len(folds) * len(self.windows)
 
     def factor(self, candidate: Candidate, fold: int) -> Factor:
         """Return the factor of all folds but one for the features of a candidate, a subset of those of the network."""
@@ -416,31 +443,37 @@ class Network:
             return self._parts[candidate.features, fold]
         if fold not in self._others:
             self._others |= exclude_folds(self.factors, [fold])
-        d, widest = self.problem.n_inputs, self.widest
+        d, widest = self.own.n_inputs, self.widest
         i, j = np.triu_indices(widest.products * d)
         linear, products = widest.features.n_linear(d), len(i)
         most = candidate.products * d
         columns = [
             np.arange(candidate.features.n_linear(d)),
             linear + np.flatnonzero((i < most) & (j < most)),
-            linear + products + np.arange(self.reservoir.n_units),
+            linear + products + np.arange(self.own.n_units),
         ]
         return self._parts.setdefault((candidate.features, fold), self._others[fold].only(np.concatenate(columns)))
 
     def readouts(self, candidate: Candidate, fold: int, ridges: Sequence[tuple[float, float]]) -> FloatArray:
         """Compute weights (ridges, m, p) of a candidate from all folds but one."""
         factor = self.factor(candidate, fold)
-        penalties = [candidate.features.penalty(ridge, self.problem.n_inputs, self.reservoir.n_units) for ridge in ridges]
-        return ridge_path(factor, factor.n_samples * np.stack([feature_penalties(one, factor.n_features) for one in penalties]))
+        each = [candidate.features.penalty(ridge, self.own.n_inputs, self.own.n_units) for ridge in ridges]
+        weights = ridge_path(factor, factor.n_samples * np.stack([feature_penalties(one, factor.n_features) for one in each]))
+        if candidate.patches is None:
+            return weights
+        n_inputs, n_units = self.problem.n_inputs, self.reservoir.n_units
+        groups = candidate.patches.groups(candidate.features, n_inputs, self.problem.n_outputs, n_units)
+        return np.stack([groups.expand(one, candidate.features.size(n_inputs, n_units)) for one in weights])
+
+    def _by_patch(self, targets: Array) -> Array:
+        """Return targets (T, m) of each patch, (patches, T, own)."""
+        return targets.reshape(len(targets), len(self.windows), -1).swapaxes(0, 1)
 
     def _features(self, z: Array) -> Array:
-        """Compute the features of rows."""
-        return self.widest.features(self.problem.dynamics.network_rows(z), self._states(z))
-
-    def _states(self, z: Array) -> Array:
-        """Drive the reservoir by rows."""
+        """Compute the features of rows (patches, T, p)."""
         rows = self.problem.dynamics.network_rows(z)
-        return np.asarray(run(self.reservoir, rows)[0]) if self.reservoir.n_units else np.zeros((len(z), 0))
+        seen = [np.where(window < 0, 0.0, rows[:, window]) for window in self.windows]
+        return np.stack([self.widest.features(one, _drive(self.own, one)) for one in seen])
 
     def loops(
         self, candidate: Candidate, weights: FloatArray, origins: Sequence[Place], away: Array | float = 0.0, longer: int = 1
@@ -501,13 +534,14 @@ class Network:
         for origin in origins:
             if origin not in self._units:
                 missing.setdefault(origin.segment, []).append(origin)
+        context = 0 if self.reservoir.is_static else _CONTEXT
         for i, places in missing.items():
-            z, last = self.problem.segments[i].z, max(origin.row for origin in places) + 1
-            if last <= _CONTEXT * len(places):
-                states = self._states(z[:last])
+            rows, last = self.problem.dynamics.network_rows(self.problem.segments[i].z), max(o.row for o in places) + 1
+            if last <= context * len(places):
+                states = _drive(self.reservoir, rows[:last])
                 self._units |= {origin: states[origin.row] for origin in places}
             else:
-                self._units |= {o: self._states(z[max(o.row - _CONTEXT, 0) : o.row + 1])[-1] for o in places}
+                self._units |= {o: _drive(self.reservoir, rows[max(o.row - context, 0) : o.row + 1])[-1] for o in places}
 
     def _start(self, candidate: Candidate, origin: Place) -> tuple[Array, ...]:
         """Return y, u, earlier rows and units at an origin, and inputs and y after it."""
@@ -515,6 +549,11 @@ class Network:
         before = s.z[np.maximum(k - 1 - np.arange(candidate.lags), 0)]
         leads = self.problem.leads
         return s.y[k], s.z[k, d:], before, self._units[origin], s.z[k : k + leads, d:], s.y[k + 1 : k + 1 + leads]
+
+
+def _drive(reservoir: Reservoir, rows: Array) -> Array:
+    """Return the units (T, N) of rows."""
+    return np.asarray(run(reservoir, rows)[0]) if reservoir.n_units else np.zeros((len(rows), 0))
 
 
 def by_lead(errors: Array) -> Array:
@@ -528,6 +567,11 @@ _FEW_ROWS, _FIRST, _FEW_ORIGINS = 4_000, (1, 4), 16
 _MORE_ROWS, _SECOND, _MORE_ORIGINS = 6_000, (0, 3), 16
 _OF_MANY = 10_000  # rows of both for large data, which wide features need
 _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
+_OF_PATCHES = 3  # factor of the number of samples of patches
+_WIDE, _WIDE_MAPS = 1_000, ((0, 1), (9, 0))  # most units, and features that are compared with them
+_WIDE_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-11, 1e-7, 1e-5)), (1e-14, 1e-7), (1e-7, 1e-3))
+_WIDENED, _NEAR = 1, 0.5  # most kinds that have more units, and score beyond the best of those that have not
+_ACCURATE = -12.0  # score below which more units are not tried
 _FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
 _MANY_ORIGINS = 150  # origins of the last rung for large data
 _FINALISTS, _HOPELESS = (
@@ -567,7 +611,7 @@ class Comparison:
     """
 
     def __init__(self, problem: Problem, n_rows: int, folds: tuple[int, ...], count: int, apart: bool = False) -> None:
-        self.problem, self.pieces, self.apart = problem, problem.pieces(n_rows), apart
+        self.problem, self.n_rows, self.pieces, self.apart = problem, n_rows, problem.pieces(n_rows), apart
         found = {fold: problem.origins(fold, count) for fold in range(FOLDS)}
         some = [fold for fold in folds if found[fold]] or range(FOLDS)  # missing values may leave no long segment of a fold
         self.origins = {fold: found[fold] for fold in some if found[fold]}
@@ -575,13 +619,18 @@ class Comparison:
 
     def network(self, candidate: Candidate) -> Network:
         """Return the network with the features of a candidate and those of others of its kind that cost little more."""
-        widest = replace(candidate, ridge=(0.0, 0.0))
-        if not candidate.input_noise and not self.apart:
+        widest, pieces = replace(candidate, ridge=(0.0, 0.0)), self.pieces
+        if candidate.patches is not None:
+            lags, products = zip(*_LOCAL_MAPS, strict=True)
+            widest = replace(widest, lags=max(lags), products=max(products))
+        elif not candidate.input_noise and not self.apart:
             most = 2 if self.problem.n_inputs <= FEW_INPUTS else max(candidate.products, 1)
             lags, products = zip(*((lags, products) for lags, products in self.problem.maps if products <= most), strict=True)
             widest = replace(widest, lags=max(lags), products=max(products))
         if widest not in self.networks:
-            self.networks[widest] = Network(self.problem, widest, self.pieces)
+            if candidate.patches is not None:  # each row is as many samples as there are patches
+                pieces = self.problem.pieces(self.n_rows * _OF_PATCHES // candidate.patches.count(self.problem.n_outputs))
+            self.networks[widest] = Network(self.problem, widest, pieces)
         return self.networks[widest]
 
     def best(self, candidate: Candidate, ridges: Sequence[tuple[float, float]], stable: bool = True) -> Scored:
@@ -661,36 +710,64 @@ def search(problem: Problem, steps: Steps) -> Design:
 def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
     """Compare every kind of units with every map, and few ridges."""
     few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
-    for kind, (lags, products) in itertools.product(KINDS, problem.maps):
-        candidate = Candidate(kind, lags, products, 0 if kind == "none" else n_units)
-        if products > 1 and problem.n_inputs > FEW_INPUTS and candidate.n_units:
-            continue  # as many features without units are compared
-        yield few.best(candidate, (*_COARSE, _LARGE) if products else _COARSE, stable=False)
+    candidates = [
+        Candidate(kind, lags, products, 0 if kind == "none" else n_units)
+        for kind, (lags, products) in itertools.product(KINDS, problem.maps)
+        if kind == "none" or products < 2 or problem.n_inputs <= FEW_INPUTS  # as many features without units are compared
+    ]
+    if problem.field is not None:
+        for kind, overlap, (lags, products) in itertools.product(_LOCAL_KINDS, _OVERLAPS, _LOCAL_MAPS):
+            patches = replace(problem.field, overlap=overlap)
+            candidates.append(Candidate(kind, lags, products, 0 if kind == "none" else n_units, patches=patches))
+    for candidate in candidates:
+        yield few.best(candidate, (*_COARSE, _LARGE) if candidate.products else _COARSE, stable=False)
         advance(1)
 
 
 def _second_rung(
     more: Comparison, candidates: Sequence[Candidate], n_units: int, advance: Callable[[int], None]
 ) -> Iterator[Scored]:
-    """Compare candidates at full size with more ridges and increasing input noise, and ARX(10)."""
+    """Compare candidates at full size with more ridges and increasing input noise, and ARX(10); the best with more units."""
+    found = []
     for one in dict.fromkeys([*candidates, Candidate("none", 9, 0)]):
         full = replace(one, n_units=n_units if one.n_units else 0)
-        size, n_rows = full.features.size(more.problem.n_inputs, full.n_units), more.network(full).n_rows
-        smallest = (_SMALLEST,) if n_rows >= _MANY_FOR_EACH * size else ()
-        quiet = more.best(full, (*smallest, *_RIDGES, *((_LARGE,) if one.products else ())))
-        yield quiet
-        if one.kind != "none" and not more.problem.has_many_rows:  # input noise hardly matters for large data
-            yield from _with_noise(more, quiet)
+        found.append(more.best(full, _select_ridges(more, full)))
+        if one.kind != "none" and one.patches is None and not more.problem.has_many_rows:  # noise hardly matters for large data
+            found += _with_noise(more, found[-1])
         advance(1)
+    yield from found
+    if more.problem.n_rows > n_units and not more.problem.has_many_rows:
+        yield from _with_more_units(more, found)
 
 
-def _with_noise(more: Comparison, quiet: Scored) -> Iterator[Scored]:
+def _with_more_units(more: Comparison, scored: Sequence[Scored]) -> Iterator[Scored]:
+    """Compare the best static units, whose states are small, in larger numbers: other features and noise may then be better."""
+    ranked, wide = best_of_kinds(scored), min(more.problem.n_rows, _WIDE)
+    static = [one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None]
+    for score, one in static[:_WIDENED]:
+        if _ACCURATE < score <= ranked[0].score + _NEAR:
+            maps = dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS])
+            full = [replace(one, lags=lags, products=products, n_units=wide, input_noise=0.0) for lags, products in maps]
+            found = [more.best(one, _WIDE_RIDGES) for one in full if (one.lags, one.products) in more.problem.maps]
+            yield from found
+            yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
+
+
+def _select_ridges(more: Comparison, candidate: Candidate) -> tuple[tuple[float, float], ...]:
+    """Return the ridges that are compared for a candidate."""
+    network = more.network(candidate)
+    size = candidate.features.size(network.own.n_inputs, candidate.n_units)
+    smallest = (_SMALLEST,) if network.n_rows >= _MANY_FOR_EACH * size else ()
+    return (*smallest, *_RIDGES, *((_LARGE,) if candidate.products else ()))
+
+
+def _with_noise(more: Comparison, quiet: Scored, ridges: Sequence[tuple[float, float]] = _RIDGES) -> Iterator[Scored]:
     """Compare a design with increasing input noise while it improves; with noise smaller ridges are better."""
     before = quiet
     for noise in _NOISES:
         if noise > _LOUDEST * np.exp(quiet.score):
             return
-        now = more.best(replace(quiet.candidate, input_noise=noise), [before.candidate.ridge, *_RIDGES])
+        now = more.best(replace(quiet.candidate, input_noise=noise), list(dict.fromkeys([before.candidate.ridge, *ridges])))
         yield now
         if now.score > before.score and noise > _NOISES[0]:
             return
@@ -723,16 +800,19 @@ def _last_rung(last: Comparison, candidates: Sequence[Candidate], advance: Calla
     return found
 
 
-def choose_design(segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps) -> Design | None:
+def choose_design(
+    segments: list[Segment], dynamics: Dynamics, bounds: Bounds, steps: Steps, field: Patches | None = None
+) -> Design | None:  # fmt: skip
     """Select the design for these rows; None if there are too few."""
-    problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds)
+    problem = Problem([s for s in segments if len(s.z) > 1], dynamics, bounds, field=field)
     if sum(len(s.y) for s in problem.segments) < LEAST_ROWS or problem.leads < LEAST_LEADS:
         return None
     return search(problem, steps) if any(problem.origins(fold, 1) for fold in range(FOLDS)) else None
 
 
-def build_network(design: Design | None, n_inputs: int) -> ProbabilisticESN:
+def build_network(design: Design | None, n_inputs: int, n_outputs: int) -> ProbabilisticESN:
     """Return the network of a design; without one, a reservoir of 100 units."""
     if design is None:
         return ProbabilisticESN(washout="auto", random_state=0)
-    return ProbabilisticESN(**design.candidate.network(n_inputs), washout="auto", process_noise=0.0, random_state=design.seed)
+    parameters = design.candidate.network(n_inputs, n_outputs)
+    return ProbabilisticESN(**parameters, washout="auto", process_noise=0.0, random_state=design.seed)

@@ -33,6 +33,7 @@ from pesn.forecasting.design import Design, build_network, choose_design
 from pesn.forecasting.model import ForecastModel
 from pesn.forecasting.runs import RunColumns, Runs, prepare, read_runs
 from pesn.forecasting.training import Task, fit_network
+from pesn.readout.groups import find_patches
 
 _NOISIEST = 2.0  # largest measurement noise, in standard deviations of y
 
@@ -245,12 +246,18 @@ class Forecaster(ForecasterParameters, BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
         """Fit the model to runs."""
-        columns, segments, sample, (rows, known, time) = prepare(runs, columns, network, self.scale, steps)
+        patches = None if network is None else network.local
+        prepared = prepare(runs, columns, network, self.scale, steps, patches is not None and patches.shared)
+        if network is None and columns.dynamics.encoding.is_plain and not len(columns.kinematic):
+            patches = find_patches([s.y * prepared[0].scale.y_std for s in prepared[2]])
+            if patches is not None:
+                prepared = prepare(runs, columns, network, self.scale, steps, one_law=True)
+        columns, segments, sample, (rows, known, time) = prepared
         design, given = self.design, network is not None
         if network is None:
             if design is None:
-                design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps)
-            network = build_network(design, columns.n_inputs)
+                design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps, patches)
+            network = build_network(design, columns.n_inputs, len(columns.learned))
         task = Task(network, columns, segments, sample, design, self._measurement_noise(columns, design))
         errors, var, calibration = fit_network(task, steps, choose_ridge=design is None and not given, calibrate=self.calibrate)
         state = task.last_state(errors, var, rows, known)

@@ -829,7 +829,7 @@ def least_steps(sizes: Sizes, washout: Washout, lags: int = 0) -> int:
 
 
 def prepare(
-    runs: Runs, columns: Columns, network: ProbabilisticESN | None, scale: bool, steps: Steps
+    runs: Runs, columns: Columns, network: ProbabilisticESN | None, scale: bool, steps: Steps, one_law: bool = False
 ) -> tuple[Columns, Segments, list[Segment], Run]:
     """Scale all runs and cut them into segments, in two passes.
 
@@ -845,6 +845,8 @@ def prepare(
         Whether to standardize the columns.
     steps : Steps
         Progress.
+    one_law : bool, default=False
+        Whether all columns have one scale, as in a field whose patches share a readout.
 
     Returns
     -------
@@ -860,7 +862,6 @@ def prepare(
     progress = steps if runs.streamed else Steps()  # passes over rows in memory are fast
     with progress.step("reading the runs", unit="rows") as advance:
         found = survey(runs, columns.angles, advance)
-    one_law = network is not None and network.local is not None and network.local.shared  # one scale for all columns
     columns = _scale_columns(columns, found, scale, one_law)
     washout, lags = (0, 0) if network is None else (network.washout, network.features.lags)
     cut = Cut(columns, least_steps(np.concatenate(found.sizes), washout, lags))

@@ -158,6 +158,52 @@ class Patches:
         return Groups(outputs.astype(np.intp), np.hstack([*columns, units]).astype(np.intp), self.shared)
 
 
+_LEAST_COLUMNS, _UNEQUAL = 7, 2.0  # of a field, and the largest ratio of standard deviations of its columns
+_ALIKE, _LOCAL, _AROUND = 0.6, 1.5, 0.25  # least share of correlations, ratio of near to far ones, and share around the ends
+
+
+def find_patches(runs: Sequence[Array]) -> Patches | None:
+    """Return patches of one column if the columns of y look like a field; None if not.
+
+    In a field with one law, columns vary alike, and correlations of one-step changes depend on the distance of two columns only:
+    the means over pairs of equal distance explain most of their squares. They are larger between neighbors. The field is periodic
+    if the first and the last columns are neighbors.
+
+    Parameters
+    ----------
+    runs : sequence of ndarray of shape (n, d)
+        Rows of y, without missing values.
+
+    Returns
+    -------
+    Patches or None
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> white = rng.normal(size=(2000, 12))
+    >>> find_patches([white]), find_patches([white + np.roll(white, 1, axis=1)])
+    (None, Patches(size=1, overlap=2, periodic=True, shared=True))
+    """
+    d = runs[0].shape[1]
+    if d < _LEAST_COLUMNS:
+        return None
+    changes = np.concatenate([np.diff(y, axis=0) for y in runs])
+    stds = np.stack([np.concatenate(runs).std(axis=0), changes.std(axis=0)])
+    if stds.min() <= 0.0 or (stds.max(axis=1) > _UNEQUAL * stds.min(axis=1)).any():
+        return None
+    scaled = (changes - changes.mean(axis=0)) / stds[1]
+    found, apart = scaled.T @ scaled / len(scaled), np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    mean = np.array([np.diagonal(found, k).mean() for k in range(d)])
+    around = np.mean(np.square(mean[-2:])) > _AROUND * np.mean(np.square(mean[1:3]))
+    distance = np.minimum(apart, d - apart) if around else apart
+    square = np.square(mean[apart])
+    if square[apart > 0].sum() < _ALIKE * np.square(found[apart > 0]).sum():
+        return None
+    is_local = square[(distance > 0) & (distance < 3)].mean() >= _LOCAL * square[distance >= 3].mean()
+    return Patches(1, 2, periodic=bool(around)) if is_local else None
+
+
 class Part(NamedTuple):
     """Some ``outputs`` of y, the ``features`` of b that they see, and a root of A⁻¹ for these features."""
 
