@@ -39,8 +39,8 @@ RESERVOIR = (
     "activation='tanh', topology='random', features=Features(lags=0, products=0, states=True), layers=1, memory='leaky'"
 )
 NETWORK = (
-    f"{RESERVOIR}, feedback_scaling=0.0, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, washout=0, "
-    "feedback='teacher', local=None"
+    f"{RESERVOIR}, feedback_scaling=0.0, noise=0.0, ridge=1e-06, forgetting=0.999, rls_delta=None, rls_prior=True, "
+    "washout=0, feedback='teacher', local=None"
 )
 
 
