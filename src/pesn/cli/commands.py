@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -22,10 +22,9 @@ from typer.core import TyperCommand
 from pesn import paper, systems
 from pesn._support.files import check_writable as check_writable_path
 from pesn._support.files import naming
+from pesn._support.progress import show_progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pesn.series.job import Request
 
 # ---------------------------------------------------------------- output, errors and progress
@@ -69,14 +68,9 @@ class Several(TyperCommand):
                 parts.append([word])
                 free |= not word.startswith("-")
         if ends and not free:
-            del parts[cls._find_file(parts, ends)][0]
+            files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+            del parts[(files or ends)[-1]][0]  # the last that looks like a file, else the last
         return [word for part in parts for word in part]
-
-    @staticmethod
-    def _find_file(parts: list[list[str]], ends: list[int]) -> int:
-        """Return which end of a group of names is FILE: the last that looks like one, else the last."""
-        files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
-        return (files or ends)[-1]
 
     @classmethod
     def _take(cls, option: str, words: deque[str]) -> list[str]:
@@ -112,13 +106,6 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def console() -> Console:
-    """Return a console on standard error; colors only where it is a"""
-    from rich.console import Console
-
-    return Console(stderr=True, soft_wrap=True, no_color=None if sys.stderr.isatty() else True)
-
-
 def say(line: str) -> None:
     """Print a line on standard output, if there is any."""
     if sys.stdout is None:
@@ -136,23 +123,6 @@ def check_writable(option: str, path: Path, kinds: tuple[str, ...]) -> None:
         raise ImportError(f"{option} needs pyarrow for a .parquet file: pip install 'pesn[parquet]'; or give a .csv file")
     with naming(path):
         check_writable_path(path)
-
-
-@contextlib.contextmanager
-def stages() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Yield a function that begins a stage of the work and returns its progress callback: bars on a terminal, else nothing."""
-    if not sys.stderr.isatty():
-        yield lambda what: lambda done, total: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=console(), transient=True) as bar:
-
-        def stage(what: str) -> Callable[[int, int], None]:
-            task = bar.add_task(what, total=None)
-            return lambda done, total: bar.update(task, completed=done, total=total)
-
-        yield stage
 
 
 @contextlib.contextmanager
@@ -271,7 +241,6 @@ def _forecast_table(request: Request, out: Path, save: Path | None, overwrite: b
     """Forecast the columns of a table."""
     if save is not None and request.model is not None:
         raise ValueError(f"--save must not be given with --model, which is saved already, got '{save}'")
-    from pesn._support.progress import show_progress
     from pesn.series import job
 
     with naming(out):
@@ -334,7 +303,7 @@ def _forecast_parquet(request: Request, out: Path, scheduler: str | None) -> Non
 
 def _warn(line: str) -> None:
     """Print a warning on standard error."""
-    console().print(f"pesn: {line}", markup=False, highlight=False)
+    print("pesn:", line, file=sys.stderr)
 
 
 def _command() -> str:
@@ -470,8 +439,8 @@ def simulate(
             check_writable("--plot", plot, plotting.KINDS)
             if os.path.realpath(plot) == os.path.realpath(out):
                 raise ValueError(f"--plot must be another file than --out, got '{plot}' and '{out}'")
-        with stages() as stage:
-            trajectories = function(**options, rng=seed, progress=stage(f"Simulating {system}"))
+        with show_progress(sys.stderr.isatty()) as stages, stages.step(f"Simulating {system}", 100, "%") as advance:
+            trajectories = function(**options, rng=seed, progress=lambda done, total: advance(1))  # at each hundredth
         with naming(out):
             trajectories.save(out)
         if plot is not None:
@@ -555,13 +524,13 @@ def warmup(
         calls = [*ENTRY_POINTS, *OTHERS]
         count = min(jobs or int(cpu_count()), len(calls))
         context = multiprocessing.get_context("spawn")
-        with stages() as stage, ProcessPoolExecutor(count, context, _disable_notices) as pool:
-            advance = stage("Compiling")
-            for done, future in enumerate(as_completed([pool.submit(compile_call, name) for name in calls]), 1):
+        pool, progress = ProcessPoolExecutor(count, context, _disable_notices), show_progress(sys.stderr.isatty())
+        with progress as stages, pool, stages.step("Compiling", len(calls), "calls") as advance:
+            for future in as_completed([pool.submit(compile_call, name) for name in calls]):
                 kernels, places = future.result()
                 ready.update(kernels)
                 folders.update(places)
-                advance(done, len(calls))
+                advance(1)
         if not folders:
             raise OSError("there is no folder to write compiled code to; set NUMBA_CACHE_DIR to one")
         where = Path(os.path.commonpath(folders))

@@ -429,11 +429,15 @@ def draw_layers(
     )
 
 
+def _is_layer(groups: object) -> bool:
+    return isinstance(groups, (list, tuple)) and len(groups) > 0 and all(isinstance(group, Layer) for group in groups)
+
+
 def _normalize_layers(layers: Layers) -> Sequence[Sequence[Layer]]:
     """Return the groups of each layer."""
     if isinstance(layers, (list, tuple)):
         plan = [[entry] if isinstance(entry, Layer) else entry for entry in layers]
-        if plan and all(isinstance(one, (list, tuple)) and one and all(isinstance(g, Layer) for g in one) for one in plan):
+        if plan and all(map(_is_layer, plan)):
             return plan
         raise ValueError(f"{_EXPECTED}, got {layers!r}")
     if isinstance(layers, Layer):
@@ -479,10 +483,14 @@ def _join_groups(drawn: list[list[Reservoir]]) -> Reservoir:
     later = ((0, W.shape[0] - sizes[0]), (0, 0))
     W_in, W_fb = (np.pad(np.vstack([getattr(one, name) for one in drawn[0]]), later) for name in ("W_in", "W_fb"))
     bias = np.concatenate([group.bias for group in every])
-    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in every])
-    leak = float(leaks[0]) if (leaks == leaks[0]).all() else leaks
     rows = W.indptr.astype(np.uint32), W.indices.astype(np.uint32), np.asarray(W.data, np.float64)
-    return Reservoir(*rows, W_in, W_fb, bias, leak, first.activation, sizes if len(sizes) > 1 else ())
+    return Reservoir(*rows, W_in, W_fb, bias, _join_leaks(every), first.activation, sizes if len(sizes) > 1 else ())
+
+
+def _join_leaks(groups: list[Reservoir]) -> float | Array:
+    """Return the leak rates of all units, or one number if they are equal."""
+    leaks = np.concatenate([np.broadcast_to(group.leak_rate, group.n_units) for group in groups])
+    return float(leaks[0]) if (leaks == leaks[0]).all() else leaks
 
 
 def _draw_rotation(memory: Memory, reservoir: Reservoir, sizes: list[int], rng: np.random.Generator) -> Array | None:
