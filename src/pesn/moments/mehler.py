@@ -215,7 +215,8 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         shift = side * c[i, 0]
         total = spacing / math.sqrt(2.0 * math.pi) * shift * shift
         for k in range(half):
-            total += basis[0, k] * ((there[k] - shift) ** 2 + (back[k] - shift) ** 2)
+            up, down = there[k] - shift, back[k] - shift  # ** 2 would compile powers of integers
+            total += basis[0, k] * (up * up + down * down)
         var[i] = total
 
 
