@@ -12,6 +12,7 @@ from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Flags
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 
 from pesn._support.kernel_cache import KernelCache
 from pesn._support.lowering import ShortCompiler
@@ -88,25 +89,22 @@ class _OwnFlags(Flags):  # type: ignore[misc]
         return _COMMON
 
 
-class _KernelCompiler(ShortCompiler):
-    """Compiler of kernels, which shows :class:`_CommonFlags` to what they call."""
-
-    def _compile_core(self) -> Any:
-        self.state.flags = _OwnFlags(self.state.flags)
-        return super()._compile_core()
-
-
-class _SmallCompiler(_KernelCompiler):
-    """Compiler of kernels to short code."""
-
-    is_small = True
-
-
 class _NoEnvironment:
     """Code generator of a helper: it has no machine code, so that no environment can be stored in it."""
 
     def set_env(self, name: str, environment: object) -> None:
         """Do nothing."""
+
+
+class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Code of a kernel, which LLVM optimizes once, together with its helpers; numba does so in three steps."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()  # noqa: SLF001
+        passes.run(self._final_module, builder)
 
 
 class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -139,13 +137,42 @@ class _InlineLibrary(_HelperLibrary):
         pass
 
 
+class _KernelCompiler(ShortCompiler):
+    """Compiler of kernels and helpers, which shows :class:`_CommonFlags` to what they call.
+
+    It compiles what they call of numba's functions as helpers.
+    """
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.library = self._choose_library()(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+    def _choose_library(self) -> type[JITCodeLibrary]:
+        return _KernelLibrary
+
+    def _compile_core(self) -> Any:
+        self.state.flags = _OwnFlags(self.state.flags)
+        rtsys.initialize(self.state.targetctx)  # its library needs machine code
+        codegen = self.state.targetctx.codegen()
+        before, codegen._library_class = codegen._library_class, _InlineLibrary  # noqa: SLF001
+        try:
+            return super()._compile_core()
+        finally:
+            codegen._library_class = before  # noqa: SLF001
+
+
+class _SmallCompiler(_KernelCompiler):
+    """Compiler of kernels to short code."""
+
+    is_small = True
+
+
 class _HelperCompiler(_KernelCompiler):
     """Compiler of helpers: to LLVM code, but not to machine code."""
 
-    def compile_extra(self, func: Any) -> Any:
-        kind = _InlineLibrary if self.state.flags.forceinline else _HelperLibrary
-        self.state.library = kind(self.state.targetctx.codegen(), func.__qualname__)
-        return super().compile_extra(func)
+    def _choose_library(self) -> type[JITCodeLibrary]:
+        return _InlineLibrary if self.state.flags.forceinline else _HelperLibrary
 
 
 class _Notice(event.Listener):  # type: ignore[misc]

@@ -398,11 +398,8 @@ def _tanh_at_once(
     """Fill the matrices ``rows`` of a batch that the first orders are enough for, in one compiled call; return which (b,)."""
     whole = len(rows) == len(means)
     mean, cov = (means, covs) if whole else (means[rows], covs[rows])
-    found = mehler.tanh_basis(mean, cov, order)
-    if found is None:
-        return np.zeros(len(rows), bool)
     made = (units, gains, rests) if whole else (np.empty(mean.shape), np.empty(mean.shape), np.empty(cov.shape))
-    served: npt.NDArray[np.bool_] = mehler.tanh_rests(mean, cov, *found, TOLERANCE, *made)
+    served = mehler.split_tanh(mean, cov, order, TOLERANCE, *made)
     if not whole:
         for all_rows, some in zip((units, gains, rests), made, strict=True):
             all_rows[rows] = some

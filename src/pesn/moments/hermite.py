@@ -125,13 +125,11 @@ def _correlate(
 
 
 @jit(no_cpython_wrapper=True)
-def fill_correlations(cov: Array, std: Array, out: Array) -> float:
-    """Fill the upper triangle with correlations, 0 where a standard deviation is 0; return the largest |ρ|, not clipped to 1."""
-    size = std.shape[0]
-    inverse, most = np.zeros(size), np.zeros(size)  # maximum of each column, so that the loop is vectorized
+def fill_correlations(cov: Array, inverse: Array, most: Array, out: Array) -> float:
+    """Fill the upper triangle with correlations, by 1/std, or 0; return the largest |ρ|, not clipped to 1; ``most``: memory."""
+    size = cov.shape[0]
     for i in range(size):
-        if std[i] > 0.0:
-            inverse[i] = 1.0 / std[i]
+        most[i] = 0.0  # maximum of each column, so that the loop is vectorized
     for i in range(size):
         out[i, i] = 1.0
         for j in range(i + 1, size):
@@ -286,36 +284,6 @@ def sum_projections(found: Array, rows: npt.NDArray[np.intp], std: Array, own: A
     if count >= _MANY_ORDERS:
         orders = _choose_orders(left, orders, rows, sums.correlation, tolerance)
     sum_series(sums, rows, np.ascontiguousarray(np.swapaxes(found, 1, 2)), orders)
-
-
-@jit(**INLINE)
-def scale_terms(c: Array, scale: float, left: Array, remainder: Array) -> None:
-    """Scale the coefficients (N,) of a unit to output standard deviations; fill ``left`` with the variance beyond each order.
-
-    ``remainder`` is updated to the maximum of itself and ``left``.
-    """
-    total = 0.0
-    for n in range(c.size):
-        c[n] *= scale
-        total += c[n] * c[n]
-    # rounding errors must not make the remainder on the diagonal negative
-    shrink, room = 1.0 / math.sqrt(total) if total > 1.0 else 1.0, 1.0 if scale > 0.0 else 0.0
-    for n in range(c.size):
-        c[n] *= shrink
-        room = max(room - c[n] * c[n], 0.0)
-        left[n] = room
-        remainder[n] = max(remainder[n], room)
-
-
-@jit(**INLINE)
-def fewest_orders(remainder: Array, largest: float, tolerance: float) -> int:
-    """Return the lowest order at which the truncation error of all correlations is within the tolerance, or 0."""
-    power = largest
-    for n in range(remainder.size):
-        power *= largest
-        if power * remainder[n] <= tolerance:
-            return n + 1
-    return 0
 
 
 def _choose_orders(

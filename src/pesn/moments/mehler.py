@@ -18,7 +18,7 @@ from pesn._support.jit import SMALL, jit
 from pesn._support.types import Array
 from pesn.activations import GELU, SINE, TANH, Activation, Reduction, as_scaled_tanh
 from pesn.moments import closed, exact, hermite
-from pesn.moments.hermite import fewest_orders, fill_correlations, scale_terms, series
+from pesn.moments.hermite import fill_correlations, series
 
 HIGH = 80  # beyond this order the grid is finer, and panels are cut
 
@@ -160,11 +160,24 @@ def _grid(record: Activation, std: float, mean: float, ratio: float, count: int 
     return (spacing, reach) if 2.0 * reach / spacing < _MOST_NODES else None
 
 
-def tanh_basis(mean: Array, cov: Array, count: int) -> tuple[float, Array] | None:
-    """Return spacing and basis (count + 1, K) of a grid for tanh of a batch, (B, D) and (B, D, D); None if there is none."""
-    std, ratio = _extremes(mean, cov)
-    grid = _grid(TANH, std, 0.0, ratio)
-    return None if grid is None else (grid[0], _basis(*grid, count)[1])
+def split_tanh(
+    mean: Array, cov: Array, count: int, tolerance: float, units: Array, gains: Array, rests: Array
+) -> npt.NDArray[np.bool_]:
+    """Compute E tanh, E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) ``count`` orders are enough.
+
+    The same as :func:`pesn.moments.covariance.linearize` with little overhead, for means (B, D) and covariances (B, D, D) that
+    share a grid. Matrices that need more orders, or are not covariances, are left to it.
+    """
+    served = np.zeros(len(mean), bool)
+    with np.errstate(all="ignore"):
+        std = np.sqrt(np.fmax(np.diagonal(cov, axis1=1, axis2=2), 0.0))
+        inverse = np.divide(1.0, std, out=np.zeros(std.shape), where=std > 0.0)
+        grid = _grid(TANH, float(std.max()), 0.0, float(np.fmax.reduce(np.abs(mean) * inverse, axis=None)))
+    if grid is not None:
+        c, var = np.empty((mean.size, count + 1)), np.empty(mean.size)
+        _tanh_projections(mean.ravel(), std.ravel(), inverse.ravel(), grid[0], _basis(*grid, count)[1], c, var)
+        _sum_rests(mean, cov, std, inverse, c, var, tolerance, units, gains, rests, served)
+    return served
 
 
 @lru_cache(maxsize=32)
@@ -215,20 +228,9 @@ def _tanh_projections(mean: Array, std: Array, factor: Array, spacing: float, ba
         shift = side * c[i, 0]
         total = spacing / math.sqrt(2.0 * math.pi) * shift * shift
         for k in range(half):
-            total += basis[0, k] * ((there[k] - shift) ** 2 + (back[k] - shift) ** 2)
+            up, down = there[k] - shift, back[k] - shift  # ** 2 would compile powers of integers
+            total += basis[0, k] * (up * up + down * down)
         var[i] = total
-
-
-@jit(**SMALL)
-def _extremes(mean: Array, cov: Array) -> tuple[float, float]:
-    """Return the largest standard deviation and the largest |mean|/std of units that vary."""
-    widest, ratio = 0.0, 0.0
-    for b in range(mean.shape[0]):
-        for i in range(mean.shape[1]):
-            if cov[b, i, i] > 0.0:
-                std = math.sqrt(cov[b, i, i])
-                widest, ratio = max(widest, std), max(ratio, abs(mean[b, i]) / std)
-    return widest, ratio
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -251,46 +253,47 @@ def _hermite_sums(x: Array, u: Array, bell: Array, out: Array) -> None:
 
 
 @jit(**SMALL)
-def tanh_rests(
-    mean: Array, cov: Array, spacing: float, basis: Array, tolerance: float, units: Array, gains: Array, rests: Array
-) -> npt.NDArray[np.bool_]:
-    """Compute E tanh, E[tanh′] (B, D) and Cov tanh(z) − g cov g (B, D, D); return for which (B,) the orders are enough.
-
-    The same as :func:`pesn.moments.covariance.linearize`, in one call, for means (B, D) and covariances (B, D, D) that
-    share a grid. Matrices that need more orders, or are not covariances, are left to it.
-    """
+def _sum_rests(
+    mean: Array, cov: Array, std: Array, inverse: Array, c: Array, var: Array, tolerance: float, units: Array, gains: Array,
+    rests: Array, served: npt.NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Compute :func:`split_tanh` from the projections c (B D, 1 + N) and var (B D,)."""
     batch, size = mean.shape
-    count = basis.shape[0] - 1
-    served = np.zeros(batch, np.bool_)
-    std, factor, var, deviation, own = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    c, terms = np.empty((size, count + 1)), np.empty((count, size))
-    correlation = np.empty((size, size))
-    left, remainder = np.empty(count), np.empty(count)
+    count = c.shape[1] - 1
+    correlation, terms, work = np.empty((size, size)), np.empty((count, size)), np.empty((4, max(count, size)))
+    deviation, own, most, remainder = work[0], work[1], work[2], work[3]
     for b in range(batch):
-        for i in range(size):
-            std[i] = math.sqrt(max(cov[b, i, i], 0.0))
-            factor[i] = 1.0 / std[i] if std[i] > 0.0 else 0.0
-        largest = fill_correlations(cov[b], std, correlation)
+        largest = fill_correlations(cov[b], inverse[b], most, correlation)
         if not largest <= 1.0 + 1e-8:
             continue
         largest = min(largest, 1.0)
-        _tanh_projections(mean[b], std, factor, spacing, basis, c, var)
         for n in range(count):
             remainder[n] = 0.0
         for i in range(size):
-            deviation[i] = math.sqrt(var[i]) * std[i]
-            units[b, i] = math.tanh(mean[b, i]) + c[i, 0] * std[i]
-            a = math.exp(-2.0 * abs(mean[b, i]))
-            gains[b, i] = c[i, 1] if std[i] > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # f′(m) if it does not vary
-            scale_terms(c[i, 1:], 1.0 / math.sqrt(var[i]) if var[i] > 0.0 else 0.0, left, remainder)
+            row, s = b * size + i, std[b, i]
+            root, a = math.sqrt(var[row]), math.exp(-2.0 * abs(mean[b, i]))
+            deviation[i] = root * s
+            units[b, i] = math.tanh(mean[b, i]) + c[row, 0] * s
+            gains[b, i] = c[row, 1] if s > 0.0 else 4.0 * a / ((1.0 + a) * (1.0 + a))  # f′(m) if it does not vary
+            scale, total = 1.0 / root if root > 0.0 else 0.0, 0.0
             for n in range(count):
-                terms[n, i] = c[i, n + 1]
-        order = fewest_orders(remainder, largest, tolerance)
-        if order == 0:
-            continue
-        for i in range(size):
-            own[i] = max(1.0 - terms[0, i] * terms[0, i], 0.0) * deviation[i] * deviation[i]
-            terms[0, i] = 0.0
-        series(correlation, terms, order, deviation, own, rests[b])
-        served[b] = True
-    return served
+                terms[n, i] = c[row, n + 1] * scale
+                total += terms[n, i] * terms[n, i]
+            # rounding errors must not make the remainder on the diagonal negative
+            shrink, room = 1.0 / math.sqrt(total) if total > 1.0 else 1.0, 1.0 if root > 0.0 else 0.0
+            for n in range(count):
+                terms[n, i] *= shrink
+                room = max(room - terms[n, i] * terms[n, i], 0.0)
+                remainder[n] = max(remainder[n], room)
+        order, power = 0, largest
+        while order < count:  # the lowest order whose truncation error is within the tolerance
+            power *= largest
+            order += 1
+            if power * remainder[order - 1] <= tolerance:
+                served[b] = True
+                break
+        if served[b]:
+            for i in range(size):
+                own[i] = max(1.0 - terms[0, i] * terms[0, i], 0.0) * deviation[i] * deviation[i]
+                terms[0, i] = 0.0
+            series(correlation, terms, order, deviation, own, rests[b])

@@ -207,13 +207,26 @@ class WeightErrors:
         return np.concatenate(own, axis=-1)
 
     def places(self, v: Array) -> Array:
-        """Return the coordinates (…, T, r) of v = Sᵀ b (…, T, p) along directions that are added as needed."""
-        from pesn.reservoir.kernels import project_directions  # lazy import: numba is slow to import
+        """Return the coordinates (…, T, r) of v = Sᵀ b (…, T, p) along directions that are added as steps need them.
 
-        found = np.zeros((*v.shape[:-1], self.directions))
-        rows = np.ascontiguousarray(v, float)
-        project_directions(rows.reshape(-1, *rows.shape[-2:]), _NEW, found.reshape(-1, *found.shape[-2:]))
-        return found
+        A step adds a direction, its component orthogonal to the others, if that has more than a share ``_NEW`` of its square.
+        """
+        found, rest = np.zeros((*v.shape[:-1], self.directions)), np.array(v, float)
+        size, steps = np.vecdot(rest, rest), np.arange(v.shape[-2])
+        for i in range(self.directions):
+            own = np.vecdot(rest, rest)
+            is_new = own > _NEW * size
+            if not is_new.any():
+                break
+            first = is_new.argmax(axis=-1)[..., None]
+            length = np.sqrt(np.take_along_axis(np.where(is_new, own, 0.0), first, axis=-1))
+            direction = np.take_along_axis(rest, first[..., None], axis=-2)[..., 0, :]
+            direction = direction * np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+            found[..., i] = np.where(steps < first, 0.0, np.vecdot(rest, direction[..., None, :]))
+            rest -= found[..., i, None] * direction[..., None, :]
+        kept = np.vecdot(found, found)
+        scale = np.sqrt(np.divide(size, kept, out=np.zeros_like(kept), where=kept > 0.0))
+        return np.asarray(found * scale[..., None])
 
 
 class LeverageNoise:

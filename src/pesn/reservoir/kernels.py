@@ -491,45 +491,6 @@ def _read_lanes(weights: Array, z: Array, H: Array, out: Array) -> None:
                 out[o, lane] += weights[o, 1 + z.shape[0] + i] * H[i, lane]
 
 
-@jit(fastmath={"contract", "nsz", "reassoc"}, **SMALL)
-def project_directions(v: Array, new: float, found: Array) -> None:
-    """Compute coordinates (B, T, r) of rows v (B, T, p) along orthonormal directions that are added as rows need them.
-
-    A row adds a new direction from its component orthogonal to the others, if that is more than a share ``new`` of its square and
-    there are fewer than r; any remainder is distributed over the directions.
-    """
-    batch, steps, p = v.shape
-    most = found.shape[2]
-    basis, beside = np.empty((most, p)), np.empty(p)
-    for b in range(batch):
-        count = 0
-        for k in range(steps):
-            size, own, kept = 0.0, 0.0, 0.0  # squares of the row, of its component beside the directions, of the coordinates
-            for j in range(p):
-                beside[j] = v[b, k, j]
-                size += beside[j] * beside[j]
-            for i in range(count):
-                total = 0.0
-                for j in range(p):
-                    total += basis[i, j] * v[b, k, j]
-                for j in range(p):
-                    beside[j] -= total * basis[i, j]
-                found[b, k, i] = total
-                kept += total * total
-            for j in range(p):
-                own += beside[j] * beside[j]
-            if count < most and own > new * size and size > 0.0:
-                length = np.sqrt(own)
-                for j in range(p):
-                    basis[count, j] = beside[j] / length
-                found[b, k, count] = length
-                kept += own
-                count += 1
-            scale = np.sqrt(size / kept) if kept > 0.0 else 0.0
-            for i in range(count):
-                found[b, k, i] *= scale
-
-
 # ---------------------------------------------------------------- learning row by row
 #
 # A network that takes one row, predicts and learns: no checks but for NaN, and every array is made before. All functions take a

@@ -208,7 +208,7 @@ class SparseRows:
         count, rows = math.prod(batch), self.shape[0]
         if count > 1 and s < 8:  # few columns: concatenate the batch
             side = np.moveaxis(x.reshape(count, n, s), 0, 1).reshape(n, count * s)
-            return np.moveaxis((self @ side).reshape(rows, count, s), 1, 0).reshape(*batch, rows, s)
+            return np.ascontiguousarray(np.moveaxis((self @ side).reshape(rows, count, s), 1, 0)).reshape(*batch, rows, s)
         out = np.empty((count, rows, s))
         kernels.sparse_times(*self.rows, np.ascontiguousarray(x).reshape(count, n, s), out)
         return out.reshape(*batch, rows, s)
@@ -284,6 +284,10 @@ class Cell:
     def squares(self) -> SparseRows:
         """A∘A, for variances of independent entries."""
         return SparseRows(sparse.csr_array(self.matrix).power(2))
+
+    def enter_mean(self, mean: Array) -> Array:
+        """Return the mean (…, r) of A x + b, for x with ``mean`` (…, n)."""
+        return (self.enter @ mean[..., None])[..., 0] + self.bias
 
     def rotate(self, x: Array) -> Array:
         """Return O x for x (…, r, s)."""

@@ -29,65 +29,29 @@ _loose, _loose_inline = (jit(fastmath={"contract", "nsz", "reassoc"}, **more) fo
 _row_times_32, _row_times_16, _row_times_8, _row_times_1 = (sparse_row(n, adds=False) for n in (32, 16, 8, 1))
 
 
-@jit(no_cpython_wrapper=True)
-def _rows_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array, upper: bool) -> None:
-    """Compute out (r, s) = W x for x (n, s); ``upper``: only columns from i on (rounded down) in row i."""
-    width = x.shape[1]
-    for i in range(indptr.size - 1):
-        start, stop, column = indptr[i], indptr[i + 1], 8 * (i // 8) if upper else 0
-        while column + 32 <= width:
-            _row_times_32(indices, data, start, stop, x, column, out, i)
-            column += 32
-        if column + 16 <= width:
-            _row_times_16(indices, data, start, stop, x, column, out, i)
-            column += 16
-        if column + 8 <= width:
-            _row_times_8(indices, data, start, stop, x, column, out, i)
-            column += 8
-        if column < width and width >= 8:  # the last eight columns, overlapping those before
-            _row_times_8(indices, data, start, stop, x, width - 8, out, i)
-            column = width
-        while column < width:
-            _row_times_1(indices, data, start, stop, x, column, out, i)
-            column += 1
-
-
 @_small
-def sparse_times(indptr: Array, indices: Array, data: Array, x: Array, out: Array) -> None:
-    """Compute out (B, r, s) = W x for x (B, n, s)."""
-    for b in range(x.shape[0]):
-        _rows_times(indptr, indices, data, x[b], out[b], False)
-
-
-@_small
-def live_columns(F: Array, live: Array) -> None:
-    """Set ``live`` (B, k), False before, to whether a column of F (B, n, k) has a non-zero entry; stop once all have."""
-    _, n, k = F.shape
-    for b in range(F.shape[0]):
-        missing = k
-        for i in range(n):
-            for j in range(k):
-                if not live[b, j] and F[b, i, j] != 0.0:
-                    live[b, j] = True
-                    missing -= 1
-            if not missing:
-                break
-
-
-@jit(no_cpython_wrapper=True)
-def _repair_upper(cov: Array, var: Array) -> None:
-    """Mirror the upper triangle of ``cov`` (n, n) after removing negative variances and correlations beyond 1."""
-    n = var.size
-    std = np.empty(n)
-    for i in range(n):
-        var[i] = max(cov[i, i], 0.0)
-        std[i] = np.sqrt(var[i])
-    for i in range(n):
-        cov[i, i] = var[i]
-        for j in range(i + 1, n):
-            most = std[i] * std[j]
-            cov[i, j] = min(max(cov[i, j], -most), most)
-    mirror(cov)
+def sparse_times(indptr: Array, indices: Array, data: Array, batch: Array, results: Array) -> None:
+    """Compute results (B, r, s) = W x for x in ``batch`` (B, n, s)."""
+    width = batch.shape[2]
+    for b in range(batch.shape[0]):
+        x, out = batch[b], results[b]
+        for i in range(indptr.size - 1):
+            start, stop, column = indptr[i], indptr[i + 1], 0
+            while column + 32 <= width:
+                _row_times_32(indices, data, start, stop, x, column, out, i)
+                column += 32
+            if column + 16 <= width:
+                _row_times_16(indices, data, start, stop, x, column, out, i)
+                column += 16
+            if column + 8 <= width:
+                _row_times_8(indices, data, start, stop, x, column, out, i)
+                column += 8
+            if column < width and width >= 8:  # the last eight columns, overlapping those before
+                _row_times_8(indices, data, start, stop, x, width - 8, out, i)
+                column = width
+            while column < width:
+                _row_times_1(indices, data, start, stop, x, column, out, i)
+                column += 1
 
 
 @jit(**INLINE)
@@ -225,40 +189,23 @@ def roll_means(
 
 
 @_small
-def symmetrize_psd(cov: Array) -> Array:
-    """Make ``cov`` (B, n, n) symmetric in place, no variance negative, no correlation beyond 1; return variances (B, n)."""
+def symmetrize_psd(cov: Array, var: Array) -> None:
+    """Make ``cov`` (B, n, n) symmetric in place, no variance negative, no correlation beyond 1; fill the variances (B, n)."""
     n = cov.shape[1]
-    var = np.empty(cov.shape[:2])
+    std = np.empty(n)
     for b in range(cov.shape[0]):
+        for i in range(n):
+            var[b, i] = max(cov[b, i, i], 0.0)
+            cov[b, i, i] = var[b, i]
+            std[i] = np.sqrt(var[b, i])
         for top in range(0, n, _TILE):  # in tiles that stay in the cache
             for left in range(top, n, _TILE):
                 for i in range(top, min(top + _TILE, n)):
                     for j in range(max(left, i + 1), min(left + _TILE, n)):
-                        cov[b, i, j] = 0.5 * cov[b, i, j] + 0.5 * cov[b, j, i]
-        _repair_upper(cov[b], var[b])
-    return var
-
-
-@_small
-def enter_dense(
-    rows: Rows, bias: Array, mean: Array, cov: Array, a: Array, into: Array, out_of: Array, pre: Array, var: Array
-) -> None:  # fmt: skip
-    """Compute mean (B, r), Cov(a, x), Cov(x, a), Cov(a) and variances (B, r) of a = A x + b, for x (B, n) with mean and cov."""
-    indptr, indices, data = rows
-    n, size = cov.shape[1], bias.size
-    for b in range(cov.shape[0]):
-        for i in range(size):
-            total = 0.0
-            for j in range(indptr[i], indptr[i + 1]):
-                total += data[j] * mean[b, indices[j]]
-            a[b, i] = total + bias[i]
-        _rows_times(indptr, indices, data, cov[b], into[b], False)
-        for top in range(0, size, _TILE):
-            for j in range(n):
-                for i in range(top, min(top + _TILE, size)):
-                    out_of[b, j, i] = into[b, i, j]
-        _rows_times(indptr, indices, data, out_of[b], pre[b], True)
-        _repair_upper(pre[b], var[b])
+                        most = std[i] * std[j]
+                        value = min(max(0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], -most), most)
+                        cov[b, i, j] = value
+                        cov[b, j, i] = value
 
 
 @_small
@@ -327,38 +274,6 @@ def affine_dense(moved: Array, own: Array, crossed: Array, first: int, values: A
                 value = factor[i] * min(max(value, -most), most) * factor[j]
                 cov[b, row, first + j] = value
                 cov[b, first + j, row] = value
-
-
-@jit(fastmath={"contract", "nsz", "reassoc"}, **SMALL)
-def enter_columns(rows: Rows, bias: Array, mean: Array, F: Array, a: Array, into: Array, var: Array) -> None:
-    """Compute mean (B, r), columns A F (B, r, k) and variances of a = A x + b, for x with mean (B, n) and columns F (B, n, k)."""
-    indptr, indices, data = rows
-    for b in range(len(F)):
-        _rows_times(indptr, indices, data, F[b], into[b], False)
-        for i in range(len(bias)):
-            total, square = bias[i], 0.0
-            for j in range(indptr[i], indptr[i + 1]):
-                total += data[j] * mean[b, indices[j]]
-            for value in into[b, i]:
-                square += value * value
-            a[b, i], var[b, i] = total, square
-
-
-@_small
-def move_columns(F: Array, into: Array, gain: Array, first: int, leak: Array, new: Array) -> None:
-    """Compute columns F (B, n, k) after x[rows] ← (1 − L) x[rows] + L f(a), rows from ``first``, L (r,); ``into``: columns of a.
-
-    Columns of ``new`` (B, n, k + q) from k on stay as they are.
-    """
-    batch, n, k = F.shape
-    for b in range(batch):
-        for i in range(n):
-            for j in range(k):
-                new[b, i, j] = F[b, i, j]
-        for i in range(leak.size):
-            keep, slope = 1.0 - leak[i], leak[i] * gain[b, i]
-            for j in range(k):
-                new[b, first + i, j] = keep * F[b, first + i, j] + slope * into[b, i, j]
 
 
 @_loose_inline

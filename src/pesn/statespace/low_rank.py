@@ -12,7 +12,7 @@ from pesn._support.types import Array
 from pesn.linalg import QuadraticForm, condition_root, factor_covariance, inverse_root, multiply_rows, outer, symmetric, transpose
 from pesn.statespace import kernels
 from pesn.statespace.cell import Cell, Compression, Noise
-from pesn.statespace.state import GaussianState, Observation, Parts, flat, observe, rotate_rows
+from pesn.statespace.state import GaussianState, Observation, Parts, flat, move_columns, observe
 
 _FAR = 1e50  # entries are clipped here, so that products of columns stay finite in diverging loops
 _SKETCH = 8  # number of directions of the Nyström sketch
@@ -275,18 +275,11 @@ def _diagonal(values: Array) -> Array:
 
 def _pack(F: Array) -> Array:
     """Remove zero columns from F (…, n, k); a batch keeps the largest number of nonzero columns of its states."""
-    live = _live(F)
+    live = F.any(axis=-2)
     if live.all():
         return F
     order = np.argsort(~live, axis=-1, kind="stable")[..., : live.sum(axis=-1).max(initial=0)]
     return np.take_along_axis(F, order[..., None, :], axis=-1)
-
-
-def _live(F: Array) -> npt.NDArray[np.bool_]:
-    """Return a mask (…, k) of the nonzero columns of F (…, n, k)."""
-    live = np.zeros((*F.shape[:-2], F.shape[-1]), bool)
-    kernels.live_columns(flat(F), flat(live, 1))
-    return live
 
 
 def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Array, Array]:
@@ -298,7 +291,7 @@ def truncate(F: Array, own: Array, p: int, compression: Compression) -> tuple[Ar
     rank = compression.rank
     width = max(rank, p + rank // 2)
     F = _pack(F)
-    count = _live(F).sum(axis=-1)
+    count = F.any(axis=-2).sum(axis=-1)
     full = count > width + rank // 2
     if not full.any():
         return F, own
@@ -435,21 +428,16 @@ class FirstOrder(_Factored):
         return self._only(places, factor=self.factor[..., places, :])
 
     def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
-        F, rows, r = flat(self.factor), cell.rows, len(cell.bias)
-        count, _, k = F.shape
-        mean, into, var = np.empty((count, r)), np.empty((count, r, k)), np.empty((count, r))
-        kernels.enter_columns(cell.enter.rows, cell.bias, flat(self.mean, 1), F, mean, into, var)
+        mean, into = cell.enter_mean(self.mean), cell.enter @ self.factor
+        var = np.vecdot(into, into)
         unit, _ = cell.units.moments(mean, var)
-        gain = np.ascontiguousarray(cell.units.gain(mean, var))
-        fresh = np.zeros((r, 0)) if noise is None else noise.columns
-        new = np.zeros((*F.shape[:-1], k + fresh.shape[1]))
-        kernels.move_columns(rotate_rows(F, cell), into, gain, rows.start, cell.leaks, new)
-        new[:, rows, k:] = fresh
-        new = new.reshape(*self.factor.shape[:-1], new.shape[-1])
+        gain = cell.units.gain(mean, var)
+        new = move_columns(self.factor, into, gain, cell)
+        if noise is not None:
+            new = _append(new, cell.rows, noise.columns)
         if cell.compression is not None:
             new = fewer(new, self.carried, cell.compression)
-        batch = self.mean.shape[:-1]
-        return unit.reshape(*batch, r), gain.reshape(*batch, r), {"factor": new}
+        return unit, gain, {"factor": new}
 
     def add(self, noise: Noise, compression: Compression | None = None) -> FirstOrder:  # noqa: D102
         new = _append(self.factor, noise.rows(self.mean.shape[-1]), noise.columns)

@@ -163,8 +163,7 @@ class GaussianState(ABC):
         mean[..., rows] = (1.0 - L) * cell.rotate(mean[..., rows, None])[..., 0] + L * unit
         cross = self.cross
         if cross.shape[-1]:
-            kept, entered, cross = rotate_rows(cross, cell), cell.enter @ cross, np.empty(cross.shape)
-            kernels.move_columns(flat(kept), flat(entered), flat(gain, 1), rows.start, cell.leaks, flat(cross))
+            cross = move_columns(cross, cell.enter @ cross, gain, cell)
         return self.with_arrays(mean=mean, cross=cross, **parts)
 
     def remember(self, rows: slice) -> Self:
@@ -285,6 +284,15 @@ def rotate_rows(columns: Array, cell: Cell) -> Array:
     columns = columns.copy()
     columns[..., cell.rows, :] = cell.rotate(columns[..., cell.rows, :])
     return columns
+
+
+def move_columns(columns: Array, entered: Array, gain: Array, cell: Cell) -> Array:
+    """Return columns (…, n, s) after x[rows] ← (1 − L) O x[rows] + L g A x; ``entered``: those of A x, ``gain`` g (…, r)."""
+    rows, new = cell.rows, rotate_rows(columns, cell)
+    new = columns.copy() if new is columns else new
+    new[..., rows, :] *= (1.0 - cell.leaks)[:, None]
+    new[..., rows, :] += (cell.leaks * gain)[..., None] * entered
+    return new
 
 
 class Observation(NamedTuple):
@@ -423,7 +431,7 @@ class Diagonal(GaussianState):
 
     def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
         rows, L = cell.rows, cell.leak
-        mean = (cell.enter @ self.mean[..., None])[..., 0] + cell.bias
+        mean = cell.enter_mean(self.mean)
         var = (cell.squares @ self.var[..., None])[..., 0] if self.var.any() else np.zeros_like(mean)
         unit, unit_var = cell.units.moments(mean, var)
         own = (1.0 - L) ** 2 * cell.memory_variances(self.var[..., rows]) + L * L * np.maximum(unit_var, 0.0)
@@ -496,11 +504,12 @@ class Dense(GaussianState):
         return self._only(places, cov=self.cov[..., places[:, None], places])
 
     def _move_parts(self, cell: Cell, noise: Noise | None) -> tuple[Array, Array, Parts]:
-        units, x_mean, cov = cell.units, flat(self.mean, 1), flat(self.cov)
-        batch, n, r = self.mean.shape[:-1], cov.shape[-1], len(cell.bias)
-        # of a = A x + b: its mean, Cov(a, x), Cov(x, a), Cov(a) and variances
-        mean, into, out_of, pre, var = (np.empty((len(cov), *shape)) for shape in ((r,), (r, n), (n, r), (r, r), (r,)))
-        kernels.enter_dense(cell.enter.rows, cell.bias, x_mean, cov, mean, into, out_of, pre, var)
+        units, cov = cell.units, flat(self.cov)
+        batch, r = self.mean.shape[:-1], len(cell.bias)
+        mean, into = flat(cell.enter_mean(self.mean), 1), cell.enter @ cov  # of a = A x + b: its mean and Cov(a, x)
+        out_of = np.ascontiguousarray(transpose(into))
+        pre, var = cell.enter @ out_of, np.empty(mean.shape)
+        kernels.symmetrize_psd(pre, var)
         unit, gain, rest = units.linearize(mean, pre)
         if not units.exact:
             unit, unit_var = units.moments(mean, var)
@@ -608,7 +617,7 @@ def _repair(cov: Array) -> Array:
         std = np.sqrt(np.maximum(cov.diagonal(0, -2, -1), 0.0))
         return _clip(symmetric(cov), std[..., :, None] * std[..., None, :])
     cov = np.ascontiguousarray(cov)
-    kernels.symmetrize_psd(flat(cov))
+    kernels.symmetrize_psd(flat(cov), np.empty((cov[..., 0, 0].size, cov.shape[-1])))
     return cov
 
 
