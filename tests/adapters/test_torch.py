@@ -638,6 +638,18 @@ def test_tanh_normal_gradients(scale):
     assert torch.autograd.gradcheck(function, inputs, eps=1e-6 * max(scale, 1e-2), atol=1e-6, rtol=1e-4)
 
 
+def test_tanh_normal_follows_parameters_that_change_in_place():
+    loc, scale = torch.zeros(2, dtype=F64, requires_grad=True), torch.ones(2, dtype=F64)
+    policy = TanhNormal(loc, scale)
+    policy.mean.sum().backward()
+    policy.variance.sum().backward()  # has a graph of its own
+    before = policy.variance
+    with torch.no_grad():
+        loc += 1.0
+        assert (policy.variance < before).all()
+    torch.testing.assert_close(policy.variance, TanhNormal(loc, scale).variance)
+
+
 @pytest.mark.parametrize(("dtype", "within"), [(F64, 1e-9), (torch.float32, 1e-6)])
 def test_tanh_normal_gradients_agree_with_quadrature(dtype, within):
     loc, scale = torch.meshgrid(torch.linspace(-5.0, 5.0, 21, dtype=F64), torch.logspace(-2.0, 1.0, 13, dtype=F64), indexing="ij")

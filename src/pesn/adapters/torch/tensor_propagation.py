@@ -182,7 +182,7 @@ class _Points:
         count, mirrored = int(used.counts[row]), bool(used.mirrored[row])
         mean, spread = self._mean[row], self._spread[row].double()
         standard = torch.tensor(self._points.block(0, count // SCRAMBLES, mirrored)).reshape(count, -1).to(spread)
-        along = standard @ torch.tensor(used.directions[row]).to(standard) if row in used.directions else None
+        along = None if used.directions is None else standard @ torch.tensor(used.directions[row]).to(standard)
         if self._alone:
             away = standard[:, self._scale.order(row)] * spread
         else:
