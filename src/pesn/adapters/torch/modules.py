@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -290,7 +289,7 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     network = unwrap(network)
     check_eval(network)
     _check_parameters(network)
-    network, shapes = _unwrap_sequences(network, shapes)
+    network, shapes = unwrap_sequences(network, shapes)
     function = _as_function(network, shapes)
     rows = _probe(x)
     if is_sharp(network, x):
@@ -384,7 +383,8 @@ class _Sequences(nn.Module):
         return out if first else out.transpose(0, 1)
 
 
-def _unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+def unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+    """Return a recurrent layer alone as the module of its outputs, and the shape of its sequences."""
     if not isinstance(network, nn.RNNBase):
         return network, shapes
     (first, *others), size = shapes, network.input_size
@@ -420,12 +420,18 @@ def _find_gradient(network: nn.Module, shapes: Shapes, outputs: int) -> tuple[in
 
 def call_rows(network: Callable[..., object], rows: Tensor, shapes: Shapes) -> Tensor:
     """Run a module, or a function, on rows (n, d), and return its outputs (n, m), all output tensors side by side."""
+    like: Tensor | None = rows
     if isinstance(network, nn.Module):
-        first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
-        rows = rows.to(first.device, first.dtype)
+        like = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), None)
+    rows = rows if like is None else rows.to(like.device, like.dtype)
     parts = torch.split(rows, [math.prod(shape) for shape in shapes], dim=1)
     given = [part.reshape(-1, *shape).clone() for part, shape in zip(parts, shapes, strict=True)]
-    out = list_tensors(network(*given))  # of a copy: a network may change its input in place
+    try:
+        out = list_tensors(network(*given))  # of a copy: a network may change its input in place
+    except RuntimeError:
+        if like is not None or rows.dtype == torch.get_default_dtype():
+            raise
+        return call_rows(network, rows.to(torch.get_default_dtype()), shapes)  # of constants that are no buffers
     if not any(tensor.numel() for tensor in out):
         raise OutputError("network must give a tensor with numbers in it, got none")
     found = torch.cat([_as_rows(tensor, len(rows)) for tensor in out], dim=1)
@@ -450,21 +456,21 @@ def is_sharp(network: nn.Module, x: Gaussian) -> bool:
     return bool(np.any((x.std > 0.0) & (_rounding(network) * (1.0 + np.abs(x.mean)) > _SEEN * x.std)))
 
 
-def call_double(network: nn.Module, *given: Tensor) -> Any:
-    """Run a network in float64, differentiable by its parameters."""
-    own = (*network.named_parameters(), *network.named_buffers())
-    return torch.func.functional_call(network, {name: value.double() for name, value in own if value.is_floating_point()}, given)
+def as_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> Callable[..., object] | None:
+    """Return a network as a function in float64, differentiable by its parameters; None where it cannot be run on rows."""
 
+    def run(*given: Tensor) -> object:
+        own = (*network.named_parameters(), *network.named_buffers())
+        double = {name: value.double() for name, value in own if value.is_floating_point()}
+        return torch.func.functional_call(network, double, given)
 
-def can_run_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> bool:
-    """Return whether :func:`call_double` works: a network may cast to its own dtype, or be scripted."""
     try:
         with torch.no_grad():
-            call_rows(partial(call_double, network), rows.double(), shapes)
-    except Exception as error:
+            call_rows(run, rows.double(), shapes)
+    except Exception as error:  # a network may cast to its own dtype, or be scripted
         _log.debug("no run in float64: %s", error)
-        return False
-    return True
+        return None
+    return run
 
 
 def _in_double(
