@@ -376,7 +376,7 @@ def broken():
         (Own(), TypeError, "layer 1.1, Own,"),
         (Doubled(3, 3), TypeError, r"layer 1.1, Doubled\(3 -> 3\), is not known"),
         (hooked(), ValueError, "forward hooks"),
-        (broken(), ValueError, r"weight of layer 1.1, Linear\(3 -> 3\), must be finite, got nan"),
+        (broken(), ValueError, "1.1.weight of network must be finite, got nan"),
         (nn.LazyLinear(3), ValueError, "not been initialized"),
         (nn.Linear(3, 3, dtype=torch.complex64), TypeError, "must be real numbers, got dtype torch.complex64"),
         (nn.Linear(4, 3), ValueError, r"layer 1.1, Linear\(4 -> 3\), takes 4 numbers, but layer 0 gives 3"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -96,6 +94,7 @@ def read_chain(
     :class:`pesn.Dense` is.
     """
     check_eval(network)
+    check_parameters(network)
     places = list(_leaves(network, ""))
     _check_random(places, weight_var, dropout)
     layers: list[TensorLayer] = []
@@ -194,8 +193,6 @@ def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any
     kind = next((known for known in candidates if _runs_same_code(module, known)), None)
     if kind is None:
         raise _unknown(place, module)
-    if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
-        raise ValueError(f"{_name(place, module)} has not been initialized; run the network once first")
     if module._forward_hooks or module._forward_pre_hooks:
         raise ValueError(f"{_name(place, module)} has forward hooks, which would not be run; remove them")
     if kind is not nn.Sequential:
@@ -237,17 +234,10 @@ def _name(place: str, module: nn.Module) -> str:
 
 
 def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) -> Tensor | None:
-    """Return a parameter or buffer of ``module``; raise where it is not finite, real and of its shape."""
-    value = getattr(module, name)
-    if value is None:
-        return None
-    check_no_vmap(f"{name} of {_name(place, module)[:-1]}", value)
-    if tuple(value.shape) != shape:
+    """Return a parameter or buffer of ``module``; raise where it is not of its shape."""
+    value: Tensor | None = getattr(module, name)
+    if value is not None and tuple(value.shape) != shape:
         raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
-    if not value.is_floating_point():
-        raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
-    if (wrong := find_nonfinite(value)) is not None:
-        raise ValueError(f"{name} of {_name(place, module)} must be finite, got {wrong}")
     return value
 
 
@@ -288,7 +278,7 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     """
     network = unwrap(network)
     check_eval(network)
-    _check_parameters(network)
+    check_parameters(network)
     network, shapes = unwrap_sequences(network, shapes)
     function = _as_function(network, shapes)
     rows = _probe(x)
@@ -360,12 +350,16 @@ def _clearer(chain: Exception | None, trace: Exception) -> Exception:
     return refusal
 
 
-def _check_parameters(network: nn.Module) -> None:
+def check_parameters(network: nn.Module) -> None:
+    """Raise an error where a parameter or buffer has no numbers, or some that are not finite and real."""
     for name, value in (*network.named_parameters(), *network.named_buffers()):
+        check_no_vmap(f"{name} of network", value)
         if nn.parameter.is_lazy(value):
             raise ValueError(f"{name} of network has not been initialized; run the network once first")
         if value.is_meta:
             raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
+        if value.is_complex():
+            raise TypeError(f"{name} of network must be real numbers, got dtype {value.dtype}")
         if value.is_floating_point() and (wrong := find_nonfinite(value)) is not None:
             raise ValueError(f"{name} of network must be finite, got {wrong}")
 
@@ -393,7 +387,7 @@ def unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Sha
     return _Sequences(network).eval(), (first, *others)
 
 
-def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
+def _as_function(network: Callable[..., object], shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """Return a module as a function of rows (n, d) to rows (n, m), all output tensors side by side."""
 
     def function(rows: FloatArray) -> FloatArray:
@@ -462,7 +456,8 @@ def as_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> Callable[...,
     def run(*given: Tensor) -> object:
         own = (*network.named_parameters(), *network.named_buffers())
         double = {name: value.double() for name, value in own if value.is_floating_point()}
-        return torch.func.functional_call(network, double, given)
+        device = next(iter(double.values()), given[0]).device
+        return torch.func.functional_call(network, double, tuple(part.to(device) for part in given))
 
     try:
         with torch.no_grad():
@@ -476,15 +471,10 @@ def as_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> Callable[...,
 def _in_double(
     network: nn.Module, shapes: Shapes, rows: FloatArray, function: Callable[[FloatArray], FloatArray]
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return a copy of the network in float64 as a function; ``function`` itself where there can be none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            finer = _as_function(copy.deepcopy(network).double(), shapes)
-            if _agree(finer(rows), function(rows), network):
-                return finer
-    except Exception as error:  # a network may cast to its own dtype
-        _log.debug("no copy in float64: %s", error)
+    """Return the network in float64 as a function; ``function`` itself where there can be none."""
+    double = as_double(network, torch.from_numpy(rows), shapes)
+    if double is not None and _agree(_as_function(double, shapes)(rows), function(rows), network):
+        return _as_function(double, shapes)
     _log.warning("x is about as sharp as the rounding of the network's numbers, in which points go through it")
     return function
 
