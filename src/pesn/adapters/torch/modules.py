@@ -446,8 +446,10 @@ def _rounding(network: nn.Module) -> float:
 
 
 def is_sharp(network: nn.Module, x: Gaussian) -> bool:
-    """Return whether a standard deviation is near the rounding of the network's numbers, of which some are about 1."""
-    return bool(np.any((x.std > 0.0) & (_rounding(network) * (1.0 + np.abs(x.mean)) > _SEEN * x.std)))
+    """Return whether a standard deviation is near the rounding of its mean, or all are near that of numbers about 1."""
+    rounding, std = _rounding(network), x.std
+    is_small = (std > 0.0).any(axis=-1) & (rounding > _SEEN * std).all(axis=-1)
+    return bool(is_small.any() or ((std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * std)).any())
 
 
 def as_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> Callable[..., object] | None:
