@@ -31,7 +31,7 @@ BENCHMARKS = {
     "threads": Benchmark("speed", "CPU time in the default environment against one thread", "10 min", "threads"),
     "moments": Benchmark("moments", "speed of activation moments by method and activation", "3 min"),
     "covariance": Benchmark("covariance", "accuracy and cost of covariances: layers, closed loops, ensembles", "1 h"),
-    "networks": Benchmark("networks", "accuracy and speed of propagate: 52 networks, trained networks, estimators", "1 h"),
+    "networks": Benchmark("networks", "accuracy of propagate: 52 networks, saturated ones, many inputs, estimators", "15 min"),
     "network-peers": Benchmark(
         "peer_libraries", "propagate against linearization, unscented, mean field on 216 cases", "6 min", "network_peers"
     ),

@@ -376,7 +376,7 @@ def broken():
         (Own(), TypeError, "layer 1.1, Own,"),
         (Doubled(3, 3), TypeError, r"layer 1.1, Doubled\(3 -> 3\), is not known"),
         (hooked(), ValueError, "forward hooks"),
-        (broken(), ValueError, r"weight of layer 1.1, Linear\(3 -> 3\), must be finite, got nan"),
+        (broken(), ValueError, "1.1.weight of network must be finite, got nan"),
         (nn.LazyLinear(3), ValueError, "not been initialized"),
         (nn.Linear(3, 3, dtype=torch.complex64), TypeError, "must be real numbers, got dtype torch.complex64"),
         (nn.Linear(4, 3), ValueError, r"layer 1.1, Linear\(4 -> 3\), takes 4 numbers, but layer 0 gives 3"),
@@ -636,6 +636,18 @@ def test_tanh_normal_gradients(scale):
         return policy.mean, policy.variance, policy.stddev, policy.mode
 
     assert torch.autograd.gradcheck(function, inputs, eps=1e-6 * max(scale, 1e-2), atol=1e-6, rtol=1e-4)
+
+
+def test_tanh_normal_follows_parameters_that_change_in_place():
+    loc, scale = torch.zeros(2, dtype=F64, requires_grad=True), torch.ones(2, dtype=F64)
+    policy = TanhNormal(loc, scale)
+    policy.mean.sum().backward()
+    policy.variance.sum().backward()  # has a graph of its own
+    before = policy.variance
+    with torch.no_grad():
+        loc += 1.0
+        assert (policy.variance < before).all()
+    torch.testing.assert_close(policy.variance, TanhNormal(loc, scale).variance)
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(F64, 1e-9), (torch.float32, 1e-6)])

@@ -266,6 +266,10 @@ def test_recurrent_layers_and_cells_agree_with_points(layer, options, steps, n_o
     assert y.closure == ("gaussian" if layer in (nn.RNN, nn.RNNCell) else "sobol")
     other = propagate(network, x, shape=(steps, 3) if options else None, closure="sobol", n_samples=4096)
     np.testing.assert_allclose(y.std, other.std, rtol=0.03)
+    mean = torch.tensor(x.mean).requires_grad_()
+    tensors = propagate(network, Gaussian(mean, var=0.04), closure="gaussian" if layer is nn.RNN else "auto")
+    np.testing.assert_allclose(tensors.std.detach(), y.std, rtol=1e-4)
+    assert torch.autograd.grad(tensors.std.sum(), mean)[0].abs().min() > 0.0
 
 
 # ---------------------------------------------------------------- torch semantics
@@ -458,6 +462,15 @@ def test_inputs_below_float32_resolution_use_float64(make, mean, std, caplog):
     np.testing.assert_allclose(y.std, std * slopes.norm(dim=1).numpy(), rtol=0.01)
     assert y.closure == "sobol"
     assert all(before[name][0] == t.dtype and torch.equal(before[name][1], t) for name, t in network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("function", "mean", "std"), [(torch.Tensor.frac, 1e6 + 0.5, 1e-3), (lambda x: x @ torch.ones(2, 1), 0.0, 0.5**0.5)]
+)
+def test_modules_without_parameters_have_the_precision_of_their_input(function, mean, std):
+    module = type("Module", (nn.Module,), {"forward": lambda self, x: function(x)})().eval()  # the second has float32 constants
+    y = propagate(module, Gaussian(np.full(2, mean), var=std**2), n_samples=1024)
+    np.testing.assert_allclose(y.std, std if mean else 1.0, rtol=0.05)
 
 
 def test_network_without_float64_copy_is_logged(caplog):

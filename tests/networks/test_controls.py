@@ -35,12 +35,12 @@ def regress(along, outputs):
 def test_fit_equals_least_squares(sums, full):
     controls, along, outputs = sums
     square = outputs.swapaxes(1, 2) @ outputs if full else np.sum(outputs**2, axis=1)
-    found = controls.fit(np.arange(2), square, full)
+    means, spreads = controls.fit(square, full)
     for k in range(2):
         mean, slope, rest = regress(along[k], outputs[k])
         cov = slope.T @ slope + rest.T @ rest / len(rest)
-        np.testing.assert_allclose(found.mean[k], mean, atol=1e-10)
-        np.testing.assert_allclose(found.spread[k], cov if full else np.diag(cov), atol=1e-10)
+        np.testing.assert_allclose(means[k], mean, atol=1e-10)
+        np.testing.assert_allclose(spreads[k], cov if full else np.diag(cov), atol=1e-10)
 
 
 def test_variances_of_a_scramble_come_from_the_regression_on_the_others(sums):

@@ -11,20 +11,12 @@ whose first term has no sampling error. The mean is a. Any orthonormal direction
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pesn._support.types import Array, FloatArray
 from pesn.linalg import symmetric, transpose
-
-
-class Controlled(NamedTuple):
-    """Means less the shift (R, m), and covariance (R, m, m) or variances (R, m), of R inputs."""
-
-    mean: Array
-    spread: Array
 
 
 class Controls:
@@ -67,19 +59,19 @@ class Controls:
         explained = np.sum(slope * (own[..., 1:, 1:] @ slope), axis=-2) / count
         return np.asarray(about - explained + np.sum(np.square(slope), axis=-2))
 
-    def fit(self, rows: npt.NDArray[np.intp], square: Array, full: bool) -> Controlled:
-        """Return means and covariances (or variances) by the regression on all points.
+    def fit(self, square: Array, full: bool) -> tuple[Array, Array]:
+        """Return means (B, m), and covariances or variances, by the regression on all points.
 
-        ``square``: sums of products of the outputs (R, m, m), or of squares (R, m).
+        ``square``: sums of products of the outputs (B, m, m), or of squares (B, m).
         """
-        own, product = self._square[rows].sum(axis=1), self._product[rows].sum(axis=1)
+        own, product = self._square.sum(axis=1), self._product.sum(axis=1)
         count, coefficients = own[:, :1, 0], np.linalg.solve(own, product)
         slope = coefficients[:, 1:]
         if full:
             rest = (square - transpose(product) @ coefficients) / count[..., None]
-            return Controlled(coefficients[:, 0], symmetric(transpose(slope) @ slope + rest))
+            return coefficients[:, 0], symmetric(transpose(slope) @ slope + rest)
         rest = (square - np.sum(product * coefficients, axis=1)) / count
-        return Controlled(coefficients[:, 0], np.sum(np.square(slope), axis=1) + np.maximum(rest, 0.0))
+        return coefficients[:, 0], np.sum(np.square(slope), axis=1) + np.maximum(rest, 0.0)
 
 
 def find_directions(
@@ -102,12 +94,12 @@ def find_directions(
         each = np.stack([pull(slopes) for slopes in np.asarray(gradient(rows), float)])
     except Exception:  # a network that autograd cannot go through
         return None
-    if not np.isfinite(each).all():
+    slopes = each.mean(axis=0)
+    if not (np.isfinite(each).all() and slopes.any()):
         return None
     size = max(float(np.abs(each).max()), np.finfo(float).tiny)
     one, other = 0.5 * (each[:2] + each[2:]) / size
     whole = float(np.mean(np.sum(np.square(each / size), axis=(1, 2))))
     share = float(np.sum(one * other)) / whole if whole else 0.0
-    slopes = each.mean(axis=0)
     scale = np.abs(slopes).max(axis=1, keepdims=True)
     return np.asarray(np.linalg.qr((slopes / np.where(scale > 0.0, scale, 1.0)).T)[0]), share

@@ -34,7 +34,6 @@ _CONTROLLABLE = 32  # outputs up to which a wide differentiable network has cont
 _LINEAR = 0.4  # share of linear functions above which points come in pairs ±z
 _PER_DIRECTION = 16  # points for each control variate
 _CONTROLLED = 2**24  # entries of their directions
-_WORTH = 0.5  # ratio of squared errors below which control variates are used
 _ROOTS = 2**22  # entries of the roots of covariances that are kept
 _SAMPLES = 2**24  # outputs that are kept
 
@@ -55,12 +54,12 @@ class Sampled(NamedTuple):
 class UsedPoints(NamedTuple):
     """The number of points of each row, 0 where it is in closed form, whether they come in pairs ±z, and its control variates.
 
-    Those are directions (d, r) of the standard normal points, by row, of the rows whose moments come from the regression on them.
+    Those are directions (B, d, r) of the standard normal points, on which the outputs are regressed; None where there are none.
     """
 
     counts: npt.NDArray[np.intp]
     mirrored: npt.NDArray[np.bool_]
-    directions: dict[int, Array]
+    directions: Array | None
 
 
 class PointMoments:
@@ -174,7 +173,7 @@ class PointMoments:
         self._first, self._shift = np.zeros((batch, size)), np.zeros((batch, size))
         self._sums = np.zeros((2, batch, SCRAMBLES, size))
         self._cross = np.zeros((batch, size, size) if self._full else (0,))
-        self._square_errors = np.full((2, batch, size), np.nan)  # without and with control variates
+        self._square_error = np.full((batch, size), np.nan)
         self._kept = max(1, _SAMPLES // (batch * SCRAMBLES * size))
 
     def _variances(self, rows: npt.NDArray[np.intp]) -> tuple[Array, Array]:
@@ -186,41 +185,32 @@ class PointMoments:
 
     def _update_error(self, rows: npt.NDArray[np.intp]) -> None:
         """Update the squared standard errors of std: the scrambles' own, averaged with what half of the points let expect."""
-        _, plain = self._variances(rows)
-        every = [plain] if self._controls is None else [plain, self._controls.variances(rows, self._sums[1][rows])]
-        for errors, parts in zip(self._square_errors, every, strict=False):
-            var = parts.mean(axis=1, keepdims=True)
-            ratio = np.divide(parts, var, out=np.ones_like(parts), where=var > 0.0)
-            found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), self._rate * errors[rows]
-            errors[rows] = np.where(np.isnan(before), found, 0.5 * (found + before))
+        if self._controls is None:
+            _, parts = self._variances(rows)
+        else:
+            parts = self._controls.variances(rows, self._sums[1][rows])
+        var = parts.mean(axis=1, keepdims=True)
+        ratio = np.divide(parts, var, out=np.ones_like(parts), where=var > 0.0)
+        found, before = 0.25 / SCRAMBLES * ratio.var(axis=1, ddof=1), self._rate * self._square_error[rows]
+        self._square_error[rows] = np.where(np.isnan(before), found, 0.5 * (found + before))
 
     def moments(self) -> Sampled:
         """Compute the moments of all rows from the points evaluated so far."""
         count, every = self.counts[:, None], np.arange(len(self.counts))
-        shift, parts = self._variances(every)
-        spread = np.maximum(parts.mean(axis=1), 0.0)
-        if self._full:
-            spread = symmetric(self._cross / count[..., None] - shift[:, :, None] * shift[:, None, :])
-        square_error, controlled = self._square_errors.copy()
-        rows = self._controlled_rows()
-        if len(rows):
-            assert self._controls is not None
-            square = self._cross[rows] if self._full else self._sums[1][rows].sum(axis=1)
-            shift[rows], spread[rows] = self._controls.fit(rows, square, self._full)
-            square_error[rows] = controlled[rows]
-        error = _CONFIDENCE * np.sqrt(square_error)
+        if self._controls is not None:
+            shift, spread = self._controls.fit(self._cross if self._full else self._sums[1].sum(axis=1), self._full)
+        else:
+            shift, parts = self._variances(every)
+            spread = np.maximum(parts.mean(axis=1), 0.0)
+            if self._full:
+                spread = symmetric(self._cross / count[..., None] - shift[:, :, None] * shift[:, None, :])
+        error = _CONFIDENCE * np.sqrt(self._square_error)
         error[self._rounded | (self._sharp & ~spread.reshape(len(spread), -1).any(axis=1))] = 1.0
         return Sampled(self._first + self._shift + shift, spread, error)
 
-    def _controlled_rows(self) -> npt.NDArray[np.intp]:
-        """Return the rows whose error estimate control variates lower enough."""
-        plain, controlled = self._square_errors.max(axis=2)  # NaN without control variates
-        return np.flatnonzero(controlled < _WORTH * plain)
-
     def used(self) -> UsedPoints:
         """Return the points of all rows."""
-        directions = {int(row): self._controls.directions[row] for row in self._controlled_rows() if self._controls is not None}
-        return UsedPoints(self.counts, self.mirrored, directions)
+        return UsedPoints(self.counts, self.mirrored, None if self._controls is None else self._controls.directions)
 
     def samples(self) -> FloatArray:
         """Return the outputs (B, n, m) of as many points as all rows have, and as are kept."""

@@ -382,7 +382,7 @@ def _solve(program: Program, x: Gaussian, options: _Options) -> tuple[Propagated
     if closed or (options.closure == "auto" and options.n_samples is None and program.is_exact(x)):
         mean, spread, error = _solve_closed(program, flat, options)
         name = options.closure if closed else "gaussian"
-        none = UsedPoints(np.zeros(len(error), int), np.zeros(len(error), bool), {})
+        none = UsedPoints(np.zeros(len(error), int), np.zeros(len(error), bool), None)
         return _assemble(x, options, (mean, spread, error), np.full(len(error), name), None), none
     if program.refusal is not None:
         _log.info("closure 'sobol': %s", program.refusal)

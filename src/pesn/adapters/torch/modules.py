@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,6 +94,7 @@ def read_chain(
     :class:`pesn.Dense` is.
     """
     check_eval(network)
+    check_parameters(network)
     places = list(_leaves(network, ""))
     _check_random(places, weight_var, dropout)
     layers: list[TensorLayer] = []
@@ -195,8 +193,6 @@ def _leaves(module: Any, place: str) -> Iterator[tuple[str, type[nn.Module], Any
     kind = next((known for known in candidates if _runs_same_code(module, known)), None)
     if kind is None:
         raise _unknown(place, module)
-    if any(map(nn.parameter.is_lazy, module.parameters(recurse=False))):
-        raise ValueError(f"{_name(place, module)} has not been initialized; run the network once first")
     if module._forward_hooks or module._forward_pre_hooks:
         raise ValueError(f"{_name(place, module)} has forward hooks, which would not be run; remove them")
     if kind is not nn.Sequential:
@@ -238,17 +234,10 @@ def _name(place: str, module: nn.Module) -> str:
 
 
 def _number(place: str, module: nn.Module, name: str, shape: tuple[int, ...]) -> Tensor | None:
-    """Return a parameter or buffer of ``module``; raise where it is not finite, real and of its shape."""
-    value = getattr(module, name)
-    if value is None:
-        return None
-    check_no_vmap(f"{name} of {_name(place, module)[:-1]}", value)
-    if tuple(value.shape) != shape:
+    """Return a parameter or buffer of ``module``; raise where it is not of its shape."""
+    value: Tensor | None = getattr(module, name)
+    if value is not None and tuple(value.shape) != shape:
         raise ValueError(f"{name} of {_name(place, module)} must have shape {shape}, got shape {tuple(value.shape)}")
-    if not value.is_floating_point():
-        raise TypeError(f"{name} of {_name(place, module)} must be real numbers, got dtype {value.dtype}")
-    if (wrong := find_nonfinite(value)) is not None:
-        raise ValueError(f"{name} of {_name(place, module)} must be finite, got {wrong}")
     return value
 
 
@@ -289,8 +278,8 @@ def read(network: nn.Module, x: Gaussian, shapes: Shapes, closure: Closure = "ga
     """
     network = unwrap(network)
     check_eval(network)
-    _check_parameters(network)
-    network, shapes = _unwrap_sequences(network, shapes)
+    check_parameters(network)
+    network, shapes = unwrap_sequences(network, shapes)
     function = _as_function(network, shapes)
     rows = _probe(x)
     if is_sharp(network, x):
@@ -361,12 +350,16 @@ def _clearer(chain: Exception | None, trace: Exception) -> Exception:
     return refusal
 
 
-def _check_parameters(network: nn.Module) -> None:
+def check_parameters(network: nn.Module) -> None:
+    """Raise an error where a parameter or buffer has no numbers, or some that are not finite and real."""
     for name, value in (*network.named_parameters(), *network.named_buffers()):
+        check_no_vmap(f"{name} of network", value)
         if nn.parameter.is_lazy(value):
             raise ValueError(f"{name} of network has not been initialized; run the network once first")
         if value.is_meta:
             raise ValueError(f"{name} of network has no numbers: it lies on the meta device")
+        if value.is_complex():
+            raise TypeError(f"{name} of network must be real numbers, got dtype {value.dtype}")
         if value.is_floating_point() and (wrong := find_nonfinite(value)) is not None:
             raise ValueError(f"{name} of network must be finite, got {wrong}")
 
@@ -384,7 +377,8 @@ class _Sequences(nn.Module):
         return out if first else out.transpose(0, 1)
 
 
-def _unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+def unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Shapes]:
+    """Return a recurrent layer alone as the module of its outputs, and the shape of its sequences."""
     if not isinstance(network, nn.RNNBase):
         return network, shapes
     (first, *others), size = shapes, network.input_size
@@ -393,7 +387,7 @@ def _unwrap_sequences(network: nn.Module, shapes: Shapes) -> tuple[nn.Module, Sh
     return _Sequences(network).eval(), (first, *others)
 
 
-def _as_function(network: nn.Module, shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
+def _as_function(network: Callable[..., object], shapes: Shapes) -> Callable[[FloatArray], FloatArray]:
     """Return a module as a function of rows (n, d) to rows (n, m), all output tensors side by side."""
 
     def function(rows: FloatArray) -> FloatArray:
@@ -420,12 +414,18 @@ def _find_gradient(network: nn.Module, shapes: Shapes, outputs: int) -> tuple[in
 
 def call_rows(network: Callable[..., object], rows: Tensor, shapes: Shapes) -> Tensor:
     """Run a module, or a function, on rows (n, d), and return its outputs (n, m), all output tensors side by side."""
+    like: Tensor | None = rows
     if isinstance(network, nn.Module):
-        first = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), torch.zeros(0))
-        rows = rows.to(first.device, first.dtype)
+        like = next((p for p in (*network.parameters(), *network.buffers()) if p.is_floating_point()), None)
+    rows = rows if like is None else rows.to(like.device, like.dtype)
     parts = torch.split(rows, [math.prod(shape) for shape in shapes], dim=1)
     given = [part.reshape(-1, *shape).clone() for part, shape in zip(parts, shapes, strict=True)]
-    out = list_tensors(network(*given))  # of a copy: a network may change its input in place
+    try:
+        out = list_tensors(network(*given))  # of a copy: a network may change its input in place
+    except RuntimeError:
+        if like is not None or rows.dtype == torch.get_default_dtype():
+            raise
+        return call_rows(network, rows.to(torch.get_default_dtype()), shapes)  # of constants that are no buffers
     if not any(tensor.numel() for tensor in out):
         raise OutputError("network must give a tensor with numbers in it, got none")
     found = torch.cat([_as_rows(tensor, len(rows)) for tensor in out], dim=1)
@@ -446,39 +446,37 @@ def _rounding(network: nn.Module) -> float:
 
 
 def is_sharp(network: nn.Module, x: Gaussian) -> bool:
-    """Return whether a standard deviation is near the rounding of the network's numbers, of which some are about 1."""
-    return bool(np.any((x.std > 0.0) & (_rounding(network) * (1.0 + np.abs(x.mean)) > _SEEN * x.std)))
+    """Return whether a standard deviation is near the rounding of its mean, or all are near that of numbers about 1."""
+    rounding, std = _rounding(network), x.std
+    is_small = (std > 0.0).any(axis=-1) & (rounding > _SEEN * std).all(axis=-1)
+    return bool(is_small.any() or ((std > 0.0) & (rounding * np.abs(x.mean) > _SEEN * std)).any())
 
 
-def call_double(network: nn.Module, *given: Tensor) -> Any:
-    """Run a network in float64, differentiable by its parameters."""
-    own = (*network.named_parameters(), *network.named_buffers())
-    return torch.func.functional_call(network, {name: value.double() for name, value in own if value.is_floating_point()}, given)
+def as_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> Callable[..., object] | None:
+    """Return a network as a function in float64, differentiable by its parameters; None where it cannot be run on rows."""
 
+    def run(*given: Tensor) -> object:
+        own = (*network.named_parameters(), *network.named_buffers())
+        double = {name: value.double() for name, value in own if value.is_floating_point()}
+        device = next(iter(double.values()), given[0]).device
+        return torch.func.functional_call(network, double, tuple(part.to(device) for part in given))
 
-def can_run_double(network: nn.Module, rows: Tensor, shapes: Shapes) -> bool:
-    """Return whether :func:`call_double` works: a network may cast to its own dtype, or be scripted."""
     try:
         with torch.no_grad():
-            call_rows(partial(call_double, network), rows.double(), shapes)
-    except Exception as error:
+            call_rows(run, rows.double(), shapes)
+    except Exception as error:  # a network may cast to its own dtype, or be scripted
         _log.debug("no run in float64: %s", error)
-        return False
-    return True
+        return None
+    return run
 
 
 def _in_double(
     network: nn.Module, shapes: Shapes, rows: FloatArray, function: Callable[[FloatArray], FloatArray]
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return a copy of the network in float64 as a function; ``function`` itself where there can be none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            finer = _as_function(copy.deepcopy(network).double(), shapes)
-            if _agree(finer(rows), function(rows), network):
-                return finer
-    except Exception as error:  # a network may cast to its own dtype
-        _log.debug("no copy in float64: %s", error)
+    """Return the network in float64 as a function; ``function`` itself where there can be none."""
+    double = as_double(network, torch.from_numpy(rows), shapes)
+    if double is not None and _agree(_as_function(double, shapes)(rows), function(rows), network):
+        return _as_function(double, shapes)
     _log.warning("x is about as sharp as the rounding of the network's numbers, in which points go through it")
     return function
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.distributions import Normal, TransformedDistribution, constraints
 from torch.distributions.transforms import TanhTransform
 
+from pesn._support.types import Array
 from pesn.activations import get
 from pesn.adapters.torch.tensor_gaussian import TensorLike
-from pesn.adapters.torch.tensor_moments import Units, units, working_dtype
+from pesn.adapters.torch.tensor_moments import Units, find_slopes, units, working_dtype
 
 
 class TanhNormal(TransformedDistribution):
@@ -45,6 +46,7 @@ class TanhNormal(TransformedDistribution):
         "scale": constraints.positive,
     }
     base_dist: Normal
+    _slopes: tuple[object, Array | None] = (None, None)  # by the versions of the parameters
 
     def __init__(self, loc: TensorLike, scale: TensorLike, validate_args: bool | None = None) -> None:
         loc, scale = (_floating(value) for value in (loc, scale))
@@ -120,7 +122,13 @@ class TanhNormal(TransformedDistribution):
     def _units(self) -> tuple[Units, Tensor]:
         dtype = working_dtype(self.loc.device)
         loc, scale = self.loc.to(dtype), self.scale.to(dtype)  # Normal has broadcast one against the other
-        return units(get("tanh"), loc, scale.square()), scale
+        var = scale.square()
+        if not torch.is_grad_enabled() or loc.is_inference() or scale.is_inference():
+            return units(get("tanh"), loc, var), scale
+        versions = self.loc._version, self.scale._version
+        if versions != self._slopes[0]:  # of the mean and of the variance alike
+            self._slopes = versions, find_slopes(get("tanh"), loc, var)
+        return units(get("tanh"), loc, var, slopes=self._slopes[1]), scale
 
 
 class _Tanh(TanhTransform):

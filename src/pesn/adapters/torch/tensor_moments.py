@@ -50,15 +50,23 @@ def working_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0) -> Units:
-    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype."""
+def units(record: Activation, mean: Tensor, var: Tensor, count: int = 0, slopes: Array | None = None) -> Units:
+    """Compute the moments of each unit and ``count`` coefficients; ``mean`` and ``var`` of one shape, in the working dtype.
+
+    ``slopes`` are those of :func:`find_slopes`, where they are known.
+    """
+    if slopes is None and not count:
+        slopes = find_slopes(record, mean, var)
+    first, e, q = project(mean, var, record, count, 0, slopes)
+    return Units(first, q[..., 0], e)
+
+
+def find_slopes(record: Activation, mean: Tensor, var: Tensor) -> Array | None:
+    """Compute moments with their derivatives by m and v, (6, n); None where no gradient is wanted, or a table has none."""
     is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by torch.func
     wants_gradient = torch.is_grad_enabled() and (mean.requires_grad or var.requires_grad)
     plain = wants_gradient and not (is_wrapped(mean) or is_wrapped(var))
-    # with the derivatives by m and v, if a table has them
-    slopes = _slopes(record, _as_array(mean), _as_array(var)) if plain and not count and surfaces.has_table(record) else None
-    first, e, q = project(mean, var, record, count, 0, slopes)
-    return Units(first, q[..., 0], e)
+    return _slopes(record, _as_array(mean), _as_array(var)) if plain and surfaces.has_table(record) else None
 
 
 def _slopes(record: Activation, mean: Array, var: Array) -> Array:
@@ -92,13 +100,15 @@ class _Projections(torch.autograd.Function):
 
     @staticmethod
     def forward(m: Tensor, v: Tensor, record: Activation, n: int, k: int, slopes: Array | None) -> tuple[Tensor, ...]:
+        if slopes is not None:  # of n = k = 0
+            parts = torch.from_numpy(slopes).reshape(6, *m.shape).to(m)
+            return parts[0].clone(), m.new_empty(*m.shape, 0), parts[1, ..., None].clone(), parts[2:].clone()
         mean, var = _as_array(m), _as_array(v)
         floor = np.maximum(var, _least(record, v.dtype))
         std, has_table = np.sqrt(floor), surfaces.has_table(record)
         first, e, q = np.zeros(mean.size), np.empty((mean.size, n)), np.empty((mean.size, k + 1))
-        if slopes is not None or (has_table and 2 in (n, k)):
-            found = _slopes(record, mean, var) if slopes is None else slopes
-            first, ratio, gain, bend, by_m, by_v = found
+        if has_table and 2 in (n, k):
+            first, ratio, gain, bend, by_m, by_v = _slopes(record, mean, var)
             q[:, :1] = ratio[:, None]
         elif mean.size and k >= 0:
             method = MomentMethod(record, "surface" if record.has_closed_form or has_table else "exact")
@@ -116,7 +126,7 @@ class _Projections(torch.autograd.Function):
         elif mean.size and k > 0:
             q[:, 1:] = _squares(record, mean, std, k)
         outputs = [torch.from_numpy(a).reshape(m.shape + a.shape[1:]).to(m) for a in (first, e, q)]
-        return *outputs, m.new_empty(0) if slopes is None else torch.from_numpy(slopes[2:]).reshape(4, *m.shape).to(m)
+        return *outputs, m.new_empty(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pesn._support.types import Array, NetworkCovariance, Rng
-from pesn.adapters.torch.modules import call_double, call_rows, can_run_double, is_chain, is_sharp, read_chain, unwrap
+from pesn.adapters.torch.modules import as_double, call_rows, is_chain, is_sharp, read_chain, unwrap, unwrap_sequences
 from pesn.adapters.torch.tensor_closures import check_finite, through_layers
 from pesn.adapters.torch.tensor_gaussian import TensorGaussian, check_no_vmap
 from pesn.adapters.torch.trace import trace_tensor_layers
@@ -92,7 +92,7 @@ def propagate(
     rng : int, Generator or None
         Seed or Generator of the points.
     """
-    network = unwrap(network)
+    network, shapes = unwrap_sequences(unwrap(network), shapes)
     dtype = _result_dtype(network, x)
 
     def tensor(part: Any) -> Any:
@@ -182,15 +182,15 @@ class _Points:
         count, mirrored = int(used.counts[row]), bool(used.mirrored[row])
         mean, spread = self._mean[row], self._spread[row].double()
         standard = torch.tensor(self._points.block(0, count // SCRAMBLES, mirrored)).reshape(count, -1).to(spread)
-        along = standard @ torch.tensor(used.directions[row]).to(standard) if row in used.directions else None
+        along = None if used.directions is None else standard @ torch.tensor(used.directions[row]).to(standard)
         if self._alone:
             away = standard[:, self._scale.order(row)] * spread
         else:
             away = standard @ _root(spread, *self._scale.frame(row)).mT
         rows = (mean + away).to(mean.dtype)
-        run: Callable[..., object] = network
-        if is_sharp(network, self._x) and can_run_double(network, rows[:1], shapes):
-            rows, run = rows.double(), partial(call_double, network)
+        double = as_double(network, rows[:1], shapes) if is_sharp(network, self._x) else None
+        run: Callable[..., object] = network if double is None else double
+        rows = rows if double is None else rows.double()
         step = max(1, _AT_ONCE // mean.numel())
         if count <= step or torch._C._functorch.is_functorch_wrapped_tensor(rows):
             return call_rows(run, rows, shapes), along
