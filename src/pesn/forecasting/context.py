@@ -483,9 +483,10 @@ class ContextFilter(NamedTuple):
         """
         model, rows = loop.model, y.shape[-2]
         if rows == 1:  # the stationary distribution of y and units
-            mean, root = self.given.joint()
+            mean, root = self._given(loop).joint()
             # the newest of the earlier rows is the row before this one, with its units
-            E, n, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), loop.reservoir.n_units, np.zeros(u.shape[-1])
+            E, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), np.zeros(u.shape[-1])
+            n = self._given(loop).n_states - E
             before = np.concatenate([np.arange(E), np.arange(len(mean) - n, len(mean))])
             mean, root = mean[before], root[:, before]
             return model.update(loop.init(mean, root, self.prior.y_mean, nothing, y_root=np.diag(self.prior.y_std)), y[0])
@@ -503,6 +504,11 @@ class ContextFilter(NamedTuple):
         mean, var = self.impute_inputs(u[..., last:, :], uncertain.u_var[last : rows - 1])
         noise = uncertain.rows(slice(last + 1, None)).noise(loop.measurement_cov)
         return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], observation_cov=noise, moved=True).state
+
+    def _given(self, loop: ClosedLoop) -> Start | LocalStart:
+        """Return what was learned about the entries of the state: of a reduced one, about the earlier rows alone."""
+        E = loop.features.n_earlier(loop.reservoir.n_inputs)
+        return self.given.leading(E) if loop.reduced and isinstance(self.given, Start) else self.given
 
     def few(self, n_rows: int) -> bool:
         """Return whether so few rows are known that the regression of the initial state may take all of them at once."""
@@ -531,13 +537,13 @@ class ContextFilter(NamedTuple):
         if self.regresses:
             if uncertainty.exists:
                 row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
-                units, both = self.given.predict_gaussian(row[seen], root[seen])
+                units, both = self._given(loop).predict_gaussian(row[seen], root[seen])
                 all_of = np.pad(root, ((0, 0), (0, both.shape[1] - root.shape[1])))
                 state = loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
             elif np.isnan(rows).any():
-                state = loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
+                state = loop.init_joint(*self._given(loop).joint(), y_now, u_now, u_var)
             else:
-                mean, root = loop.features.set_known_rows(*self.given.predict(rows), rows)
+                mean, root = loop.features.set_known_rows(*self._given(loop).predict(rows), rows)
                 state = loop.init(mean, root, y_now, u_now, moved=True)
             # units without memory are a function of the row
             return loop.model.move(state) if loop.reservoir.is_static else state
@@ -547,9 +553,10 @@ class ContextFilter(NamedTuple):
         """Return the state before the units move by the last of the first rows, by the kind of ``initial_state``."""
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
-        batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
+        batch, kind, given = y.shape[:-2], self.initial_state, self._given(loop)
+        n = given.n_states - loop.features.n_earlier(loop.reservoir.n_inputs)
         rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
-        mean, root = self.given.stationary()
+        mean, root = given.stationary()
         if kind != "stationary" or not isinstance(kind, str):  # only earlier rows
             E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
             if isinstance(kind, Gaussian):
