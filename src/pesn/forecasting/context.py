@@ -479,7 +479,8 @@ class ContextFilter(NamedTuple):
         """Return the state with the last row of y (…, T, d) known and the units before it; u (…, T − 1, m).
 
         Rows before the last 20 only drive the units, up to the last of them that has as many complete and certain rows before it
-        as the units remember. A batch must have no missing values.
+        as the units remember. Without memory and measurement noise, the last two rows give the state, as one step gives the model
+        error. A batch must have no missing values.
         """
         model, rows = loop.model, y.shape[-2]
         if rows == 1:  # the stationary distribution of y and units
@@ -496,7 +497,8 @@ class ContextFilter(NamedTuple):
         uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
         complete = ~(np.isnan(y[..., :-1, :]).any(axis=-1) | np.isnan(u).any(axis=-1))
         complete &= ~(uncertain.y_cov[: rows - 1].any(axis=(-2, -1)) | uncertain.u_var[: rows - 1].any(axis=-1))
-        first, last = self._find_settled_rows(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
+        filtered = 2 if loop.reduced and loop.measurement_cov is None else FILTERED
+        first, last = self._find_settled_rows(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - filtered, 0)])
         if last > first:
             state = self._drive(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
         else:
