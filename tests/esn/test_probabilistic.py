@@ -306,7 +306,7 @@ def test_fit_on_uncertain_rows(covariance):
 def test_sample_for_the_initial_state_has_a_fixed_size(lengths, monkeypatch):
     sizes = []
 
-    def learn(pieces, *_):
+    def learn(pieces, *_, **__):
         sizes.append((sum(len(z) for z, _, _ in pieces), sum(len(z) - skip for z, _, skip in pieces)))
         return Start(np.eye(12), *(np.zeros(k) for k in (1, 1, 12, 12)), 10, 0, 1)
 

@@ -152,3 +152,17 @@ def test_uncertain_rows_widen_a_forecast():
     plain = model.forecast(5, later[:1])
     wide = model.forecast(5, Gaussian(later[:1], var=1e-4 * later[:1] ** 2))
     assert (wide.std[0] > 3.0 * plain.std[0]).all()
+
+
+def test_rollouts_on_tensors_agree_with_those_on_arrays():
+    torch = pytest.importorskip("torch")
+    from pesn.adapters.torch import rollout
+
+    model, runs = driven()
+    for rows in (1, 20):
+        start = model.start((runs.states[:rows], runs.inputs[: rows - 1]))
+        controls = runs.inputs[rows : rows + 10]
+        mean, cov = rollout(model, torch.tensor(controls), start)
+        arrays = model.rollout(controls, start)
+        assert (np.abs(mean.numpy() - arrays.mean[0]) < 0.01 * arrays.std[0]).all()
+        np.testing.assert_allclose(np.sqrt(np.diagonal(cov.numpy(), axis1=-2, axis2=-1)), arrays.std[0], rtol=0.01)

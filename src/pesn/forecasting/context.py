@@ -507,13 +507,15 @@ class ContextFilter(NamedTuple):
         """Return the state with the last row of y (…, T, d) known and the units before it; u (…, T − 1, m).
 
         Rows before the last 20 only drive the units, up to the last of them that has as many complete and certain rows before it
-        as the units remember. A batch must have no missing values.
+        as the units remember. Without memory and measurement noise, the last two rows give the state, as one step gives the model
+        error. A batch must have no missing values.
         """
         model, rows = loop.model, y.shape[-2]
         if rows == 1:  # the stationary distribution of y and units
-            mean, root = self.given.joint()
+            mean, root = self._given(loop).joint()
             # the newest of the earlier rows is the row before this one, with its units
-            E, n, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), loop.reservoir.n_units, np.zeros(u.shape[-1])
+            E, nothing = loop.features.n_earlier(loop.reservoir.n_inputs), np.zeros(u.shape[-1])
+            n = self._given(loop).n_states - E
             before = np.concatenate([np.arange(E), np.arange(len(mean) - n, len(mean))])
             mean, root = mean[before], root[:, before]
             return model.update(loop.init(mean, root, self.prior.y_mean, nothing, y_root=np.diag(self.prior.y_std)), y[0])
@@ -523,7 +525,8 @@ class ContextFilter(NamedTuple):
         uncertain = Uncertainty.none(y, u) if uncertainty is None else uncertainty
         complete = ~(np.isnan(y[..., :-1, :]).any(axis=-1) | np.isnan(u).any(axis=-1))
         complete &= ~(uncertain.y_cov[: rows - 1].any(axis=(-2, -1)) | uncertain.u_var[: rows - 1].any(axis=-1))
-        first, last = self._find_settled_rows(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - FILTERED, 0)])
+        filtered = 2 if loop.reduced and loop.measurement_cov is None else FILTERED
+        first, last = self._find_settled_rows(np.asarray(complete.reshape(-1, rows - 1).all(axis=0))[: max(rows - filtered, 0)])
         if last > first:
             state = self._drive(loop, y[..., first : last + 1, :], u[..., first : last + 1, :])
         else:
@@ -531,6 +534,11 @@ class ContextFilter(NamedTuple):
         mean, var = self.impute_inputs(u[..., last:, :], uncertain.u_var[last : rows - 1])
         noise = uncertain.rows(slice(last + 1, None)).noise(loop.measurement_cov)
         return rollout(model, state, mean, var, observations=y[..., last + 1 :, :], observation_cov=noise, moved=True).state
+
+    def _given(self, loop: ClosedLoop) -> Start | LocalStart:
+        """Return what was learned about the entries of the state: of a reduced one, about the earlier rows alone."""
+        E = loop.features.n_earlier(loop.reservoir.n_inputs)
+        return self.given.leading(E) if loop.reduced and isinstance(self.given, Start) else self.given
 
     def few(self, n_rows: int) -> bool:
         """Return whether so few rows are known that the regression of the initial state may take all of them at once."""
@@ -559,13 +567,13 @@ class ContextFilter(NamedTuple):
         if self.regresses:
             if uncertainty.exists:
                 row, root, seen = self._uncertain_row(loop, y_now, u[-1], y_cov, uncertainty.u_var[-1])
-                units, both = self.given.predict_gaussian(row[seen], root[seen])
+                units, both = self._given(loop).predict_gaussian(row[seen], root[seen])
                 all_of = np.pad(root, ((0, 0), (0, both.shape[1] - root.shape[1])))
                 state = loop.init_row(np.concatenate([row, units]), np.vstack([all_of, both[len(seen) :]]))
             elif np.isnan(rows).any():
-                state = loop.init_joint(*self.given.joint(), y_now, u_now, u_var)
+                state = loop.init_joint(*self._given(loop).joint(), y_now, u_now, u_var)
             else:
-                mean, root = loop.features.set_known_rows(*self.given.predict(rows), rows)
+                mean, root = loop.features.set_known_rows(*self._given(loop).predict(rows), rows)
                 state = loop.init(mean, root, y_now, u_now, moved=True)
             # units without memory are a function of the row
             return loop.model.move(state) if loop.reservoir.is_static else state
@@ -575,9 +583,10 @@ class ContextFilter(NamedTuple):
         """Return the state before the units move by the last of the first rows, by the kind of ``initial_state``."""
         y_now, y_cov = y[..., -1, :], uncertainty.y_cov[-1]
         u_now, u_var = self.impute_inputs(u[..., -1, :], uncertainty.u_var[-1])
-        batch, kind, n = y.shape[:-2], self.initial_state, loop.reservoir.n_units
+        batch, kind, given = y.shape[:-2], self.initial_state, self._given(loop)
+        n = given.n_states - loop.features.n_earlier(loop.reservoir.n_inputs)
         rows = loop.dynamics.network_rows(np.concatenate([y, u], axis=-1))
-        mean, root = self.given.stationary()
+        mean, root = given.stationary()
         if kind != "stationary" or not isinstance(kind, str):  # only earlier rows
             E, (known, own) = len(mean) - n, (np.zeros(n), np.zeros((0, n)))
             if isinstance(kind, Gaussian):

@@ -202,6 +202,15 @@ def linear_step(loop: ClosedLoop, context: ContextFilter, y: Array, u: Array) ->
     return result[..., :d], result[..., d:]
 
 
+def is_reduced(esn: ProbabilisticESN, columns: Columns) -> bool:
+    """Return whether the state of a closed loop without process noise has no units, as they have no memory."""
+    if esn.covariance not in ("auto", "full") or not esn.reservoir_.is_memoryless:
+        return False
+    units, n_inputs = open_loop(esn).units, esn.reservoir_.n_inputs
+    size = columns.n_columns + n_inputs + esn.features.n_earlier(n_inputs)
+    return size <= LARGEST_REDUCED and units.exact and units.smooth
+
+
 def close_loop(
     esn: ProbabilisticESN,
     columns: Columns,
@@ -232,16 +241,13 @@ def close_loop(
     readout = trained.readout
     penalty = esn.features.penalty(esn.ridge_ if trained.ridge is None else trained.ridge, n_inputs, n_units)
     noise = process_noise(trained.start, esn.process_noise_ if noise_scale is None else noise_scale, esn.noise, n_units)
-    units, size = open_loop(esn).units, n_units + esn.features.n_squares(n_inputs)
-    least = len(columns.scale.y_mean) + n_inputs + esn.features.n_earlier(n_inputs)
-    reduced = esn.covariance in ("auto", "full") and least <= LARGEST_REDUCED and noise is None
-    reduced = reduced and esn.reservoir_.is_memoryless and units.exact and units.smooth
+    size, reduced = n_units + esn.features.n_squares(n_inputs), noise is None and is_reduced(esn, columns)
     return ClosedLoop(
         esn.reservoir_,
         readout,
         trained.errors,
         columns.dynamics,
-        units,
+        open_loop(esn).units,
         "full" if reduced else covariance_form(esn.covariance, size, esn.rank),
         esn.rank,
         noise,

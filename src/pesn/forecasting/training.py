@@ -30,7 +30,7 @@ from pesn.evaluation.calibration import (
 from pesn.forecasting.context import FILTERED, Columns, ContextFilter
 from pesn.forecasting.dataset import Segment, ValidationSegment, both_sides, mean_and_difference, train_validation_split
 from pesn.forecasting.design import Design
-from pesn.forecasting.model import Trained, close_loop
+from pesn.forecasting.model import Trained, close_loop, is_reduced
 from pesn.forecasting.predict import Known, forecast_all
 from pesn.forecasting.runs import ROUNDING, Segments, SegmentStream, Sizes, map_segments, segment_sizes, stream_rows
 from pesn.linalg import symmetric
@@ -75,7 +75,8 @@ def drive(task: Task, segments: list[Segment]) -> Driven:
         washed = max(min(esn.washout_, len(b) // 2), esn.features.lags)
         if washed < len(b) and not task.input_noise:
             sums.add(b[washed:], segment.targets[washed:])
-        kept.append((z, esn.features.memory_features(b, d), washed))
+        memory = esn.features.memory_features(b, d)
+        kept.append((z, memory[:, : esn.features.n_earlier(d)] if task.reduced else memory, washed))
     if task.input_noise:
         sums = sum_noisy_rows(task, segments)
     start = learn_start(kept, esn.local, esn.features, size[1], memoryless=esn.reservoir_.is_memoryless)
@@ -320,6 +321,12 @@ class Task:
     def penalty(self, ridge: RidgeValue) -> Penalty:
         """Return the penalties of the features for a ridge."""
         return self.esn.features.penalty(ridge, self.esn.reservoir_.n_inputs, self.esn.reservoir_.n_units)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether the states of loops have no units, with any process noise that may be chosen."""
+        quiet = self.esn.local is None and self.esn.process_noise == 0.0 and self.esn.noise == 0.0
+        return quiet and is_reduced(self.esn, self.columns)
 
     def build_loop(self, trained: Trained, noise_scale: float) -> ClosedLoop:
         """Return the closed loop of a readout, with process noise of a scale."""

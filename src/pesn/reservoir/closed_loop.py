@@ -101,14 +101,18 @@ class Leverage:
 class TermsLeverage:
     """Leverage of the features of a reduced state, by the slopes of the features: of first order in the covariance."""
 
-    def __init__(self, loop: ClosedLoop, root: Array) -> None:
-        self._loop, self._parts = loop, loop.readout.parts(root)
+    def __init__(self, loop: ClosedLoop) -> None:
+        self._loop = loop
+
+    @cached_property
+    def _uncertain_parts(self) -> list[Part]:
+        return self._loop.readout.parts(self._loop.weight_errors.regularized_root)
 
     def __call__(self, state: GaussianState) -> Array:
         """Return the expected leverage (…, m)."""
         b, columns = self._loop.features_with_root(state)
         found = np.empty((*b.shape[:-1], len(self._loop.readout.weights)))
-        for part in self._parts:
+        for part in self._uncertain_parts if columns.any() else self._loop.readout.parts():
             v = np.concatenate([b[..., None, part.features], columns[..., part.features]], axis=-2) @ part.root
             found[..., part.outputs] = np.sum(np.square(v), axis=(-2, -1))[..., None]
         return found
@@ -253,7 +257,7 @@ class LeverageNoise:
         """Leverage of the features of a state, for each learned column."""
         loop = self._loop
         if loop.reduced:
-            return TermsLeverage(loop, loop.weight_errors.regularized_root)
+            return TermsLeverage(loop)
         return Leverage(loop.moves, loop.readout.parts(loop.weight_errors.regularized_root), *loop.readout.weights.shape)
 
     def __call__(self, state: GaussianState) -> Emission:

@@ -242,6 +242,11 @@ class Start(NamedTuple):
         both[:d, :q], both[d:, : q + pairs], both[d:, q + pairs :] = root, by_z, rest
         return state, both
 
+    def leading(self, n_states: int) -> Start:
+        """Return the same for the first entries of the state alone."""
+        size = self.n_features + n_states
+        return self._replace(root=self.root[:size, :size], low=self.low[:size], high=self.high[:size], n_states=n_states)
+
     def stationary(self) -> tuple[Array, Array]:
         """Return mean (N,) and root (r, N) of the stationary distribution of the state: cov = rootᵀ root.
 

@@ -189,26 +189,6 @@ def roll_means(
 
 
 @_small
-def symmetrize_psd(cov: Array, var: Array) -> None:
-    """Make ``cov`` (B, n, n) symmetric in place, no variance negative, no correlation beyond 1; fill the variances (B, n)."""
-    n = cov.shape[1]
-    std = np.empty(n)
-    for b in range(cov.shape[0]):
-        for i in range(n):
-            var[b, i] = max(cov[b, i, i], 0.0)
-            cov[b, i, i] = var[b, i]
-            std[i] = np.sqrt(var[b, i])
-        for top in range(0, n, _TILE):  # in tiles that stay in the cache
-            for left in range(top, n, _TILE):
-                for i in range(top, min(top + _TILE, n)):
-                    for j in range(max(left, i + 1), min(left + _TILE, n)):
-                        most = std[i] * std[j]
-                        value = min(max(0.5 * cov[b, i, j] + 0.5 * cov[b, j, i], -most), most)
-                        cov[b, i, j] = value
-                        cov[b, j, i] = value
-
-
-@_small
 def move_dense(
     cov: Array, into: Array, out_of: Array, pre: Array, rest: Array, gain: Array, first: int, leak: Array, new: Array
 ) -> None:
@@ -237,43 +217,6 @@ def move_dense(
                     for j in range(size):
                         new[b, i, first + j] = keep[j] * cov[b, i, first + j] + slope[j] * out_of[b, i, j]
         mirror(new[b])
-
-
-@_small
-def affine_dense(moved: Array, own: Array, crossed: Array, first: int, values: Array, cov: Array, cross: Array) -> None:
-    """Update Cov(x) (B, n, n) and Cov(x, past) (B, n, s) for x[rows] ← K x + noise, rows from ``first``; clip ``values``.
-
-    ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Covariances are limited by products
-    of standard deviations: rounding errors would grow where these nearly vanish. A loop that diverges stops at 1e100 instead of
-    producing infinities and NaN: means are clipped, standard deviations scaled, covariances with the past limited.
-    """
-    n, size, past = cov.shape[1], own.shape[1], cross.shape[2]
-    std, deviation, factor = np.empty(n), np.empty(size), np.empty(size)
-    for b in range(cov.shape[0]):
-        for j in range(n):
-            std[j] = np.sqrt(max(cov[b, j, j], 0.0))
-        for i in range(size):
-            deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
-            factor[i] = min(1.0, FARTHEST / max(deviation[i], 1.0))
-            values[b, i] = min(max(values[b, i], -FARTHEST), FARTHEST)
-        for i in range(size):
-            row = first + i
-            for j in range(n):
-                most = deviation[i] * std[j]
-                value = factor[i] * min(max(moved[b, i, j], -most), most)
-                cov[b, row, j] = value
-                cov[b, j, row] = value
-            for j in range(past):
-                cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -(FARTHEST**2)), FARTHEST**2)
-        for i in range(size):
-            row = first + i
-            cov[b, row, row] = factor[i] * max(own[b, i, i], 0.0) * factor[i]
-            for j in range(i + 1, size):
-                most = deviation[i] * deviation[j]
-                value = 0.5 * own[b, i, j] + 0.5 * own[b, j, i]
-                value = factor[i] * min(max(value, -most), most) * factor[j]
-                cov[b, row, first + j] = value
-                cov[b, first + j, row] = value
 
 
 @_loose_inline

@@ -508,8 +508,8 @@ class Dense(GaussianState):
         batch, r = self.mean.shape[:-1], len(cell.bias)
         mean, into = flat(cell.enter_mean(self.mean), 1), cell.enter @ cov  # of a = A x + b: its mean and Cov(a, x)
         out_of = np.ascontiguousarray(transpose(into))
-        pre, var = cell.enter @ out_of, np.empty(mean.shape)
-        kernels.symmetrize_psd(pre, var)
+        pre = _repair(cell.enter @ out_of)
+        var = pre.diagonal(0, -2, -1)
         unit, gain, rest = units.linearize(mean, pre)
         if not units.exact:
             unit, unit_var = units.moments(mean, var)
@@ -531,30 +531,19 @@ class Dense(GaussianState):
         return self.with_arrays(cov=cov)
 
     def affine(self, rows: slice, K: Array, k: Array, noise_root: Array | None = None) -> Dense:  # noqa: D102
-        if self.mean.shape[-1] <= _SMALL:
-            return self._affine_small(rows, K, k, noise_root)
-        moved, crossed, values = multiply_rows(K, self.cov), multiply_rows(K, self.cross), multiply(K, self.mean) + k
+        moved = multiply_rows(K, self.cov)
         own = multiply_rows(K, moved.mT)  # it is symmetric
         if noise_root is not None:
             own = own + noise_root @ noise_root.mT
-        mean, new, cross = self.mean.copy(), self.cov.copy(), self.cross.copy()
-        kernels.affine_dense(flat(moved), flat(own), flat(crossed), rows.start, flat(values, 1), flat(new), flat(cross))
-        mean[..., rows] = values
-        return self.with_arrays(mean=mean, cov=new, cross=cross)
-
-    def _affine_small(self, rows: slice, K: Array, k: Array, noise_root: Array | None) -> Dense:
-        """Return the state after x[rows] ← K x + k + noise without compiled code."""
-        moved = K @ self.cov
-        own = moved @ K.mT
-        if noise_root is not None:
-            own = own + noise_root @ noise_root.mT
+        # limited by products of standard deviations: rounding errors would grow where these nearly vanish
         std, deviation = (np.sqrt(np.maximum(one.diagonal(0, -2, -1), 0.0)) for one in (self.cov, own))
         factor = np.minimum(1.0, FARTHEST / np.maximum(deviation, 1.0))
-        cov, limit = self.cov.copy(), factor[..., :, None] * deviation[..., :, None]
-        moved = _clip(factor[..., :, None] * moved, limit * std[..., None, :])
-        cov[..., rows, :], cov[..., :, rows] = moved, moved.mT
+        limited = (factor * deviation)[..., :, None]
+        moved = _clip(factor[..., :, None] * moved, limited * std[..., None, :])
         own = factor[..., :, None] * symmetric(own) * factor[..., None, :]
-        cov[..., rows, rows] = _clip(own, limit * (factor * deviation)[..., None, :])
+        cov = self.cov.copy()
+        cov[..., rows, :], cov[..., :, rows] = moved, moved.mT
+        cov[..., rows, rows] = _clip(own, limited * limited.mT)
         return self.with_arrays(cov=cov, **self._affine_mean_and_cross(rows, K, k, factor))
 
     def affine_with_terms(self, K: Array, k: Array, terms: Terms, noise_root: Array | None = None) -> Dense:  # noqa: D102
@@ -596,14 +585,11 @@ class Dense(GaussianState):
         explained = np.concatenate([gain, transpose(between)], axis=-1) @ np.concatenate(
             [between - S @ correction, correction], axis=-2
         )
-        cov = _repair(np.subtract(self.cov, explained, out=explained))
+        cov = _repair(self.cov - explained)
         known = told.exact[..., None]
         cov[..., told.seen, :] = np.where(known, 0.0, cov[..., told.seen, :])
         cov[..., :, told.seen] = np.where(known.mT, 0.0, cov[..., :, told.seen])
         return self.with_arrays(cov=cov, **self._condition_mean_and_cross(told, gain))
-
-
-_SMALL = 64  # entries of states that need no compiled code
 
 
 def _clip(a: Array, most: Array | float) -> Array:
@@ -612,13 +598,9 @@ def _clip(a: Array, most: Array | float) -> Array:
 
 
 def _repair(cov: Array) -> Array:
-    """Make ``cov`` a covariance again after rounding, in place if possible."""
-    if cov.shape[-1] <= _SMALL:
-        std = np.sqrt(np.maximum(cov.diagonal(0, -2, -1), 0.0))
-        return _clip(symmetric(cov), std[..., :, None] * std[..., None, :])
-    cov = np.ascontiguousarray(cov)
-    kernels.symmetrize_psd(flat(cov), np.empty((cov[..., 0, 0].size, cov.shape[-1])))
-    return cov
+    """Return ``cov`` symmetric, without negative variances or correlations beyond 1, after rounding."""
+    std = np.sqrt(np.maximum(cov.diagonal(0, -2, -1), 0.0))
+    return _clip(symmetric(cov), std[..., :, None] * std[..., None, :])
 
 
 def _with_diagonal(rest: Array, own: Array) -> Array:
