@@ -176,7 +176,7 @@ def by_position_automatic():
 
 
 # one of each type of times goes through the forecasters; every other one is read by the same function
-KINDS = ["days", "zone", "periods", "durations", "int64", "float64", "text of days", "categories of dates", "objects: int"]
+KINDS = ["days", "zone", "periods", "float64", "text of days", "objects: int"]
 
 
 @pytest.mark.parametrize("kind", USED)

@@ -15,10 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from google.protobuf.message import DecodeError
-from onnx import inliner, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from pesn._support.types import AnyArray, Array, FloatArray
 from pesn.activations import get
@@ -31,6 +27,9 @@ from pesn.networks.reader import Operation, Reader, Value, find_error
 try:
     import onnx
     import onnxruntime
+    from google.protobuf.message import DecodeError
+    from onnx import inliner, numpy_helper
+    from onnx.reference import ReferenceEvaluator
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"networks in ONNX files need {error.name}: pip install 'pesn[onnx]'", name=error.name) from error
 
