@@ -18,6 +18,8 @@ import numpy.typing as npt
 from pesn._support.types import Array, FloatArray
 from pesn.linalg import symmetric, transpose
 
+_NEGLIGIBLE = 1e-6  # mean gradients relative to the largest: rounding
+
 
 class Controls:
     """Sums over points and outputs for the regression, of B inputs, for each scramble.
@@ -95,11 +97,10 @@ def find_directions(
     except Exception:  # a network that autograd cannot go through
         return None
     slopes = each.mean(axis=0)
-    if not (np.isfinite(each).all() and slopes.any()):
+    size = float(np.abs(each).max())
+    if not np.isfinite(size) or np.abs(slopes).max() <= _NEGLIGIBLE * size:
         return None
-    size = max(float(np.abs(each).max()), np.finfo(float).tiny)
     one, other = 0.5 * (each[:2] + each[2:]) / size
-    whole = float(np.mean(np.sum(np.square(each / size), axis=(1, 2))))
-    share = float(np.sum(one * other)) / whole if whole else 0.0
+    share = float(np.sum(one * other) / np.mean(np.sum(np.square(each / size), axis=(1, 2))))
     scale = np.abs(slopes).max(axis=1, keepdims=True)
     return np.asarray(np.linalg.qr((slopes / np.where(scale > 0.0, scale, 1.0)).T)[0]), share

@@ -401,13 +401,11 @@ def _find_gradient(network: nn.Module, shapes: Shapes, outputs: int) -> tuple[in
     """Return the number of outputs, and the Jacobians (n, outputs, d) of a module as a function of rows (n, d)."""
 
     def gradient(rows: FloatArray) -> FloatArray:
-        found = []
         with torch.inference_mode(False), torch.enable_grad():
-            for row in torch.from_numpy(np.ascontiguousarray(rows)):
-                given = row.repeat(outputs, 1).requires_grad_()
-                out = call_rows(network, given, shapes)
-                found += torch.autograd.grad(out.diagonal().sum(), given)
-        return torch.stack(found).double().cpu().numpy()
+            given = torch.tensor(rows, requires_grad=True)
+            totals = call_rows(network, given, shapes).sum(dim=0)  # rows do not depend on each other
+            found = [torch.autograd.grad(total, given, retain_graph=True)[0] for total in totals]
+        return torch.stack(found, dim=1).double().cpu().numpy()
 
     return outputs, gradient
 
