@@ -89,7 +89,7 @@ def terms(weights, products=0.0, curved=True):
 
 
 @pytest.mark.parametrize(("std", "within"), [(1e-3, 2e-3), (0.1, 3e-3), (0.3, 0.02)])
-def test_terms_have_the_moments_of_samples(std, within):
+def test_terms_have_the_moments_of_samples(std, within, monkeypatch):
     """Products alone have them exactly, units up to terms of third order in the covariance."""
     rng = np.random.default_rng(1)
     mean, root = rng.normal(size=5), std * rng.normal(size=(5, 5)) / np.sqrt(5.0)
@@ -107,6 +107,12 @@ def test_terms_have_the_moments_of_samples(std, within):
         first = state.affine_with_terms(K, k, replace(these, curved=False))
         np.testing.assert_array_equal(first.mean, moved.mean)
         assert (first.variances() <= moved.variances()).all()
+        monkeypatch.setattr("pesn.statespace.cell._MOST_CURVES", 0)  # units are of first order, products still exact
+        without = state.affine_with_terms(K, k, replace(these))
+        assert (first.variances() <= without.variances()).all()
+        if not these.weights.any():
+            np.testing.assert_array_equal(without.cov, moved.cov)
+        monkeypatch.undo()
 
 
 def test_a_batch_agrees_with_single_states_and_zero_and_huge_variances_are_finite():

@@ -178,7 +178,7 @@ def _predict_ensemble(
 ) -> Path:  # fmt: skip
     """Predict with an ensemble of antithetic pairs, for the states ``which`` of a batch."""
     batch = state.mean.shape[:-1]
-    times = 1.0 / _FEWER if batch else 0.25 if loop.reduced else _MORE if inputs.shape[-2] <= _LONG else 0.5
+    times = 1.0 / _FEWER if batch else 0.5 if inputs.shape[-2] > _LONG else 1.0 if loop.reduced else _MORE
     pairs = max(min(int(times * loop.n_members), max(_MOST_NUMBERS // (2 * loop.whole.size), _LEAST_PAIRS)), 1)
     away = state.sample(pairs, np.random.default_rng(0)) - state.mean[..., None, :]
     members = state.mean[..., None, :] + np.concatenate([away, -away], axis=-2)

@@ -334,6 +334,9 @@ class Cell:
         return moved.reshape(x.shape)
 
 
+_MOST_CURVES = 2**22  # entries of a table of curvatures
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Terms V f(A z + b) + (zᵀ Q_i z)_i of entries z of a state: units and products that are not entries of it.
@@ -353,7 +356,8 @@ class Terms:
     products : array of shape (d, k, k)
         Q, symmetric.
     curved : bool, default=True
-        Whether covariances contain the second order of f and of products, ½ tr(H_i C H_j C) with the expected curvatures H.
+        Whether covariances contain the second order of f and of products, ½ tr(H_i C H_j C) with the expected curvatures H. That
+        of f is left out if its table would take more than 32 MB.
     """
 
     places: npt.NDArray[np.intp]
@@ -369,7 +373,8 @@ class Terms:
         """Products of the weights with entries of A, whose sums over units are variances (s², q), slopes (q, d s), curvatures."""
         A, V, ((q, s), d) = self.matrix, self.weights.T, (self.matrix.shape, len(self.weights))
         pairs, by_unit = (A[:, :, None] * A[:, None, :]).reshape(q, s * s), (V[:, :, None] * A[:, None, :]).reshape(q, d * s)
-        curves = (V[:, :, None] * pairs[:, None, :]).reshape(q, d * s * s) if self.curved else np.zeros((q, 0))
+        few = self.curved and q * d * s * s <= _MOST_CURVES
+        curves = (V[:, :, None] * pairs[:, None, :]).reshape(q, d * s * s) if few else np.zeros((q, 0))
         return np.ascontiguousarray(pairs.T), by_unit, curves
 
     @cached_property
@@ -402,7 +407,9 @@ class Terms:
             z, cov = _near(z), np.minimum(np.maximum(cov, -(REACH**2)), REACH**2)
         first, second, third = self.expectations(z, cov)
         mean, slopes = first @ self.weights.T, (second @ self._tables[1]).reshape(*batch, d, s)
-        curves = (third @ self._tables[2]).reshape(*batch, d, s, s) if self.curved else None
+        curves: Array | None = np.zeros((*batch, d, s, s)) if self.curved else None
+        if curves is not None and self._tables[2].size:
+            curves = (third @ self._tables[2]).reshape(*batch, d, s, s)
         if s < k:
             slopes = np.concatenate([slopes, np.zeros((*batch, d, k - s))], axis=-1)
             curves = None if curves is None else np.pad(curves, [(0, 0)] * (len(batch) + 1) + [(0, k - s)] * 2)
