@@ -1,8 +1,8 @@
 """The automatic design: units, features and ridges, selected by closed-loop validation error.
 
 One flat search by successive halving. All kinds of units with all features are compared with few units; the best features of
-every kind at full size, with more ridges, and with noise on the training inputs; for large data the best of those from more
-rows. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
+every kind with more units, more ridges, and noise on the training inputs; the best static units in still larger numbers; the
+best of these from more origins and rows. All loops of a design (each ridge, each origin) are one batch of means.
 """
 
 from __future__ import annotations
@@ -347,11 +347,12 @@ class Design:
 
 
 def _flat(candidate: Candidate) -> dict[str, object]:
-    """Return the fields of a candidate, with one entry for each ridge."""
+    """Return the fields of a candidate, with one entry for each ridge, and the overlap of its patches."""
     values = asdict(candidate)
     linear, others = values.pop("ridge")
-    overlap = None if candidate.patches is None else candidate.patches.overlap
-    return {**values, "linear_ridge": linear, "ridge": others, "patches": overlap}
+    del values["patches"]
+    overlap = 0 if candidate.patches is None else candidate.patches.overlap
+    return {**values, "linear_ridge": linear, "ridge": others, "neighbors": overlap}
 
 
 class Scored(NamedTuple):
@@ -690,8 +691,9 @@ def search(problem: Problem, steps: Steps) -> Design:
         The selected design, and the scores of all.
     """
     n_units, many = int(np.clip(problem.n_rows, 50, _MORE_UNITS)), problem.has_many_rows
-    with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
-        first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
+    candidates = _list_candidates(problem, min(_FEW_UNITS, n_units))
+    with steps.step("comparing designs", len(candidates), "designs") as advance:
+        first = list(_first_rung(problem, candidates, advance))
     kept = best_of_kinds(first)
     more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
     with steps.step("comparing the best designs", len(kept), "designs") as advance:
@@ -707,9 +709,8 @@ def search(problem: Problem, steps: Steps) -> Design:
     return Design(min(third, key=_score).candidate, problem.seed, tuple(tried))
 
 
-def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
-    """Compare every kind of units with every map, and few ridges."""
-    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
+def _list_candidates(problem: Problem, n_units: int) -> list[Candidate]:
+    """Return every kind of units with all features; for a field also patches."""
     candidates = [
         Candidate(kind, lags, products, 0 if kind == "none" else n_units)
         for kind, (lags, products) in itertools.product(KINDS, problem.maps)
@@ -719,6 +720,12 @@ def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) 
         for kind, overlap, (lags, products) in itertools.product(_LOCAL_KINDS, _OVERLAPS, _LOCAL_MAPS):
             patches = replace(problem.field, overlap=overlap)
             candidates.append(Candidate(kind, lags, products, 0 if kind == "none" else n_units, patches=patches))
+    return candidates
+
+
+def _first_rung(problem: Problem, candidates: Sequence[Candidate], advance: Callable[[int], None]) -> Iterator[Scored]:
+    """Compare all candidates with few ridges."""
+    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for candidate in candidates:
         yield few.best(candidate, (*_COARSE, _LARGE) if candidate.products else _COARSE, stable=False)
         advance(1)
