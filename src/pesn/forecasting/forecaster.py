@@ -100,7 +100,7 @@ class Forecaster(ForecasterParameters, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     esn : ProbabilisticESN, "auto" or None, default="auto"
-        The network. ``"auto"``: reservoir, features and ridges are selected by closed-loop validation error; with fewer than 126
+        The network. ``"auto"``: units, features and ridges are selected by closed-loop validation error; with fewer than 60
         rows, or without a long segment between missing values, a network of 100 units whose ridge minimizes the validation
         error. A :class:`pesn.ProbabilisticESN` is cloned and not changed.
     target : {"change", "level"}, default="change"
