@@ -571,14 +571,10 @@ _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
 _OF_PATCHES = 3  # factor of the number of samples of patches
 _WIDE, _WIDE_MAPS = 1_000, ((0, 1), (9, 0))  # most units, and features that are compared with them
 _WIDE_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-11, 1e-7, 1e-5)), (1e-14, 1e-7), (1e-7, 1e-3))
-_WIDENED, _NEAR = 1, 0.5  # most kinds that have more units, and score beyond the best of those that have not
-_ACCURATE = -12.0  # score below which more units are not tried
+_ACCURATE, _NEAR = -12.0, 0.5  # score below which more units are not tried, and beyond the best score
 _FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
 _MANY_ORIGINS = 150  # origins of the last rung for large data
-_FINALISTS, _HOPELESS = (
-    4,
-    1.0,
-)  # best candidates of the last rung, besides the best of kinds; score beyond the best of those left out
+_FINALISTS, _HOPELESS = 4, 1.0  # best candidates besides the best of kinds; score beyond the best of those left out
 # small ridges of linear features with larger ones of all others: ARX(10) plus a correction by units
 _COARSE = (*((ridge, ridge) for ridge in (1e-19, 1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
 _LARGE = (1e-7, 1e-1)  # for many products
@@ -749,15 +745,15 @@ def _second_rung(
 
 def _with_more_units(more: Comparison, scored: Sequence[Scored]) -> Iterator[Scored]:
     """Compare the best static units, whose states are small, in larger numbers: other features and noise may then be better."""
-    ranked, wide = best_of_kinds(scored), min(more.problem.n_rows, _WIDE)
-    static = [one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None]
-    for score, one in static[:_WIDENED]:
-        if _ACCURATE < score <= ranked[0].score + _NEAR:
-            maps = dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS])
-            full = [replace(one, lags=lags, products=products, n_units=wide, input_noise=0.0) for lags, products in maps]
-            found = [more.best(one, _WIDE_RIDGES) for one in full if (one.lags, one.products) in more.problem.maps]
-            yield from found
-            yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
+    ranked = best_of_kinds(scored)
+    score, one = next(one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None)
+    if not _ACCURATE < score <= ranked[0].score + _NEAR:
+        return
+    wide = replace(one, n_units=min(more.problem.n_rows, _WIDE), input_noise=0.0)
+    maps = [both for both in dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS]) if both in more.problem.maps]
+    found = [more.best(replace(wide, lags=lags, products=products), _WIDE_RIDGES) for lags, products in maps]
+    yield from found
+    yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
 
 
 def _select_ridges(more: Comparison, candidate: Candidate) -> tuple[tuple[float, float], ...]:
