@@ -12,13 +12,13 @@ from pesn.systems import chaotic
 
 BLUE, LIGHT, TRUTH = "#1f5fa8", "#a9c8ea", "#d1442b"
 LYAPUNOV = 0.906 * 0.02  # Lyapunov times per step
-TIMES, SHOWN = 16, 40  # Lyapunov times of the forecast, steps of the context that are shown
+TIMES, SHOWN = 24, 40  # Lyapunov times of the forecast, steps of the context that are shown
 HORIZON = round(TIMES / LYAPUNOV)
 
 
 def plot_forecast(path: Axes, error: Axes) -> None:
-    """Plot an automatic forecast of the Lorenz system over 16 Lyapunov times, and its error with the interval below."""
-    series = chaotic.lorenz(runs=1, steps=5000, rng=0)[0].states
+    """Plot an automatic forecast of the Lorenz system over 24 Lyapunov times, and its error with the interval below."""
+    series = chaotic.lorenz(runs=1, steps=6000, rng=0)[0].states
     forecaster = pesn.Forecaster().fit(series[:3000])
     print(forecaster.design_)
     first = 4000
@@ -27,14 +27,14 @@ def plot_forecast(path: Axes, error: Axes) -> None:
     for level, alpha in ((0.95, 0.55), (0.5, 0.9)):
         lower, upper = ahead.interval(level)
         path.fill_between(times, lower[:, 0], upper[:, 0], color=LIGHT, alpha=alpha, lw=0)
-        error.fill_between(times, 1e-10, (upper - lower)[:, 0] / 2.0, color=LIGHT, alpha=alpha, lw=0)
+        error.fill_between(times, 1e-14, (upper - lower)[:, 0] / 2.0, color=LIGHT, alpha=alpha, lw=0)
     path.plot(LYAPUNOV * np.arange(1 - SHOWN, HORIZON + 1), truth, color=TRUTH, lw=2.2)
     path.plot(times, ahead.mean[:, 0], color=BLUE, lw=2.2, ls=(0, (2.2, 1.1)))
     path.axvline(0.5 * LYAPUNOV, color="0.6", lw=1)
-    path.set(yticks=[], title="Lorenz, learnt from 3,000 rows", ylim=(-27, 22))
+    path.set(yticks=[], title="Lorenz, learned from 3,000 rows", ylim=(-27, 22))
     error.plot(times, np.abs(ahead.mean[:, 0] - truth[SHOWN:]), color=TRUTH, lw=1.2)
-    error.set(yscale="log", ylim=(1e-8, 1e3), yticks=[1e-6, 1e-3, 1.0], xlabel="Lyapunov times ahead")
-    error.set(xlim=(-SHOWN * LYAPUNOV, TIMES), xticks=range(0, TIMES + 1, 2))
+    error.set(yscale="log", ylim=(1e-11, 1e3), yticks=[1e-9, 1e-6, 1e-3, 1.0], xlabel="Lyapunov times ahead")
+    error.set(xlim=(-SHOWN * LYAPUNOV, TIMES), xticks=range(0, TIMES + 1, 4))
     for text, color, at in (("truth", TRUTH, 0.05), ("forecast", BLUE, 0.2), ("50 and 95 %", "#5b8fcf", 0.43)):
         path.text(at, 0.0, text, color=color, transform=path.transAxes, weight="bold", va="bottom")
     error.text(0.05, 0.95, "error", color=TRUTH, transform=error.transAxes, weight="bold", va="top")

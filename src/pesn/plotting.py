@@ -459,7 +459,8 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     """
     frame = design.scores
     products = frame["products"].map({0: "", 1: ", products", 2: ", products of two rows"})
-    rows = frame["kind"] + ", " + frame["lags"].astype(str) + " lags" + products
+    patches = frame["neighbors"].map(lambda overlap: f", {overlap} neighbors" if overlap else "")
+    rows = frame["kind"] + patches + ", " + frame["lags"].astype(str) + " lags" + products
     order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
     ax = new_axes(7.0, 0.22 * len(order) + 1.0) if ax is None else ax
     place = {row: k for k, row in enumerate(order)}

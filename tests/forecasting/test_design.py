@@ -7,6 +7,7 @@ import pesn
 from pesn.forecasting import design as search
 from pesn.forecasting.dataset import Segment, with_noise
 from pesn.forecasting.design import KINDS, MAPS, Candidate, Design, Network, Piece, Place, Problem, Scored, feature_maps
+from pesn.readout.groups import find_patches
 from pesn.readout.ridge import Factor
 from pesn.systems import chaotic
 
@@ -187,6 +188,40 @@ def test_best_of_every_kind_goes_on():
     scored += [Scored(-2.0, Candidate("memory", 0, 1, 100)), Scored(-1.0, Candidate("none", 9, 0))]
     kept = [(one.candidate.kind, one.candidate.lags) for one in search.best_of_kinds(scored)]
     assert kept == [("static 1", 0), ("biased memory", 0), ("memory", 0), ("none", 9)]
+
+
+@pytest.fixture(scope="module")
+def field():
+    """A ring of coupled quadratic maps: the next value of a site is a quadratic function of three sites."""
+    x = np.random.default_rng(3).uniform(-0.5, 0.5, 12)
+    rows = [x]
+    for _ in range(400):
+        f = 1.0 - 1.95 * np.square(rows[-1])
+        rows.append(0.6 * f + 0.2 * (np.roll(f, 1) + np.roll(f, -1)))
+    return np.array(rows[100:])
+
+
+def test_patches_of_a_field_are_selected(save_and_load, field):
+    fitted = pesn.Forecaster(calibrate=False).fit(field[:90])
+    assert fitted.design_.candidate.patches == pesn.Patches(1, fitted.design_.scores["neighbors"].iloc[0])
+    ahead = fitted.forecast(3, field[:250]).mean
+    assert np.abs(ahead - field[250:253]).max() < 1e-3 * field.std()
+    loaded, again = save_and_load(fitted), pesn.Forecaster(design=fitted.design_, calibrate=False).fit(field[:90])
+    for other in (loaded, again):
+        np.testing.assert_array_equal(other.forecast(3, field[:250]).mean, ahead)
+
+
+@pytest.mark.parametrize("change", ["shuffled", "unequal", "few columns", "open"])
+def test_patches_need_columns_like_a_field(field, change):
+    y = {
+        "shuffled": field[:, np.random.default_rng(1).permutation(12)],
+        "unequal": field * np.geomspace(1.0, 3.0, 12),
+        "few columns": field[:, :6],
+        "open": field[:, :9],
+    }[change]
+    found = find_patches([y])
+    assert found == (pesn.Patches(1, 2, periodic=False) if change == "open" else None)
+    assert find_patches([field]) == pesn.Patches(1, 2)
 
 
 def test_few_rows_are_searched():

@@ -1,8 +1,8 @@
 """The automatic design: units, features and ridges, selected by closed-loop validation error.
 
 One flat search by successive halving. All kinds of units with all features are compared with few units; the best features of
-every kind at full size, with more ridges, and with noise on the training inputs; for large data the best of those from more
-rows. All loops of a design (each ridge, each origin) are one batch of means, without covariances.
+every kind with more units, more ridges, and noise on the training inputs; the best static units in still larger numbers; the
+best of these from more origins and rows. All loops of a design (each ridge, each origin) are one batch of means.
 """
 
 from __future__ import annotations
@@ -347,11 +347,12 @@ class Design:
 
 
 def _flat(candidate: Candidate) -> dict[str, object]:
-    """Return the fields of a candidate, with one entry for each ridge."""
+    """Return the fields of a candidate, with one entry for each ridge, and the overlap of its patches."""
     values = asdict(candidate)
     linear, others = values.pop("ridge")
-    overlap = None if candidate.patches is None else candidate.patches.overlap
-    return {**values, "linear_ridge": linear, "ridge": others, "patches": overlap}
+    del values["patches"]
+    overlap = 0 if candidate.patches is None else candidate.patches.overlap
+    return {**values, "linear_ridge": linear, "ridge": others, "neighbors": overlap}
 
 
 class Scored(NamedTuple):
@@ -570,14 +571,10 @@ _MOST_ROWS, _THIRD, _MOST_ORIGINS = 24_000, (0, 2, 3), 48
 _OF_PATCHES = 3  # factor of the number of samples of patches
 _WIDE, _WIDE_MAPS = 1_000, ((0, 1), (9, 0))  # most units, and features that are compared with them
 _WIDE_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-11, 1e-7, 1e-5)), (1e-14, 1e-7), (1e-7, 1e-3))
-_WIDENED, _NEAR = 1, 0.5  # most kinds that have more units, and score beyond the best of those that have not
-_ACCURATE = -12.0  # score below which more units are not tried
+_ACCURATE, _NEAR = -12.0, 0.5  # score below which more units are not tried, and beyond the best score
 _FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
 _MANY_ORIGINS = 150  # origins of the last rung for large data
-_FINALISTS, _HOPELESS = (
-    4,
-    1.0,
-)  # best candidates of the last rung, besides the best of kinds; score beyond the best of those left out
+_FINALISTS, _HOPELESS = 4, 1.0  # best candidates besides the best of kinds; score beyond the best of those left out
 # small ridges of linear features with larger ones of all others: ARX(10) plus a correction by units
 _COARSE = (*((ridge, ridge) for ridge in (1e-19, 1e-14, 1e-10, 1e-6, 1e-2)), (1e-7, 1e-3))
 _LARGE = (1e-7, 1e-1)  # for many products
@@ -690,8 +687,9 @@ def search(problem: Problem, steps: Steps) -> Design:
         The selected design, and the scores of all.
     """
     n_units, many = int(np.clip(problem.n_rows, 50, _MORE_UNITS)), problem.has_many_rows
-    with steps.step("comparing designs", len(KINDS) * len(problem.maps), "designs") as advance:
-        first = list(_first_rung(problem, min(_FEW_UNITS, n_units), advance))
+    candidates = _list_candidates(problem, min(_FEW_UNITS, n_units))
+    with steps.step("comparing designs", len(candidates), "designs") as advance:
+        first = list(_first_rung(problem, candidates, advance))
     kept = best_of_kinds(first)
     more = Comparison(problem, _OF_MANY if many else _MORE_ROWS, _SECOND, _MORE_ORIGINS)
     with steps.step("comparing the best designs", len(kept), "designs") as advance:
@@ -707,9 +705,8 @@ def search(problem: Problem, steps: Steps) -> Design:
     return Design(min(third, key=_score).candidate, problem.seed, tuple(tried))
 
 
-def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) -> Iterator[Scored]:
-    """Compare every kind of units with every map, and few ridges."""
-    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
+def _list_candidates(problem: Problem, n_units: int) -> list[Candidate]:
+    """Return every kind of units with all features; for a field also patches."""
     candidates = [
         Candidate(kind, lags, products, 0 if kind == "none" else n_units)
         for kind, (lags, products) in itertools.product(KINDS, problem.maps)
@@ -719,6 +716,12 @@ def _first_rung(problem: Problem, n_units: int, advance: Callable[[int], None]) 
         for kind, overlap, (lags, products) in itertools.product(_LOCAL_KINDS, _OVERLAPS, _LOCAL_MAPS):
             patches = replace(problem.field, overlap=overlap)
             candidates.append(Candidate(kind, lags, products, 0 if kind == "none" else n_units, patches=patches))
+    return candidates
+
+
+def _first_rung(problem: Problem, candidates: Sequence[Candidate], advance: Callable[[int], None]) -> Iterator[Scored]:
+    """Compare all candidates with few ridges."""
+    few = Comparison(problem, _OF_MANY if problem.has_many_rows else _FEW_ROWS, _FIRST, _FEW_ORIGINS)
     for candidate in candidates:
         yield few.best(candidate, (*_COARSE, _LARGE) if candidate.products else _COARSE, stable=False)
         advance(1)
@@ -742,15 +745,15 @@ def _second_rung(
 
 def _with_more_units(more: Comparison, scored: Sequence[Scored]) -> Iterator[Scored]:
     """Compare the best static units, whose states are small, in larger numbers: other features and noise may then be better."""
-    ranked, wide = best_of_kinds(scored), min(more.problem.n_rows, _WIDE)
-    static = [one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None]
-    for score, one in static[:_WIDENED]:
-        if _ACCURATE < score <= ranked[0].score + _NEAR:
-            maps = dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS])
-            full = [replace(one, lags=lags, products=products, n_units=wide, input_noise=0.0) for lags, products in maps]
-            found = [more.best(one, _WIDE_RIDGES) for one in full if (one.lags, one.products) in more.problem.maps]
-            yield from found
-            yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
+    ranked = best_of_kinds(scored)
+    score, one = next(one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None)
+    if not _ACCURATE < score <= ranked[0].score + _NEAR:
+        return
+    wide = replace(one, n_units=min(more.problem.n_rows, _WIDE), input_noise=0.0)
+    maps = [both for both in dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS]) if both in more.problem.maps]
+    found = [more.best(replace(wide, lags=lags, products=products), _WIDE_RIDGES) for lags, products in maps]
+    yield from found
+    yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
 
 
 def _select_ridges(more: Comparison, candidate: Candidate) -> tuple[tuple[float, float], ...]:

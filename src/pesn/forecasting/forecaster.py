@@ -100,7 +100,7 @@ class Forecaster(ForecasterParameters, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     esn : ProbabilisticESN, "auto" or None, default="auto"
-        The network. ``"auto"``: reservoir, features and ridges are selected by closed-loop validation error; with fewer than 126
+        The network. ``"auto"``: units, features and ridges are selected by closed-loop validation error; with fewer than 60
         rows, or without a long segment between missing values, a network of 100 units whose ridge minimizes the validation
         error. A :class:`pesn.ProbabilisticESN` is cloned and not changed.
     target : {"change", "level"}, default="change"
@@ -246,14 +246,14 @@ class Forecaster(ForecasterParameters, BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, network: ProbabilisticESN | None, runs: Runs, columns: Columns, steps: Steps) -> ForecastModel:
         """Fit the model to runs."""
-        patches = None if network is None else network.local
+        design, given = self.design, network is not None
+        patches = network.local if network is not None else None if design is None else design.candidate.patches
         prepared = prepare(runs, columns, network, self.scale, steps, patches is not None and patches.shared)
-        if network is None and columns.dynamics.encoding.is_plain and not len(columns.kinematic):
+        if not given and patches is None and columns.dynamics.encoding.is_plain and not len(columns.kinematic):
             patches = find_patches([s.y * prepared[0].scale.y_std for s in prepared[2]])
             if patches is not None:
                 prepared = prepare(runs, columns, network, self.scale, steps, one_law=True)
         columns, segments, sample, (rows, known, time) = prepared
-        design, given = self.design, network is not None
         if network is None:
             if design is None:
                 design = choose_design(sample, columns.dynamics, columns.bounds(widen=False), steps, patches)
