@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pesn.paper.claims import Record, Settings, Tasks
-from pesn.paper.item_settings import TABLES
+from pesn.paper.item_settings import TABLES, Setting
 from pesn.paper.items import figures
 
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
@@ -63,7 +64,7 @@ def draw(frame: pd.DataFrame, p: Record, measures: Mapping[str, str], logarithmi
             ax.tick_params(labelsize=7)
             if logarithmic:
                 ax.set_yscale("log")
-        column[-1].set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        column[-1].set_xticks(range(len(values)), [_format(value) for value in values])
         column[-1].set_xlabel(SYMBOLS.get(setting, setting), fontsize=8)
     for ax, label in zip(axes[:, 0], measures.values(), strict=True):
         ax.set_ylabel(label, fontsize=8)
@@ -75,32 +76,67 @@ def candidate(choices: Values, p: Record, rng: np.random.Generator) -> Record:
     return {**p, **{name: values[int(rng.integers(len(values)))] for name, values in choices.items()}}
 
 
-def search(settings: Settings, tasks: Tasks, distances: Measure, choices: Values) -> pd.DataFrame:
-    """Evaluate candidates, a draw each: a row with settings, seed and distances by name, the closest first.
+def step(settings: Mapping[str, Setting], choices: Values, p: Record, rng: np.random.Generator) -> Record:
+    """Change one to three of the settings by a little: numbers by a random factor, lists by a random sum, words by a draw."""
+    found = dict(p)
+    for name in rng.choice(list(choices), size=min(int(rng.integers(1, 4)), len(choices)), replace=False):
+        value, size = p[name], float(rng.choice([0.05, 0.15, 0.4]))
+        if isinstance(value, list):
+            moved: Any = (np.array(value) + size * rng.normal(size=len(value))).tolist()
+        elif isinstance(value, str | bool) or not value:
+            moved = candidate({name: choices[name]}, p, rng)[name]
+        else:
+            moved = type(value)(value * np.exp(size * rng.normal()))
+        with contextlib.suppress(ValueError):  # beyond what the setting takes: it stays
+            found[name] = settings[name].kind.accept(moved)
+    return found
 
-    The first candidate has the settings in use. ``distances(parameters, seed)`` must not grow with what it does not use.
+
+def search(
+    settings: Settings, known: Mapping[str, Setting], distance: Callable[[Record, int], float], choices: Values
+) -> pd.DataFrame:
+    """Evaluate candidates, on the same draws each: a row with settings and distance, the closest first.
+
+    The first candidate has the settings in use, a third are drawn from the ``choices``, the others climb from the best so far.
+    The draws are the search's own: what it finds is to be measured on others.
     """
-    p, seeds = settings.parameters, settings.seeds(settings.parameters["candidates"], stream=4)
-    rng = np.random.default_rng(seeds[0])
-    tried = [p if not i else candidate(choices, p, rng) for i in range(len(seeds))]
-    found = tasks.map(distances, list(zip(tried, seeds, strict=True)))
-    frame = pd.DataFrame(
-        {"candidate": i, **{name: own[name] for name in choices}, "seed": seed, **numbers}
-        for i, (own, seed, numbers) in enumerate(zip(tried, seeds, found, strict=True), 1)
-    )
-    nearest = frame[list(found[0])].min(axis=1)
-    return frame.assign(nearest=nearest).sort_values("nearest", ignore_index=True, kind="stable").drop(columns="nearest")
+    p, seeds = settings.parameters, settings.seeds(2, stream=4)
+    rng = np.random.default_rng(seeds)
+    rows: list[Record] = []
+    for i in range(p["candidates"]):
+        best = min(rows, key=lambda row: float(row["distance"]), default=p)
+        own = p if not i else candidate(choices, p, rng) if i % 3 == 1 else step(known, choices, {**p, **best}, rng)
+        rows.append({"candidate": i + 1, **{name: own[name] for name in choices}, "distance": _mean(distance, own, seeds)})
+    return pd.DataFrame(rows).sort_values("distance", ignore_index=True, kind="stable")
 
 
-def closest(tried: pd.DataFrame) -> tuple[pd.Series, str]:
-    """Return the candidate closest to the table, and the reading of the table by which it is so close."""
-    best = tried.iloc[0]
-    return best, "own place" if best["own place"] < best["same origins"] else "same origins"
+def _mean(distance: Callable[[Record, int], float], p: Record, seeds: Sequence[int]) -> float:
+    """Return the mean distance over the draws; infinite for a network that cannot be made or leaves finite numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            found = float(np.mean([distance(p, seed) for seed in seeds]))
+    except (FloatingPointError, ValueError, np.linalg.LinAlgError):
+        return np.inf
+    return found if np.isfinite(found) else np.inf
+
+
+def parameters_of(tried: pd.DataFrame, p: Record, choices: Values) -> Record:
+    """Return the parameters of the closest candidate."""
+    best = {name: tried[name].iloc[0] for name in choices}
+    return {**p, **{name: value.item() if isinstance(value, np.generic) else value for name, value in best.items()}}
 
 
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:
     """Format settings with the paper's letters."""
-    return ", ".join(
-        f"{SYMBOLS.get(name, name.replace('_', ' '))} {row[name] if isinstance(row[name], str) else format(row[name], 'g')}"
-        for name in names
-    )
+    return ", ".join(f"{SYMBOLS.get(name, name.replace('_', ' '))} {_format(row[name])}" for name in names)
+
+
+def _format(value: object) -> str:
+    """Format a value with three digits.
+
+    >>> _format([0.5, 1.23456]), _format("all"), _format(10)
+    ('[0.5, 1.23]', 'all', '10')
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format, value))}]"
+    return f"{value:.3g}" if isinstance(value, int | float | np.number) and not isinstance(value, bool) else str(value)
