@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,6 @@ import numpy.typing as npt
 import pesn
 from pesn import Forecaster, Gaussian, ProbabilisticESN, systems
 from pesn._support.types import Array
-from pesn.forecasting.dataset import Scale
 from pesn.paper.claims import Record
 from pesn.paper.item_settings import read_settings
 from pesn.systems import cart_pole
@@ -156,6 +155,23 @@ def kinematics(
 # ---------------------------------------------------------------- the network in NumPy
 
 
+class Scale(NamedTuple):
+    """Means and standard deviations by which states and inputs are standardized."""
+
+    y_mean: Array
+    y_std: Array
+    u_mean: Array
+    u_std: Array
+
+    def apply(self, y: Array, u: Array) -> tuple[Array, Array]:
+        """Standardize states and inputs."""
+        return (y - self.y_mean) / self.y_std, (u - self.u_mean) / self.u_std
+
+    def undo(self, y: Array) -> Array:
+        """Return states in their own units."""
+        return y * self.y_std + self.y_mean
+
+
 @dataclass(frozen=True, eq=False)
 class PlainNetwork:
     """A network of a robot in plain NumPy; leading axes are a batch of networks side by side.
@@ -186,7 +202,7 @@ class PlainNetwork:
         columns = forecaster.model_.columns
         return cls(
             *_weights(esn), np.array(esn.readout_.weights, float), columns.learned, columns.kinematic, columns.kinematics,
-            np.asarray(columns.output_std), columns.target == "change", columns.scale,
+            np.asarray(columns.output_std), columns.target == "change", Scale(*columns.scale),
         )  # fmt: skip
 
     @classmethod
