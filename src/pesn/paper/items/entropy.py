@@ -221,9 +221,11 @@ def forgetting(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def grade_entropy(frame: pd.DataFrame) -> Draw:
-    """Grade one draw: the PESN's entropy is lower at every length, also than that of a start at 0."""
-    MC, zero = (float((frame[f"{name} mean"] - frame["P mean"]).min()) for name in METHODS[1:])
-    return Draw("holds" if min(MC, zero) > _SAME else UNFAIR if MC > _SAME else "does not hold", MC)
+    """Grade one draw: the PESN's entropy is lower at every length, also than that of a start at 0; or at most lengths, than MC's."""
+    MC, zero = ((frame[f"{name} mean"] - frame["P mean"]).to_numpy() for name in METHODS[1:])
+    lower = min(MC.min(), zero.min()) > _SAME
+    most = 2 * np.count_nonzero(MC > _SAME) > len(MC)
+    return Draw("holds" if lower else UNFAIR if most else "does not hold", float(np.median(MC)))
 
 
 def grade_forgetting(distances: pd.DataFrame) -> Draw:

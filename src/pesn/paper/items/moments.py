@@ -94,7 +94,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     return Result(
         frame,
         {"Largest absolute error along the mean": _largest(frame), "Error where the input saturates": drops},
-        {"values": _draw_values(frame), "errors": _draw_errors(frame)},
+        {"errors": _draw_errors(frame), "values": _draw_values(frame)},
         [judge_saturation(drops)],
         values={"sampling": _worst(frame, "monte-carlo", "mean"), "spline": _worst(frame, "spline", "mean")},
     )

@@ -267,10 +267,13 @@ def factors(fresh: Mapping[str, Sequence[float]]) -> pd.DataFrame:
 def _lead(fresh: Mapping[str, Sequence[float]], theirs: Sequence[pd.DataFrame]) -> Record:
     null = null_factors()
     medians = {name: 10 ** np.median(some) for name, some in fresh.items()}
-    falls = _median_ranges(theirs, "P from a random mean"), _median_ranges(theirs, "MC")
+    falls = [
+        [f"{width:.2g}" if width >= 1e-4 else "less than 0.0001" for width in _median_ranges(theirs, method)[[0, -1]]]
+        for method in ("P from a random mean", "MC")
+    ]
     values = {"factor": medians["as in the paper"], "ours": medians["ours"], "null": null["one constant for each state"]}
     verdict = "closer than" if values["factor"] < values["null"] else "no closer than"
-    return {**values, "verdict": verdict, "P": falls[0][[0, -1]], "MC": falls[1][[0, -1]]}
+    return {**values, "verdict": verdict, "P": falls[0], "MC": falls[1]}
 
 
 # ---------------------------------------------------------------- numbers
