@@ -147,7 +147,7 @@ def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
     }
     kind = min(both, key=lambda name: len(both[name]))  # the smaller one
     data = base64.b64encode(both[kind]).decode("ascii")
-    drawing = Markup('<img src="data:image/{};base64,{}" alt="{}" loading="lazy">').format(kind, data, figure["alt"])
+    drawing = Markup('<img src="data:image/{};base64,{}" alt="{}">').format(kind, data, figure["alt"])
     addresses = [(kind.upper(), _address(place / figure[kind])) for kind in ("svg", "png")]
     return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
 

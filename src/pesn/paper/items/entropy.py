@@ -221,7 +221,7 @@ def forgetting(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def grade_entropy(frame: pd.DataFrame) -> Draw:
-    """Grade one draw: the PESN's entropy is lower at every length, also than that of a start at 0; or at most lengths, than MC's."""
+    """Grade one draw: the PESN's entropy is lower at every length, also than from a start at 0; or at most lengths than MC's."""
     MC, zero = ((frame[f"{name} mean"] - frame["P mean"]).to_numpy() for name in METHODS[1:])
     lower = min(MC.min(), zero.min()) > _SAME
     most = 2 * np.count_nonzero(MC > _SAME) > len(MC)
