@@ -124,7 +124,7 @@ def test_the_cart_pole_s_results(result):
     errors = result.tables["Mean error of all steps from an exactly known state, as in the paper, first draw"]
     assert {"as in the paper: sees the future", "Algorithm 3 to the letter"} < set(errors.columns)
     assert set(result.tables["Closed form beside Monte Carlo, all draws"]["regime"]) == {"as in the paper", "ours"}
-    assert {"agreement", "uncertain-units", "sensitivity"} < set(result.figures)
+    assert {"agreement", "uncertain-units", "updating"} < set(result.figures)
 
 
 def test_the_ardrone_s_results(run_item):

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import pesn
-from pesn.paper.claims import UNFAIR, Settings, Tasks
+from pesn.paper.claims import UNFAIR, Settings
 from pesn.paper.item_settings import our_parameters
-from pesn.paper.items import robots, sensitivity, washout
+from pesn.paper.items import robots, search, washout
 from pesn.paper.items.washout import METHODS, STATES
 
 ITEM = "washout"
@@ -135,27 +135,12 @@ def test_search_starts_from_what_is_used_and_climbs():
         return abs(p["noise"] - 0.3) + 0.0 * seed
 
     settings = Settings(True, 0, {"noise": 2.0, "candidates": 60})
-    found = sensitivity.search(settings, {"noise": washout.SETTINGS["noise"]}, far, {"noise": [0.1, 1.0, 9.0]})
+    found = search.search(settings, {"noise": washout.SETTINGS["noise"]}, far, {"noise": [0.1, 1.0, 9.0]})
     assert found["distance"].iloc[0] < 0.1  # none of the choices is so close
     assert found.loc[found["candidate"] == 1, "noise"].iloc[0] == 2.0
     assert found["distance"].is_monotonic_increasing
     assert np.isinf(found["distance"].iloc[-1])
-    assert sensitivity.parameters_of(found, {"noise": 2.0, "other": 1}, {"noise": []})["other"] == 1
-
-
-def test_one_setting_is_varied_at_a_time():
-    seen = []
-
-    def measure(p, seed):
-        seen.append((p["noise"], p["n_units"], seed))
-        return {"twice": 2.0 * p["noise"]}
-
-    settings = Settings(True, 0, {"noise": 1.0, "n_units": 5, "varied_draws": 2})
-    frame = sensitivity.study(settings, Tasks(), measure, {"noise": [0.0, 1.0], "n_units": [7]})
-    varied = [(0.0, 5), (1.0, 5), (1.0, 5), (1.0, 7)]  # the units in use, 5, beside the 7 that were asked for
-    assert seen == [(noise, n, seed) for noise, n in varied for seed in settings.seeds(2, stream=3)]
-    figure, _ = sensitivity.draw(frame, settings.parameters, {"twice": "twice"}, "twice the noise")
-    assert [ax.get_xlabel() for ax in figure.axes] == ["noise M_e", "units N"]
+    assert search.parameters_of(found, {"noise": 2.0, "other": 1}, {"noise": []})["other"] == 1
 
 
 # ---------------------------------------------------------------- the verdicts, on made-up numbers

@@ -18,7 +18,7 @@ from pesn._support.types import Array, FloatArray
 from pesn.metrics import entropy
 from pesn.paper.claims import UNFAIR, Draw, Record, Result, Settings, Tasks, Verdict, over_columns, over_draws, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, our_parameters, read_settings
-from pesn.paper.items import figures, sensitivity
+from pesn.paper.items import figures, search
 from pesn.paper.items.washout import COLUMNS, LENGTHS, STATISTICS, Washout, origins, span
 
 METHODS = ("P", "MC", "zero start")
@@ -31,9 +31,7 @@ FORGOTTEN = 0.01  # of the units' deviation in the long run: closer than that, a
 PUBLISHED: dict[int, tuple[float, ...]] = {int(length): tuple(row) for length, row in paper_numbers("entropy").items()}
 
 SETTINGS = read_settings("robots", "cart", "draws", "search", "entropy")
-VARIED: sensitivity.Values = TABLES["varied"]["entropy"]
-CHOICES: sensitivity.Values = TABLES["choices"]["entropy"]
-_MEASURES = {"distance": "from the printed\ntable (bits)", "lower": "MC − P (bits)"}
+CHOICES: search.Values = TABLES["choices"]["entropy"]
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
@@ -44,9 +42,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     frames = [as_frame(entropies, p["lengths"]) for entropies in found]
     theirs, ours = frames[: len(seeds)], frames[len(seeds) :]
     curves = [mean_curves(one) for one in tasks.map(start_distances, [(own, seed) for seed in seeds])]
-    varied = sensitivity.study(settings, tasks, measure, VARIED)
-    tried = sensitivity.search(settings, SETTINGS, draw_distance, CHOICES)
-    best = sensitivity.parameters_of(tried, p, CHOICES)
+    tried = search.search(settings, SETTINGS, draw_distance, CHOICES)
+    best = search.parameters_of(tried, p, CHOICES)
     fresh = {
         name: tasks.map(draw_distance, [(q, seed) for seed in seeds])
         for name, q in (("as in the paper", p), ("closest candidate", best), ("ours", own))
@@ -61,14 +58,10 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "Steps until a start is forgotten, by draw": forgetting(curves),
             "The candidates closest to the published table": tried.head(8),
         },
-        {
-            "entropy": _draw(theirs[0], ours[0]),
-            "starts": _draw_starts(curves[0]),
-            "sensitivity": sensitivity.draw(varied, p, _MEASURES),
-        },
+        {"entropy": _draw(theirs[0], ours[0]), "starts": _draw_starts(curves[0])},
         [_judge_entropy(theirs, ours), _judge_echo_state(curves)],
         lead=_lead(fresh),
-        values={"closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES)), **_claimed(p, curves[0])},
+        values={"closest": search.settings_text(tried.iloc[0], list(CHOICES)), **_claimed(p, curves[0])},
     )
 
 
@@ -117,18 +110,10 @@ def start_distances(p: Record, seed: int) -> Array:
     return np.array(curves).transpose(2, 0, 1) / long_run_std
 
 
-def measure(p: Record, seed: int) -> dict[str, float]:
-    """Reduce a draw to its distance from the published table, and to how far P is below MC."""
-    P, MC, _ = one_draw({**p, "samples": min(p["samples"], 6), "lengths": list(LENGTHS)}, seed).mean(axis=0).T
-    return {"distance": _distance(P, MC), "lower": float((MC - P).mean())}
-
-
 def draw_distance(p: Record, seed: int) -> float:
     """Return how far a draw's entropies are from the published ones, in bits, root mean square over P and MC."""
-    return measure({**p, "trials": min(p["trials"], 2)}, seed)["distance"]
-
-
-def _distance(P: Array, MC: Array) -> float:
+    small = {"trials": min(p["trials"], 2), "samples": min(p["samples"], 6), "lengths": list(LENGTHS)}
+    P, MC, _ = one_draw({**p, **small}, seed).mean(axis=0).T
     printed = np.array([PUBLISHED[k][:2] for k in LENGTHS])
     return float(np.sqrt(np.mean(np.square(np.stack([P, MC], axis=1) - printed))))
 

@@ -13,7 +13,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -240,27 +240,6 @@ def steps_until(good: npt.ArrayLike) -> int:
     return int(wrong[0]) if len(wrong) else np.size(good)
 
 
-# ---------------------------------------------------------------- the fair forecast
-
-
-def fair_forecasts(robot: Robot, p: Record, seed: int, form: str) -> tuple[Array, Array, Array]:
-    """Return means and standard deviations (origins, steps, d) of :class:`pesn.Forecaster`, and the truth, in SI units.
-
-    The weights are updated by all rows up to each origin, none after.
-    """
-    own = {"covariance": form, "initial_state": "learned", "noise": 0.0, "process_noise": p["process_noise"]}
-    forecaster, runs = robots.learn(robot, p, seed, p["calibrate"], **own)
-    last, steps, found = runs[len(runs) - p["test_runs"]], p["steps"], []
-    y, u, seen = last.states, last.inputs, p["train_rows"]
-    for k in range(max(seen, p["context"]), min(seen + p["test_rows"], len(y)) - steps - 1, p["fair_every"]):
-        forecaster.update(y[seen : k + 1], u[seen : k + 1])
-        seen = k + 1
-        one = forecaster.forecast(steps, None, u[k : k + steps])
-        found.append((one.mean, one.std, y[k + 1 : k + 1 + steps]))
-    mean, std, truth = zip(*found, strict=True)
-    return np.array(mean), np.array(std), np.array(truth)
-
-
 # ---------------------------------------------------------------- one draw
 
 
@@ -336,21 +315,8 @@ def leaving(some: Sequence[Compared], form: str) -> tuple[list[int], list[int]]:
     return means, widths
 
 
-def measure(robot: Robot, p: Record, seed: int) -> dict[str, float]:
-    """Reduce a small draw to two numbers, by variances alone."""
-    scene = learn(robot, {**p, "runs": min(p["runs"], 10 + p["test_runs"])}, seed)
-    how = Sampling(p["steps"], 2048, seed % 2**31, p["input_std"])
-    found = [multi_step(scene, scene.esn, k, how, ("diagonal",)) for k in scene.rows(p, p["steps"], p["segments"])[:4]]
-    return {
-        "alike": 100.0 * float(np.mean([np.abs(np.log(one.ratio("diagonal"))) <= np.log(1.5) for one in found])),
-        "leaves": float(np.median(leaving(found, "diagonal")[0])),
-    }
-
-
 # ---------------------------------------------------------------- figures: states over time with 2σ bands, and agreement
 
-# Means, deviations and truth (origins, steps, d) by form.
-Fair: TypeAlias = Mapping[str, tuple[Array, Array, Array]]
 _COLOR = {"diagonal": figures.SPLINE, "full": figures.OURS}
 _LINE = {form: figures.line(color) for form, color in _COLOR.items()}
 _SHORT = {"diagonal": "PESN (diagonal)", "full": "full covariance (ours)"}
@@ -561,26 +527,3 @@ def _draw_agreement(axes: Sequence[Axes], some: Sequence[Compared]) -> None:
         right.set_yscale("log")
         right.yaxis.set_major_formatter("{x:g}")
     right.set_ylabel("σ ÷ Monte Carlo's σ", fontsize=_SIZE)
-
-
-def draw_fair(view: View, fair: Fair) -> Figure:
-    """Draw forecasts of :class:`pesn.Forecaster` from one origin, weights updated before it: 2σ bands of all errors.
-
-    Below each state the same less the truth.
-    """
-    figure, axes, places = _pair_panels(view)
-    middle = {form: [part[len(part) // 2] for part in fair[form]] for form in FORMS}
-    t = view.dt * np.arange(1, len(middle["full"][0]) + 1)
-    for i, ax, below in places:
-        for panel, less in ((ax, 0.0), (below, middle["full"][2][:, i])):
-            for form, (mean, std, _) in middle.items():
-                line, width = mean[:, i] - less, std[:, i]
-                if form == "full":
-                    panel.fill_between(t, line - 2.0 * width, line + 2.0 * width, color=_COLOR[form], alpha=0.2, linewidth=0)
-                    panel.plot(t, line, linewidth=1.4, label=_LABEL[form], **_LINE[form])
-                else:
-                    _band(panel, t, line, width, form)
-            panel.plot(t, middle["full"][2][:, i] - less, markersize=3.0, **_TRUTH)
-        ax.set_ylabel(view.label(i), fontsize=_SIZE)
-        below.set_ylabel("less the truth", fontsize=_SIZE)
-    return _finish(figure, axes, "time ahead (s)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import TypeAlias
 
@@ -31,8 +30,8 @@ from pesn.paper.claims import (
     over_draws,
     paper_numbers,
 )  # fmt: skip
-from pesn.paper.item_settings import TABLES, Item, Setting, our_parameters, read_settings
-from pesn.paper.items import prediction, robots, sensitivity
+from pesn.paper.item_settings import Item, Setting, our_parameters, read_settings
+from pesn.paper.items import prediction, robots
 from pesn.paper.items.figures import Picture
 from pesn.paper.items.prediction import FORMS, WEIGHTS, WIDE, Compared, Sampling, Scene, Study, leaving, steps_until, within
 from pesn.paper.items.robots import ARDRONE, CART_POLE, Robot
@@ -286,10 +285,6 @@ def judge_same_weights(draws: Sequence[tuple[float, float]], p: Record) -> Verdi
     return over_draws("same-weights", [grade_same_weights(*draw) for draw in draws], values, limits=(_SAME,))
 
 
-VARIED: sensitivity.Values = TABLES["varied"]["prediction"]
-_MEASURES = {"alike": "σ within a\nfactor 1.5 (%)", "leaves": "mean leaves\n(steps)"}
-
-
 @dataclass(frozen=True)
 class Experiment:
     """What an item has of its own.
@@ -319,9 +314,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     by_draw = tasks.map(prediction.one_draw, [(robot, q, seed) for q in (p, ours) for seed in seeds])
     columns = by_draw[: len(seeds)], by_draw[len(seeds) :]
     scene = prediction.learn(robot, p, seeds[0])
-    fair = dict(zip(FORMS, tasks.map(prediction.fair_forecasts, [(robot, ours, seeds[0], form) for form in FORMS]), strict=True))
     (letter,) = tasks.map(prediction.letter_errors, [(robot, p, seeds[0])])
-    varied = sensitivity.study(settings, tasks, partial(prediction.measure, robot), VARIED)
     judged = judge(columns)
     if robot is ARDRONE:
         judged.append(judge_dimensions(columns))
@@ -337,17 +330,15 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
             "Mean error of all steps from an exactly known state, as in the paper, first draw": error_table(
                 columns[0][0], letter, robot, scene.forecaster.scale_.y_std
             ),
-            "Observations inside the 2σ bands, ours, first draw": coverage_table(fair),
         },
-        figures=_figures(own, scene, columns, fair, p, seeds[0]) | {"sensitivity": sensitivity.draw(varied, p, _MEASURES)},
+        figures=_figures(own, scene, columns, p, seeds[0]),
         verdicts=judged,
         lead=_lead(columns, p["steps"]),
-        notes=[] if ours["calibrate"] else ["In the quick run the fair forecasts are not calibrated on held-back rows."],
     )
 
 
-def _figures(own: Experiment, scene: Scene, columns: Columns, fair: prediction.Fair, p: Record, seed: int) -> dict[str, Picture]:
-    """Draw the first draw of the paper's column, how well all draws agree, and a fair forecast."""
+def _figures(own: Experiment, scene: Scene, columns: Columns, p: Record, seed: int) -> dict[str, Picture]:
+    """Draw the first draw of the paper's column, and how well all draws agree."""
     found, how = columns[0][0], Sampling(p["steps"], p["samples"], seed % 2**31, p["input_std"])
     middle = found.multi["before"][len(found.multi["before"]) // 2]
     stretch = {
@@ -362,7 +353,6 @@ def _figures(own: Experiment, scene: Scene, columns: Columns, fair: prediction.F
         "single-step": (prediction.draw_states(outputs, found.single, p["steps"]), {}),
         "multi-step": (prediction.draw_states(states, middle, p["steps"]), {}),
         "updating": (prediction.draw_updating(states, stretch, own.shown), {}),
-        "fair-forecast": (prediction.draw_fair(states, fair), {}),
     }
     if "units" in found.multi:
         drawn["uncertain-units"] = prediction.draw_states(states, found.multi["units"][0], p["steps"]), {}
@@ -447,16 +437,6 @@ def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.D
         line["Algorithm 3 to the letter"] = float(letter[..., i].mean() * width[i])
         line["better"] = min((WEIGHTS["never"], WEIGHTS["before"]), key=lambda text: line[text])
         lines.append(line)
-    return pd.DataFrame(lines)
-
-
-def coverage_table(fair: prediction.Fair, steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
-    """Tabulate the coverage of the 2σ bands of fair forecasts, every error counted."""
-    lines = []
-    for form, (mean, std, truth) in fair.items():
-        inside = np.abs(truth - mean) <= 2.0 * std
-        share = {f"in 2σ at step {s}, %": round(100.0 * float(inside[:, s - 1].mean()), 1) for s in steps if s <= inside.shape[1]}
-        lines.append({"forecast": "pesn.Forecaster, weights updated up to the origin", "covariance": form, **share})
     return pd.DataFrame(lines)
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from pesn._support.types import Array
 from pesn.paper.claims import UNFAIR, Draw, Record, Result, Settings, Tasks, Verdict, grade, over_columns, paper_numbers
 from pesn.paper.item_settings import TABLES, Item, our_parameters, read_settings
-from pesn.paper.items import figures, robots, sensitivity
+from pesn.paper.items import figures, robots, search
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
@@ -177,14 +177,12 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
 }
 
 SETTINGS = read_settings("robots", "cart", "draws", "search", "washout")
-VARIED: sensitivity.Values = TABLES["varied"]["washout"]
-CHOICES: sensitivity.Values = TABLES["choices"]["washout"]
+CHOICES: search.Values = TABLES["choices"]["washout"]
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
 GAIN = 0.95  # of a plain network's error: what is closer to it gains nothing
 SMALL = 0.1  # losses are small up to here, on average and as a share of the other's error: the paper's largest is 2 %
-_MEASURES = {"factor": "factor off\nthe printed table", "against": "P's error ÷\nMC's"}
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
@@ -195,9 +193,8 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     frame = as_frame(dict(zip(keys, tasks.map(one_draw, units), strict=True)), p["lengths"])
     by_draw = dict(list(frame.groupby(["column", "draw"], sort=False)))
     theirs, ours = ([by_draw[column, i + 1] for i in range(len(seeds))] for column in COLUMNS)
-    varied = sensitivity.study(settings, tasks, measure, VARIED)
-    tried = sensitivity.search(settings, SETTINGS, draw_distance, CHOICES)
-    best = sensitivity.parameters_of(tried, p, CHOICES)
+    tried = search.search(settings, SETTINGS, draw_distance, CHOICES)
+    best = search.parameters_of(tried, p, CHOICES)
     fresh = {
         name: tasks.map(draw_distance, [(own, seed) for seed in seeds])
         for name, own in (("as in the paper", p), ("closest candidate", best), ("ours", our_parameters(SETTINGS, p)))
@@ -215,10 +212,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
             "errors": _draw_errors(theirs[0], published=True),
             "ours": _draw_errors(ours[0]),
             "range": _draw_ranges(theirs),
-            "sensitivity": sensitivity.draw(varied, p, _MEASURES, logarithmic=True),
         },
         verdicts=[_judge_wins(theirs, ours), _judge_losses(theirs, ours)],
-        values={"closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES)), "trend": position_trend()},
+        values={"closest": search.settings_text(tried.iloc[0], list(CHOICES)), "trend": position_trend()},
         lead=_lead(fresh, theirs),
     )
 
@@ -232,13 +228,6 @@ def draw_distance(p: Record, seed: int) -> float:
     starts = p["start_std"] * here.rng.standard_normal((here.p["trials"], min(p["samples"], 16), here.plain.n_units))
     each = [here.forecast_all(rows, starts, ("P", "MC")) for rows in LENGTHS]
     return distance(*(np.array([errors[name].mean(axis=0) for errors in each]) for name in ("P", "MC")))
-
-
-def measure(p: Record, seed: int) -> dict[str, float]:
-    """Reduce a draw to its distance, as a factor, and the geometric mean over all cells of P's error ÷ MC's."""
-    errors = one_draw({**p, "samples": min(p["samples"], 16), "lengths": list(LENGTHS)}, seed)
-    P, MC = (errors[METHODS.index(name)].mean(axis=0) for name in ("P", "MC"))
-    return {"factor": 10 ** distance(P, MC), "against": float(np.exp(np.mean(np.log(P / MC))))}
 
 
 def null_factors() -> dict[str, float]:
