@@ -69,7 +69,7 @@ from pesn.paper.claims import (
     Tasks,
     Verdict,
     combine_labels,
-)
+)  # fmt: skip
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
 
 if TYPE_CHECKING:

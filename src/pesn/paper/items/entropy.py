@@ -52,7 +52,9 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     return Result(
         pd.concat(frames, keys=keys, names=["column", "draw", None]).reset_index(level=["column", "draw"]).reset_index(drop=True),
         {
-            "Distance to the published table in bits, on draws that the search has not seen": distances(fresh),
+            "Distance to the published table in bits, on draws that the search has not seen": search.compare(
+                fresh, null_distances()
+            ),
             "Shannon entropy of the units during washout, bits, as in the paper, first draw": table(theirs[0]),
             "Shannon entropy of the units during washout, bits, ours, first draw": table(ours[0]),
             "Steps until a start is forgotten, by draw": forgetting(curves),
@@ -127,17 +129,6 @@ def null_distances() -> dict[str, float]:
     printed = np.array([PUBLISHED[k][:2] for k in LENGTHS])
     means = {"one constant": printed.mean(), "one constant each for P and MC": printed.mean(axis=0)}
     return {name: float(np.sqrt(np.mean(np.square(printed - mean)))) for name, mean in means.items()}
-
-
-def distances(fresh: Mapping[str, Sequence[float]]) -> pd.DataFrame:
-    """Tabulate the distances of regimes over the draws, beside those of the constants."""
-    null = null_distances()
-    rows: list[Record] = [
-        {"what": name, "median": np.median(some), "least": min(some), "largest": max(some)} for name, some in fresh.items()
-    ]
-    rows += [{"what": name, "median": bits, "least": bits, "largest": bits} for name, bits in null.items()]
-    best = min(null.values())
-    return pd.DataFrame([{**row, "beats the constants": row["median"] < best if row["what"] in fresh else ""} for row in rows])
 
 
 def unit_entropy(values: FloatArray, bins: int) -> float:

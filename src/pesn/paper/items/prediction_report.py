@@ -326,7 +326,6 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
         tables={
             "Published and obtained (the paper's diagonal network)": table,
             "Closed form beside Monte Carlo, all draws": agreement(columns),
-            "σ ÷ Monte Carlo's σ by state, multi-step, as in the paper, all draws": by_state(columns[0], robot.names),
             "Mean error of all steps from an exactly known state, as in the paper, first draw": error_table(
                 columns[0][0], letter, robot, scene.forecaster.scale_.y_std
             ),
@@ -396,15 +395,6 @@ def _agree(every: Sequence[Compared], form: str) -> Record:
         "mean leaves": means,
         "σ leaves": widths,
     }
-
-
-def by_state(studies: Sequence[Study], names: Sequence[str], steps: Sequence[int] = (1, 5, 10, 20)) -> pd.DataFrame:
-    """Tabulate σ ÷ Monte Carlo's of the multi-step prediction, median over draws and segments, by state and step."""
-    some = [one for found in studies for one in found.multi["before"]]
-    table = {"state": list(names)}
-    for form, step in product(FORMS, [s for s in steps if s <= len(some[0].mean)]):
-        table[f"{form}, step {step}"] = np.median([one.ratio(form)[step - 1] for one in some], axis=0).round(3).tolist()
-    return pd.DataFrame(table)
 
 
 def long_frame(columns: Columns, robot: Robot) -> pd.DataFrame:

@@ -92,3 +92,18 @@ def _format(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_format, value))}]"
     return f"{value:.3g}" if isinstance(value, int | float | np.number) and not isinstance(value, bool) else str(value)
+
+
+def compare(fresh: Mapping[str, Sequence[float]], constants: Mapping[str, float]) -> pd.DataFrame:
+    """Tabulate the distances of regimes over the draws, beside those of constants that know nothing.
+
+    >>> compare({"as in the paper": [0.1, 0.3, 0.2]}, {"one constant": 0.15})["beats the constants"].tolist()
+    ['no', '']
+    """
+    best = min(constants.values())
+    rows = [
+        {"what": name, "median": np.median(some), "least": min(some), "largest": max(some),
+         "beats the constants": "" if name in constants else "yes" if np.median(some) < best else "no"}
+        for name, some in [*fresh.items(), *((name, [value]) for name, value in constants.items())]
+    ]  # fmt: skip
+    return pd.DataFrame(rows)

@@ -196,16 +196,17 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     tried = search.search(settings, SETTINGS, draw_distance, CHOICES)
     best = search.parameters_of(tried, p, CHOICES)
     fresh = {
-        name: tasks.map(draw_distance, [(own, seed) for seed in seeds])
+        name: (10 ** np.array(tasks.map(draw_distance, [(own, seed) for seed in seeds]))).tolist()
         for name, own in (("as in the paper", p), ("closest candidate", best), ("ours", our_parameters(SETTINGS, p)))
     }
     return Result(
         frame=frame,
         tables={
-            "Factor between obtained and published errors, 64 cells, on draws that the search has not seen": factors(fresh),
+            "Factor between obtained and published errors, 64 cells, on draws that the search has not seen": search.compare(
+                fresh, null_factors()
+            ),
             "Range over the trials, largest less smallest error: the signal of the washout": ranges(theirs[0]),
             **tables(frame),
-            "Cells in which the PESN wins, ties and loses, by draw": counts(frame),
             "The candidates closest to the published table": tried.head(8),
         },
         figures={
@@ -241,21 +242,9 @@ def null_factors() -> dict[str, float]:
     return {name: float(10 ** np.sqrt(np.mean(np.square(grid - mean)))) for name, mean in means.items()}
 
 
-def factors(fresh: Mapping[str, Sequence[float]]) -> pd.DataFrame:
-    """Tabulate the factors of regimes over the draws, beside those of the constants."""
-    null = null_factors()
-    rows: list[Record] = [
-        {"what": name, "median": 10 ** np.median(some), "least": 10 ** min(some), "largest": 10 ** max(some)}
-        for name, some in fresh.items()
-    ]
-    rows += [{"what": name, "median": factor, "least": factor, "largest": factor} for name, factor in null.items()]
-    best = min(null.values())
-    return pd.DataFrame([{**row, "beats the constants": row["median"] < best if row["what"] in fresh else ""} for row in rows])
-
-
 def _lead(fresh: Mapping[str, Sequence[float]], theirs: Sequence[pd.DataFrame]) -> Record:
     null = null_factors()
-    medians = {name: 10 ** np.median(some) for name, some in fresh.items()}
+    medians = {name: np.median(some) for name, some in fresh.items()}
     falls = [
         [f"{width:.2g}" if width >= 1e-4 else "less than 0.0001" for width in _median_ranges(theirs, method)[[0, -1]]]
         for method in ("P from a random mean", "MC")
@@ -372,17 +361,6 @@ def _median_ranges(draws: Sequence[pd.DataFrame], method: str) -> Array:
     """Return the range over the trials by length: the median over states and draws."""
     some = pd.concat([part[part["method"] == method] for part in draws])
     return np.asarray((some["max"] - some["min"]).groupby(some["washout"]).median(), float)
-
-
-def counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate how often P wins, ties and loses against the others, a row for each draw and column."""
-    rows = []
-    for (column, draw), part in frame.groupby(["column", "draw"], sort=False):
-        row: dict[str, object] = {"column": column, "draw": draw}
-        for method in ("MC", "MC without noise", "zero start", "mean of forecasts"):
-            row[f"P against {method}"] = " / ".join(map(str, win_count(cells(part, "P"), cells(part, method))))
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def _better(p: float, mc: float, which: str, tie: float) -> str:
