@@ -122,7 +122,7 @@ def test_the_cart_pole_s_results(result):
     assert len(result.frame) == 4 * 2 * (12 * 2 + 2 * 6 * 4)
     assert np.isfinite(result.frame.select_dtypes("number").to_numpy()).all()
     errors = result.tables["Mean error of all steps from an exactly known state, as in the paper, first draw"]
-    assert {"as in the paper: sees the future", "Algorithm 3 to the letter"} < set(errors.columns)
+    assert "as in the paper: sees the future" in errors.columns
     assert set(result.tables["Closed form beside Monte Carlo, all draws"]["regime"]) == {"as in the paper", "ours"}
     assert {"agreement", "uncertain-units", "updating"} < set(result.figures)
 

@@ -284,19 +284,6 @@ def _errors(scene: Scene, p: Record) -> dict[str, Array]:
     return {name: np.abs(some) for name, some in found.items()}
 
 
-def letter_errors(robot: Robot, p: Record, seed: int) -> Array:
-    """Return the errors (origins, steps, d) of Algorithm 3 to the letter, whose inputs are the true states."""
-    scene = learn(robot, p, seed)
-    runs = robot.simulate(p, seed)
-    esn, found = robots.train_feedback_network(scene.plain, runs[: len(runs) - p["test_runs"]], p, seed), []
-    for k in scene.rows(p, p["origin_every"])[:: p["future_every"]]:
-        ahead, start = slice(k, k + p["steps"]), k - k % scene.run.lengths[0]
-        washout = scene.z[max(k - 100, start) : k]
-        path = robots.states_to_the_letter(esn, scene.plain, washout, scene.z[ahead], scene.y[k : ahead.stop + 1])
-        found.append(np.abs(path - scene.y[k + 1 : ahead.stop + 1]))
-    return np.array(found)
-
-
 def multi_step_with_future(scene: Scene, p: Record, k: int, seed: int) -> Compared:
     """Run a stretch of Algorithm 3 in closed loop, variances alone, beside points with the weights that each step had."""
     steps, std, d = p["steps"], p["input_std"], scene.y.shape[1]

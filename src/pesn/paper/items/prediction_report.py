@@ -314,7 +314,6 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
     by_draw = tasks.map(prediction.one_draw, [(robot, q, seed) for q in (p, ours) for seed in seeds])
     columns = by_draw[: len(seeds)], by_draw[len(seeds) :]
     scene = prediction.learn(robot, p, seeds[0])
-    (letter,) = tasks.map(prediction.letter_errors, [(robot, p, seeds[0])])
     judged = judge(columns)
     if robot is ARDRONE:
         judged.append(judge_dimensions(columns))
@@ -327,7 +326,7 @@ def run(settings: Settings, tasks: Tasks, own: Experiment) -> Result:
             "Published and obtained (the paper's diagonal network)": table,
             "Closed form beside Monte Carlo, all draws": agreement(columns),
             "Mean error of all steps from an exactly known state, as in the paper, first draw": error_table(
-                columns[0][0], letter, robot, scene.forecaster.scale_.y_std
+                columns[0][0], robot, scene.forecaster.scale_.y_std
             ),
         },
         figures=_figures(own, scene, columns, p, seeds[0]),
@@ -417,14 +416,13 @@ def long_frame(columns: Columns, robot: Robot) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def error_table(found: Study, letter: Array, robot: Robot, width: Array) -> pd.DataFrame:
+def error_table(found: Study, robot: Robot, width: Array) -> pd.DataFrame:
     """Tabulate the mean absolute error over all steps, by state and way of updating the weights, in units of the robot."""
     lines = []
     for i, (name, unit) in enumerate(zip(robot.names, robot.units, strict=True)):
         line: Record = {"state": f"{name} ({unit})"}
         for way, text in WEIGHTS.items():
             line[text] = float(np.nanmean(found.errors[way][..., i]) * width[i])
-        line["Algorithm 3 to the letter"] = float(letter[..., i].mean() * width[i])
         line["better"] = min((WEIGHTS["never"], WEIGHTS["before"]), key=lambda text: line[text])
         lines.append(line)
     return pd.DataFrame(lines)
