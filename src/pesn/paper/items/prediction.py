@@ -513,4 +513,6 @@ def _draw_agreement(axes: Sequence[Axes], some: Sequence[Compared]) -> None:
     if low <= 0.0 or high / low > 3.0:
         right.set_yscale("log")
         right.yaxis.set_major_formatter("{x:g}")
+        right.yaxis.set_minor_formatter("{x:g}")
+        right.tick_params(which="both", labelsize=7)
     right.set_ylabel("σ ÷ Monte Carlo's σ", fontsize=_SIZE)

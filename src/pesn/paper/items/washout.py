@@ -422,7 +422,7 @@ def _draw_ranges(theirs: Sequence[pd.DataFrame]) -> figures.Picture:
         ax.plot(known, printed, color=color, marker="^", linestyle="--", label=f"{name}, published")
         ax.plot(lengths, _median_ranges(theirs, method), color=color, marker="o", label=f"{name}, obtained")
     figures.label_lengths(ax, lengths)
-    ax.set(xlabel="washout length (rows)", ylabel="largest less smallest error", yscale="log")
+    ax.set(xlabel="washout length (rows)", ylabel="largest less smallest error", yscale="log", ylim=(1e-6, 1.0))
     ax.legend(frameon=False, fontsize=9)
     return figure, {}
 
