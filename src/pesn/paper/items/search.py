@@ -18,7 +18,6 @@ from pesn.paper.claims import Record, Settings
 from pesn.paper.item_settings import TABLES, Setting
 
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # of settings, by name
-Measure: TypeAlias = Callable[[Record, int], dict[str, float]]  # of parameters and a seed
 
 SYMBOLS: dict[str, str] = TABLES["symbols"]
 
