@@ -90,7 +90,7 @@ def test_version_and_unknown_command():
 def test_an_item_of_the_paper_from_the_shell(tmp_path):
     done = run("reproduce", "error-bound", "--quick", "--jobs", "1", "--out", "made", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 item, claims: 1 holds, 2 corrected" in done.stdout
+    assert "1 item, claims: 1 holds, 1 holds in part, 1 misprint" in done.stdout
     assert "Traceback" not in done.stderr
     assert "8.512" in (tmp_path / "made" / "index.html").read_text(encoding="utf-8")
     assert (tmp_path / "made" / "error-bound" / "bound.png").read_bytes().startswith(b"\x89PNG")

@@ -150,11 +150,6 @@ def test_known_rows_then_an_uncertain_state(form):
     np.testing.assert_allclose(ahead.mean[0], samples.mean(axis=0), atol=0.05 * samples.std(axis=0).min())
     if form == "full":
         np.testing.assert_allclose(ahead.std[0], samples.std(axis=0), rtol=0.03)
-    certain = model.start(run.states[600:601], units=Gaussian(state.mean, var=np.zeros(30)))
-    np.testing.assert_allclose(
-        model.forecast(3, certain, run.inputs[600:603], parts=("state",)).mean,
-        model.forecast(3, model.start(run.states[600:601], units=state), run.inputs[600:603], parts=("state",)).mean,
-    )
     with pytest.raises(ValueError, match="context must be one row where units are given, got 2"):
         model.start((run.states[:2], run.inputs[:1]), units=state)
     with pytest.raises(ValueError, match=r"units must have 30 entries, got shape \(2,\)"):

@@ -232,8 +232,11 @@ def test_networks_without_the_prior_learn_by_the_plain_recursion(delta):
     start = esn.readout_
     P = start.covariance_root @ start.covariance_root.T if delta is None else delta * np.eye(15)
     expected = plain_recursion(start.weights, P, np.column_stack([np.ones(160), z[99:259], units]), z[100:260], lam)
-    esn.partial_fit(z[99:259], z[100:260])
+    state = esn.predict(z[:99], return_state=True)[1]
+    esn.partial_fit(z[99:259], z[100:260], state=state)
     np.testing.assert_allclose(esn.readout_.weights, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    with pytest.raises(TypeError, match="state must be what return_state=True gave, got int"):
+        esn.partial_fit(z[:5], z[1:6], state=3)
     # units without memory are functions of the row: what update learns from is known exactly
     static = pesn.ProbabilisticESN(12, topology="none", leak_rate=1.0, process_noise=0.0, covariance="diagonal", **own)
     f = pesn.Forecaster(static, target="level", calibrate=False, scale=False).fit(z[:100])
@@ -244,14 +247,3 @@ def test_networks_without_the_prior_learn_by_the_plain_recursion(delta):
     expected = plain_recursion(start.weights, P, b, z[100:260] / f.output_std_, lam)
     f.update(z[100:260])
     np.testing.assert_allclose(f.esn_.readout_.weights, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
-
-
-def test_partial_fit_begins_at_a_given_state():
-    z = np.sin(0.3 * np.arange(200.0))[:, None]
-    one, other = (pesn.EchoStateNetwork(10, random_state=0).fit(z[:99], z[1:100]) for _ in range(2))
-    state = one.predict(z[:150], return_state=True)[1]
-    one.partial_fit(z[150:180], z[151:181], state=state)
-    other.partial_fit(z[150:180], z[151:181], state=other.state_._replace(mean=state.mean))
-    np.testing.assert_array_equal(one.readout_.weights, other.readout_.weights)
-    with pytest.raises(TypeError, match="state must be what return_state=True gave, got int"):
-        one.partial_fit(z[:5], z[1:6], state=3)
