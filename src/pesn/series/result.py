@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 NORMAL = 1e6  # degrees of freedom: as good as Gaussian
 _LARGEST = math.log(np.finfo(np.float64).max) - 1.0
 _SMALLEST = 1e-200  # smallest probability of a quantile: below it, special functions are not accurate
+NODES = 200  # probabilities of a table of quantiles
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _MEAN_LEVELS, _MEAN_WEIGHTS = 0.5 + 0.499 * _NODES, 0.5 * _WEIGHTS  # of the mean: quadrature over 0.001 to 0.999
 LEVELS: Array = np.arange(0.005, 1.0, 0.01)  # of the quantiles whose mean pinball loss, times two, is the CRPS
@@ -73,6 +74,8 @@ class Margins:
         Whether location and scale are those of log y.
     lower : float or array, default=-inf
         Lower bound of all numbers: 0 for data that are never negative.
+    table : array of shape (…, 200), optional
+        Quantiles at 0.0025, 0.0075, …, 0.9975 of numbers with a step function as distribution, such as counts; NaN for others.
     """
 
     location: Array
@@ -80,6 +83,7 @@ class Margins:
     dof: float | Array
     log: bool | AnyArray = False
     lower: float | Array = -math.inf
+    table: Array | None = None
 
     @staticmethod
     def stack(parts: Sequence[Margins], axis: int) -> Margins:
@@ -97,6 +101,7 @@ class Margins:
         Margins
             With arrays in place of scalars among the parameters.
         """
+        axis %= parts[0].location.ndim + 1  # tables have an axis more
         return _join(partial(np.stack, axis=axis), parts)
 
     @staticmethod
@@ -105,13 +110,25 @@ class Margins:
         return _join(np.concatenate, parts)
 
     def __getitem__(self, index: Any) -> Margins:
-        values = [getattr(self, part.name) for part in fields(Margins)]
-        return Margins(*(np.broadcast_to(value, self.location.shape)[index] if np.ndim(value) else value for value in values))
+        values = {part.name: getattr(self, part.name) for part in fields(Margins)}
+        return Margins(**{name: self.broadcast(name)[index] if np.ndim(value) else value for name, value in values.items()})
+
+    def broadcast(self, name: str) -> AnyArray:
+        """Return a parameter broadcast against ``location``, a table with its quantiles last."""
+        value = getattr(self, name)
+        if name == "table":
+            return np.full((*self.location.shape, NODES), np.nan) if value is None else np.asarray(value)
+        return np.broadcast_to(value, self.location.shape)
 
     def ppf(self, p: npt.ArrayLike) -> Array:
         """Return quantiles at ``p``, broadcast against ``location``."""
-        t = special.stdtrit(self.dof, np.maximum(np.asarray(p, np.float64), _SMALLEST))
-        return self._transform(t)
+        values = self._transform(special.stdtrit(self.dof, np.maximum(np.asarray(p, np.float64), _SMALLEST)))
+        if self.table is None:
+            return values
+        at = np.clip(np.ceil(np.asarray(p) * NODES - 1e-9).astype(np.intp) - 1, 0, NODES - 1)
+        table, at = np.broadcast_to(self.table, (*values.shape, NODES)), np.broadcast_to(at, values.shape)
+        steps = np.take_along_axis(table, at[..., None], axis=-1)[..., 0]
+        return np.where(np.isnan(steps), values, steps)
 
     def _transform(self, t: Array) -> Array:
         """Return the numbers where Student's t is ``t``."""
@@ -139,7 +156,8 @@ class Margins:
         It is the median where the distribution is symmetric, and above it where that of the logarithm is. The expectation without
         limits is infinite there: E exp(t) diverges for Student's t.
         """
-        return np.tensordot(_MEAN_WEIGHTS, self.quantile(_MEAN_LEVELS), 1)
+        mean = np.tensordot(_MEAN_WEIGHTS, self.quantile(_MEAN_LEVELS), 1)
+        return mean if self.table is None else np.where(np.isnan(self.table[..., 0]), mean, np.mean(self.table, axis=-1))
 
     @property
     def median(self) -> Array:
@@ -150,7 +168,12 @@ class Margins:
     def std(self) -> Array:
         """Standard deviation: half the width of the central 68.27 % interval, which exists for any degrees of freedom."""
         lower, upper = self.interval(0.6826894921370859)
-        return np.asarray(0.5 * upper - 0.5 * lower)
+        std = np.asarray(0.5 * upper - 0.5 * lower)
+        if self.table is None:
+            return std
+        largest = np.max(self.table, axis=-1, keepdims=True)
+        unit = np.where(largest > 0.0, largest, 1.0)
+        return np.where(np.isnan(self.table[..., 0]), std, np.std(self.table / unit, axis=-1) * unit[..., 0])
 
     @property
     def var(self) -> Array:
@@ -172,7 +195,7 @@ class Margins:
         array of shape (n, …)
             Draws, without correlation between numbers.
         """
-        return self._transform(np.random.default_rng(rng).standard_t(self.dof, (as_count("n", n), *self.location.shape)))
+        return self.ppf(np.random.default_rng(rng).uniform(size=(as_count("n", n), *self.location.shape)))
 
     def crps(self, y: npt.ArrayLike) -> Array:
         """Return the continuous ranked probability score of observations, NaN where missing, by :func:`pinball_score`."""
@@ -181,11 +204,10 @@ class Margins:
 
 def _join(how: Callable[[list[AnyArray]], AnyArray], parts: Sequence[Margins]) -> Margins:
     """Join the parameters of distributions."""
-    joined = {
-        field.name: how([np.broadcast_to(getattr(one, field.name), one.location.shape) for one in parts])
-        for field in fields(Margins)
-    }
-    return Margins(**joined)
+    names = [one.name for one in fields(Margins)]
+    if all(one.table is None for one in parts):
+        names.remove("table")
+    return Margins(**{name: how([one.broadcast(name) for one in parts]) for name in names})
 
 
 def check_levels(level: float | Sequence[float] | npt.ArrayLike) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 from pesn._support.arguments import flag, number, whole_number
 from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
-from pesn.series.members import closed_loops, decomposition, dynamics, smoothing, weights
+from pesn.series.members import closed_loops, counts, decomposition, dynamics, smoothing, weights
 from pesn.series.result import NORMAL, Margins
 
 FEWEST = 8  # least number of observations for rolling-origin evaluation
@@ -38,7 +38,7 @@ class Member:
 
     Attributes
     ----------
-    kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics"}
+    kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics", "counts"}
         Type of model.
     detail : str
         Description of its parameters.
@@ -114,6 +114,8 @@ class UnivariateModel:
         Number of missing observations before y[0].
     pending : array of shape (k, u), optional
         Covariates of the k time steps after the last observation. Forecasts start after these.
+    counts : Counts, optional
+        Distribution of counts, used instead of the errors of the other components.
     """
 
     y: Array
@@ -135,6 +137,7 @@ class UnivariateModel:
     phase: int = 0
     start: int = 0
     pending: Array | None = None
+    counts: counts.Counts | None = None
 
     @property
     def late(self) -> int:
@@ -206,6 +209,10 @@ class UnivariateModel:
         self.effects.check(f"{name}.effects", self.x.shape[1])
         check_type(f"{name}.widths", self.widths, weights.Widths)
         self.widths.check(f"{name}.widths")
+        if self.counts is not None:
+            check_type(f"{name}.counts", self.counts, counts.Counts)
+            self.counts.check(f"{name}.counts")
+            check_array(f"{name}.y", self.y, (None,), low=0.0, high=counts.LARGEST if self.counts.whole else np.inf, missing=True)
         if (self.effects.log or self.widths.log) and not self.positive:
             raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
 
@@ -241,6 +248,11 @@ class UnivariateModel:
 
     def _forecast_with_pending(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending time steps and the ``horizon`` steps after them."""
+        smooth = self._forecast_smooth(horizon, x)
+        return smooth if self.counts is None or np.nanmin(self.y) < 0.0 else self.counts.forecast(self.y, smooth)
+
+    def _forecast_smooth(self, horizon: int, x: Array | None) -> Margins:
+        """Forecast by Student's t."""
         ahead, variance = self._future_inputs(horizon, x)
         location = self._decompose(ahead).forecast
         scale = self.widths.scale_by_step(len(ahead))
@@ -372,13 +384,14 @@ def _check_rows(y: Array, x: Array | None) -> tuple[Array, Array]:
 
 
 class _Settings(NamedTuple):
-    """Arguments of `fit`, and whether the series is positive."""
+    """Arguments of `fit`, whether the series is positive, and its scale."""
 
     horizon: int
     candidates: Sequence[int]
     tested: bool
     positive: bool
     parts: Sequence[str]
+    unit: float
 
     def find_seasons(self, values: Array) -> tuple[int, ...]:
         """Return the seasonal periods of ``values`` (n,)."""
@@ -441,7 +454,7 @@ def fit(
     pending = _trailing_inputs(x, stop)
     y, x = y[start:stop], x[start:stop]
     scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))
-    settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts)
+    settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts, scale)
     chosen = (_fit_scaled if np.sum(~np.isnan(y)) >= FEWEST else _fit_naive)(y / scale, x, settings)
     # lower bound: a tenth of the smallest observation if all are positive, 0 if none is negative
     lower = 0.1 * least if settings.positive else 0.0 if least >= 0.0 else -np.inf
@@ -487,14 +500,31 @@ def _fit_scaled(values: Array, x: Array, settings: _Settings) -> UnivariateModel
     # lower bound of the standard deviation: a millionth of the mean level
     least = 1e-6 * float(np.nanmean(np.abs(clean))) or 1e-6
     used = _degrees_of_freedom(stack, periods)
-    return UnivariateModel(
+    widths = weights.learn(ahead[begin:], trial.select(slice(begin, None)), used, positive=positive, least=least)
+    model = UnivariateModel(
         values, x, settings.horizon, periods,
         members=_describe_members(rows, stack, found, trial, periods),
         shares={"statistical": 1.0} if found is None else found.loops.all_shares,
         notes=notes + why, scale=1.0, positive=positive, lower=-np.inf,
         stack=stack.members, weight=stack.weight, first=rows.first, loops=None if found is None else found.loops, effects=effects,
-        widths=weights.learn(ahead[begin:], trial.select(slice(begin, None)), used, positive=positive, least=least),
+        widths=widths,
     )  # fmt: skip
+    return _add_counts(model, ahead[begin:], trial.select(slice(begin, None)), settings.unit)
+
+
+def _add_counts(model: UnivariateModel, ahead: Array, trial: weights.Trial, unit: float) -> UnivariateModel:
+    """Add a distribution of counts to the model of a scaled series, if it has any."""
+    y = model.y * unit
+    y = np.where(np.abs(y - np.round(y)) < 1e-9 * unit, np.round(y), y)
+    if model.effects.any or not counts.is_intermittent(y):
+        return model
+    widths = model.widths if model.widths.log else replace(model.widths, deviations=model.widths.deviations * unit)
+    found = counts.learn(y, ahead * unit, trial.with_values(y), widths)
+    s = found.smoothers
+    members = [replace(one, weight=one.weight * s) for one in model.members]
+    members = sorted([Member("counts", found.detail, 1.0 - s, 1.0), *members], key=lambda one: -one.weight)
+    shares = {"counts": 1.0 - s, **{kind: share * s for kind, share in model.shares.items()}}
+    return replace(model, counts=found, members=tuple(members), shares=shares)
 
 
 def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
@@ -562,9 +592,10 @@ def _choose_loops(
     found = closed_loops.learn(
         path, values, trial, season, log=settings.positive, reservoirs=many and "reservoir" in parts
     )  # fmt: skip
-    change, name = _relative_change(found.ahead, path.ahead, trial), " and ".join(found.alone)
+    later = slice(found.begin, None)
+    change, name = _relative_change(found.ahead[later], path.ahead[later], trial.select(later)), " and ".join(found.alone)
     error = f"rolling-origin error {describe_change(change)}"
-    if not many and change > closed_loops.FAR_BETTER - 1.0:
+    if not many and not found.loops.levels and change > closed_loops.FAR_BETTER - 1.0:
         least = f"{100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} %"
         bar = f"with fewer than {closed_loops.ROWS} observations it has to be {least} lower"
         return None, (f"AR: not used, {error} with it; {bar}",)
@@ -616,7 +647,7 @@ def _score_loops(rows: smoothing.Rows, stack: _Stack, found: closed_loops.Learne
     """Score each component alone, as the smoothers are scored; dynamics only at the origins used to evaluate it."""
     scored = {}
     for kind, ahead in found.alone.items():
-        begin, errors, part = found.begin if kind == "dynamics" else 0, stack.errors, trial
+        begin, errors, part = 0 if found.loops.dynamics is not None and kind != "dynamics" else found.begin, stack.errors, trial
         if begin:
             part = trial.select(slice(begin, None))
             errors = smoothing.rolling_errors(rows, stack.grid, part)
@@ -638,6 +669,8 @@ def _describe_members(
         for k, name in enumerate(stack.members.names)
     ]
     details = {**_DETAILS}
+    if found is not None and found.loops.levels:
+        details["AR"] = f"{closed_loops.LEVEL_LAGS} lags of the level"
     if found is not None and found.loops.dynamics is not None:
         details["dynamics"] = found.loops.dynamics.detail
     loops = [Member(kind, details[kind], shares[kind], own[kind] / best) for kind in own if shares[kind] > 0.0]

@@ -32,8 +32,33 @@ def test_noise_and_random_walks_rarely_have_a_season():
 
 def test_a_season_needs_enough_cycles():
     y = np.tile(np.arange(12.0), 2)
-    assert find_seasons(y, (12,), log=False) == ()
-    assert find_seasons(y, (12,), log=False, tested=False) == (12,)
+    assert find_seasons(y, (12,), log=False) == (12,)
+    assert find_seasons(y[:23], (12,), log=False) == ()
+    assert find_seasons(y[:23], (12,), log=False, tested=False) == (12,)
+    assert find_seasons(np.tile(np.arange(52.0), 2), (52,), log=False) == ()  # long seasons need more
+
+
+def test_a_week_of_hours_is_found_by_its_degrees_of_freedom():
+    rng, t = np.random.default_rng(0), np.arange(24 * 7 * 4)
+    y = 3.0 * np.sin(2 * np.pi * t / 24) + 1.0 * (t // 24 % 7 >= 5) + 0.5 * rng.normal(size=len(t))
+    assert find_seasons(y, (24, 168), log=False) == (24, 168)
+    assert decomposition._least_strength(168, len(t)) < 1.6 < decomposition._least_strength(4, 40) == decomposition.F_KEPT
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_outliers_are_single_rows_far_from_all_others_and_not_at_the_ends(log):
+    row = 5.0 + 0.01 * np.random.default_rng(0).normal(size=120)
+    off = row.copy()
+    off[[30, 60, 90]] += [0.3, -0.25, 0.2]
+    end = row.copy()
+    end[-1] += 0.3
+    off, end, row = (np.exp(one) if log else one for one in (off, end, row))
+    cleaned = decomposition.remove_outliers(off, log=log)
+    assert np.flatnonzero(cleaned != off).tolist() == [30, 60, 90]
+    np.testing.assert_allclose(cleaned, row, rtol=0.05)
+    assert decomposition.remove_outliers(end, log=log) is end
+    few = off[:50]
+    assert decomposition.remove_outliers(few, log=log) is few
 
 
 @pytest.mark.parametrize("m", [4, 7])

@@ -141,5 +141,5 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
 
 def make_distribution(margins: Margins, index: pd.Index, columns: pd.Index) -> SeriesDistribution:
     """Return the distribution of the steps of one column."""
-    parts = {one.name: np.broadcast_to(getattr(margins, one.name), margins.location.shape)[:, None] for one in fields(margins)}
+    parts = {one.name: np.broadcast_to(getattr(margins, one.name), margins.location.shape)[:, None] for one in fields(margins) if one.name != "table"}
     return SeriesDistribution(**parts, index=index, columns=columns)

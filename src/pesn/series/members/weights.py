@@ -8,7 +8,7 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import softmax, stdtrit
 
 from pesn._support.arguments import flag, number
 from pesn._support.records import check_array
@@ -132,6 +132,9 @@ def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float
 
 SHRINK = 8.0  # independent errors that the power law counts for
 POWER = 0.5  # of a random walk
+FARTHEST = 3.0  # usual errors that a single error counts for at most
+FULL_POWER = 20.0  # origins per power of their number by which they are weighted
+LARGEST_RATIO = 50.0  # of the 99.5 % quantile and the median, where errors are those of logarithms
 _WIDEST = 1e9  # in units of the series' scale, or of a logarithm
 
 
@@ -160,7 +163,8 @@ class Widths:
         lead = np.log(np.arange(1, horizon + 1))
         known = np.log(self.steps.astype(float))
         inside = np.interp(lead, known, np.log(self.deviations))
-        return np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
+        scale = np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
+        return np.minimum(scale, np.log(LARGEST_RATIO) / stdtrit(self.dof, 0.995)) if self.log else scale
 
 
 def learn(forecasts: Array, found: Trial, used: float, *, positive: bool, least: float) -> Widths:
@@ -212,6 +216,12 @@ def _errors(forecasts: Array, truth: Array, *, positive: bool, least: float) -> 
 
 
 def _root_mean_square(errors: Array) -> Array:
-    """Return the root mean square at each lead; later origins count for more, by the root of their number."""
-    weight = np.sqrt(np.arange(1.0, len(errors) + 1.0))[:, None] * ~np.isnan(errors)
-    return np.asarray(np.sqrt(np.sum(weight * np.nan_to_num(errors) ** 2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
+    """Return the root mean square at each lead, of errors of at most 3 usual sizes; later origins count for more."""
+    n = len(errors)
+    power = min(max(n / FULL_POWER, 0.5), 2.0)  # few origins count more evenly
+    weight = (np.arange(1.0, n + 1.0) / n)[:, None] ** power * ~np.isnan(errors)
+    size = np.nan_to_num(np.abs(errors))
+    mean = size.sum(axis=0) / np.maximum((weight > 0.0).sum(axis=0), 1)
+    median = np.array([np.median(one[one > 0.0]) if one.any() else 0.0 for one in size.T])
+    size = np.minimum(size, FARTHEST * np.maximum(1.4826 * median, mean))
+    return np.asarray(np.sqrt(np.sum(weight * size**2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
