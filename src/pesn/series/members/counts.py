@@ -73,7 +73,7 @@ class Counts:
 def is_intermittent(y: Array) -> bool:
     """Return whether y (n,) has small counts only, or many zeros and no negative numbers."""
     seen = y[~np.isnan(y)]
-    if seen.min() < 0.0 or seen.max() == 0.0:
+    if seen.min() < 0.0 or np.sum(seen > 0.0) < 2:
         return False
     counts = _whole(seen) and seen.max() <= LARGEST and np.median(seen) <= USUAL
     return bool(counts or np.mean(seen == 0.0) >= ZEROS)

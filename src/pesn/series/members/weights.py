@@ -132,7 +132,7 @@ def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float
 
 SHRINK = 8.0  # independent errors that the power law counts for
 POWER = 0.5  # of a random walk
-FARTHEST = 3.0  # usual errors that a single error counts for at most
+FARTHEST = 3.0  # root mean squares that a single error counts for at most
 FULL_POWER = 20.0  # origins per power of their number by which they are weighted
 LARGEST_RATIO = 50.0  # of the 99.5 % quantile and the median, where errors are those of logarithms
 _WIDEST = 1e9  # in units of the series' scale, or of a logarithm
@@ -216,12 +216,11 @@ def _errors(forecasts: Array, truth: Array, *, positive: bool, least: float) -> 
 
 
 def _root_mean_square(errors: Array) -> Array:
-    """Return the root mean square at each lead, of errors of at most 3 usual sizes; later origins count for more."""
+    """Return the root mean square at each lead, of errors of at most 3 times that; later origins count for more."""
     n = len(errors)
     power = min(max(n / FULL_POWER, 0.5), 2.0)  # few origins count more evenly
     weight = (np.arange(1.0, n + 1.0) / n)[:, None] ** power * ~np.isnan(errors)
     size = np.nan_to_num(np.abs(errors))
-    mean = size.sum(axis=0) / np.maximum((weight > 0.0).sum(axis=0), 1)
-    median = np.array([np.median(one[one > 0.0]) if one.any() else 0.0 for one in size.T])
-    size = np.minimum(size, FARTHEST * np.maximum(1.4826 * median, mean))
+    usual = np.sqrt(np.sum(size**2, axis=0) / np.maximum(np.sum(weight > 0.0, axis=0), 1))
+    size = np.minimum(size, FARTHEST * usual)
     return np.asarray(np.sqrt(np.sum(weight * size**2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
