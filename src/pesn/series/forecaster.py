@@ -207,7 +207,9 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         steps = arguments.check_steps(self.fitted_, horizon)
         return self.fitted_.forecast(steps, arguments.future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
-    def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
+    def cross_validation(
+        self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None, refit: bool = True
+    ) -> Any:
         """Backtest each series of a long frame: forecasts from rolling origins, each by a model of the rows before it.
 
         Parameters
@@ -220,6 +222,8 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
             Number of rows between two origins.
         level : float or sequence of float, optional
             Probabilities of the prediction intervals.
+        refit : bool, default=True
+            Whether each forecast is by a model of the rows before it; False: by that of the rows before the first origin.
 
         Returns
         -------
@@ -231,7 +235,21 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
         long_frame.check_parameters(self)
-        return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level))
+        return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level, refit))
+
+    def fitted_values(self) -> pd.DataFrame:
+        """Return forecasts of each row from those before it, by the components and weights fitted to all rows.
+
+        They are no backtest: components and weights know the rows. :meth:`backtest` refits before each forecast.
+
+        Returns
+        -------
+        DataFrame
+            For each column of y: its numbers, name_fitted, name_residual, and name_surprise, −log10 of the probability of a
+            number as far from the forecast: above 3 about once in 1,000 rows.
+        """
+        self._check_columns("fitted_values", "cross_validation forecasts past rows")
+        return self.fitted_.fitted_values()
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Forecast quantiles of the next steps.

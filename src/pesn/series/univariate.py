@@ -256,19 +256,20 @@ class UnivariateModel:
         ahead, variance = self._future_inputs(horizon, x)
         location = self._decompose(ahead).forecast
         scale = self.widths.scale_by_step(len(ahead))
-        log, lower = self.widths.log, self.lower
+        log, lower, joint = self.widths.log, self.lower, (self.widths.common, self.widths.memory)
         if log and not location.min() > 0.0:  # possible after with_rows
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
         if log:
             if not self.effects.log:
                 variance = variance / location**2
-            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, 0.0)
+            spread = np.sqrt(scale**2 + variance)
+            return Margins(np.log(location) + np.log(self.scale), spread, self.widths.dof, True, 0.0, *joint)
         if self.effects.log:
             variance = variance * location**2
         with np.errstate(over="ignore"):
             location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
         # extreme quantiles must be finite too
-        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
+        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower, *joint)
 
     def forecast_past(self, origins: Sequence[int], horizon: int, seasons: Sequence[int], tested: bool) -> list[Margins]:
         """Forecast from past origins, each with a model fitted only to the observations before it.
@@ -308,6 +309,35 @@ class UnivariateModel:
             parts["inputs"] = found.inputs * self.scale
         return parts
 
+    def predict_past(self) -> Margins:
+        """Forecast each time step from those before it, with the components and weights fitted to all of them: (n,).
+
+        NaN up to the first observation, and after the last one.
+        """
+        values = self.y / self.scale
+        found = np.full(len(values), np.nan)
+        if len(values) > 1 and not (self.positive and not np.nanmin(values) > 0.0):
+            rows, base = self._prepare(values, 1)
+            each = weights.Trial(np.arange(len(values) - 1), np.array([1]), np.zeros((0, 0)), len(values)).with_values(base)
+            path = smoothing.path(rows, self.stack, self.weight, each)
+            ahead = path.ahead[:, 0] if self.loops is None else self.loops.mix_past(path, base)
+            found[1:] = self.effects.add(ahead, self.x[1:])
+        log = self.widths.log
+        with np.errstate(invalid="ignore", divide="ignore"):
+            location = np.log(found) + np.log(self.scale) if log else found * self.scale
+        scale = np.full(len(values), self.widths.scale_by_step(1)[0] * (1.0 if log else self.scale))
+        location, scale = (np.pad(one, (self.start, self.late), constant_values=np.nan) for one in (location, scale))
+        return Margins(location, scale, self.widths.dof, log, 0.0 if log else self.lower)
+
+    def _prepare(self, values: Array, horizon: int) -> tuple[smoothing.Rows, Array]:
+        """Return the data for the smoothers, and ``values`` (n,) without the effects of covariates and outliers."""
+        base = self.effects.remove(values, self.x)
+        first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
+        season = decomposition.seasonal_component(first, self.seasons, len(values), self.phase)
+        base = decomposition.remove_outliers(base, log=self.positive, season=season)
+        rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
+        return rows, base
+
     def with_rows(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
         """Apply the model to other data without refitting.
 
@@ -338,11 +368,7 @@ class UnivariateModel:
             path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
             level = np.concatenate([path.level, path.plain])
             return _Decomposition(level, 0.0 * level, 0.0 * level, path.forecast)
-        base = self.effects.remove(values, self.x)
-        first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
-        season = decomposition.seasonal_component(first, self.seasons, n, self.phase)
-        base = decomposition.remove_outliers(base, log=self.positive, season=season)
-        rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
+        rows, base = self._prepare(values, horizon)
         path = smoothing.path(rows, self.stack, self.weight, horizon=horizon)
         whole, plain = (path.forecast, path.plain) if self.loops is None else self.loops.mix(path, base, horizon)
         level, seasonal = np.concatenate([path.level, plain]), np.concatenate([path.fitted, whole])

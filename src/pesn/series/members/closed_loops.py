@@ -349,6 +349,29 @@ class Loops:
             plain = plain + self.dynamics.share * (view.limit(learned, path.plain) - plain)
         return view.add_season(plain, path.forecast, path.plain), plain
 
+    def mix_past(self, path: Path, values: Array) -> Array:
+        """Return forecasts (n - 1,) of row 1 and later rows from those before each, by the readouts of all rows.
+
+        ``path`` has forecasts one step ahead from each row. Learned dynamics is left out.
+        """
+        view, origins = _View(path, self.log), np.arange(len(values) - 1)
+        rows, block = prepare(view.transform(values), self.season, self.unit), np.zeros(len(values) - 1, dtype=np.int64)
+        smoothers, (first, second) = path.ahead[:, 0], self.shares
+
+        def run(units: Units, readout: Array) -> Array:
+            return _run_loops(rows, units, _states(rows, units), origins, block, readout[None], 1)
+
+        if self.levels:
+            levels = _interpolate(view.scale(values)) / self.unit[0]
+            ahead = view.invert(_run_levels(levels, origins, self.autoregression[None], 1) * self.unit[0])
+        else:
+            ahead = view.add_season_at_origins(view.invert(run(no_units(), self.autoregression)))
+        mixed = (1.0 - first - second) * smoothers + first * ahead[:, 0]
+        if second > 0.0:
+            each = [run(draw_units(seed), one) for seed, one in zip(SEEDS, self.reservoirs, strict=True)]
+            mixed = mixed + second * view.add_season_at_origins(view.invert(np.mean(each, axis=0)))[:, 0]
+        return np.asarray(mixed)
+
 
 def _check_pair(name: str, pair: tuple[float, float], low: float, high: float) -> None:
     check_type(name, pair, tuple)

@@ -61,7 +61,7 @@ class Counts:
         at = np.array([np.searchsorted(np.maximum.accumulate(row), nodes - 1e-12) for row in share])
         table = grid[np.minimum(at, len(grid) - 1)]
         spread = np.maximum((table / grid[-1]).std(axis=-1), 1e-9) * grid[-1]
-        return Margins(table[:, NODES // 2 - 1], spread, smooth.dof, False, 0.0, table)
+        return Margins(table[:, NODES // 2 - 1], spread, smooth.dof, False, 0.0, smooth.common, smooth.memory, table)
 
     @property
     def detail(self) -> str:
