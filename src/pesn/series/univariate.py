@@ -26,6 +26,8 @@ FEWEST = 8  # least number of observations for rolling-origin evaluation
 POSITIVE = 1e-100  # observations below this fraction of the largest one count as zero
 EXPONENTIAL = 0.25  # exponential trends are used if their relative error is at most this: many are far too steep
 WORSE = 0.5  # relative increase of the mean error above which closed loops are rejected
+MEMORIES = (1.0, 0.7, 0.0)  # autocorrelations of errors that are tried in regressions on covariates
+LEAST_REST = 0.1  # of the smallest observation, below which the rest of a positive series without covariates is not used
 INPUTS_GAIN = 0.99  # covariates are used if their relative error is at most this
 _DETAILS = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units"}
 _MOST = 1e308
@@ -332,6 +334,8 @@ class UnivariateModel:
     def _prepare(self, values: Array, horizon: int) -> tuple[smoothing.Rows, Array]:
         """Return the data for the smoothers, and ``values`` (n,) without the effects of covariates and outliers."""
         base = self.effects.remove(values, self.x)
+        if self.positive and not self.effects.log:  # later rows may be smaller than the effects
+            base = np.maximum(base, LEAST_REST * np.nanmin(values))
         first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
         season = decomposition.seasonal_component(first, self.seasons, len(values), self.phase)
         base = decomposition.remove_outliers(base, log=self.positive, season=season)
@@ -583,9 +587,16 @@ def _choose_effects(
         return nothing, ()
     half = len(values) // 2
     later = trial.select(trial.origins >= half)
-    season = settings.prepare(values, periods)[1]
-    early = decomposition.learn_effects(values[: half + 1], x[: half + 1], season[: half + 1], log=settings.positive)
-    if not early.any:
+    logs = settings.prepare(values, periods)[1]
+    plain = decomposition.seasonal_component(decomposition.factors(values, periods), periods, len(values))
+    forms = {(log, memory): logs if log else plain for log in {settings.positive, False} for memory in MEMORIES}
+
+    def fit_form(form: tuple[bool, float], rows: int) -> decomposition.Effects:
+        return decomposition.learn_effects(values[:rows], x[:rows], forms[form][:rows], log=form[0], memory=form[1])
+
+    early = {form: fit_form(form, half + 1) for form in sorted(forms, reverse=True)}
+    early = {form: one for form, one in early.items() if one.any and _leaves_positive(one, values, x, settings)}
+    if not early:
         return nothing, (f"covariates: not used, no effect was found in the first {half} rows",)
     if len(later.origins) < 3:
         return nothing, (f"covariates: not used, {len(later.origins)} rolling origins are too few to evaluate them",)
@@ -598,11 +609,21 @@ def _choose_effects(
         off = np.abs(later.truth - effects.add(ahead.ravel(), x[at.ravel()]).reshape(ahead.shape))
         return float(np.nanmean(off[:, 0]) + np.nanmean(off))
 
-    ratio = error(early) / max(error(nothing), 1e-300)
+    errors = {form: error(one) for form, one in early.items()}
+    best = min(errors, key=lambda form: errors[form])
+    ratio = errors[best] / max(error(nothing), 1e-300)
     change = f"rolling-origin error {describe_change(ratio - 1.0)} with them"
     if ratio > INPUTS_GAIN:
         return nothing, (f"covariates: not used, {change}",)
-    return decomposition.learn_effects(values, x, season, log=settings.positive), (f"covariates: used, {change}",)
+    whole = fit_form(best, len(values))
+    if not _leaves_positive(whole, values, x, settings):
+        return nothing, ("covariates: not used, without their effect the series would not be positive",)
+    return whole, (f"covariates: used as {'factors' if best[0] else 'terms of a sum'}, {change}",)
+
+
+def _leaves_positive(effects: decomposition.Effects, values: Array, x: Array, settings: _Settings) -> bool:
+    """Return whether a positive series is positive without the effects too."""
+    return not settings.positive or bool(np.nanmin(effects.remove(values, x)) > LEAST_REST * np.nanmin(values))
 
 
 def _choose_loops(

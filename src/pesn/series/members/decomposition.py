@@ -348,15 +348,31 @@ def no_effects(u: int) -> Effects:
     return Effects(np.zeros(u), np.zeros(u), False)
 
 
-def learn_effects(values: Array, x: Array, season: Array, *, log: bool) -> Effects:
-    """Fit a ridge regression of changes, its penalty selected by leave-one-out errors; ``season`` (n,) is removed first.
+def learn_effects(values: Array, x: Array, season: Array, *, log: bool, memory: float = 1.0) -> Effects:
+    """Fit a ridge regression with autocorrelated errors, its penalty selected by leave-one-out errors.
 
-    ``values`` (n,) and x (n, u), NaN where missing; rows beside a gap are left out.
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Series, NaN where missing; rows beside a gap are left out.
+    x : array of shape (n, u)
+        Covariates, NaN where missing.
+    season : array of shape (n,)
+        Seasonal component, which is removed first.
+    log : bool
+        Whether effects are those on logarithms.
+    memory : float, default=1.0
+        Autocorrelation of the errors: 1 regresses changes on changes, less levels beside a straight line.
     """
     row = (np.log(values) if log else values) - season
-    change, moved = np.diff(row), np.diff(x, axis=0)
+    change, moved = row[1:] - memory * row[:-1], x[1:] - memory * x[:-1]
     whole = ~np.isnan(change) & ~np.isnan(moved).any(axis=1)
     usual = np.array([np.nan_to_num(np.nanmedian(column)) if np.isfinite(column).any() else 0.0 for column in x.T])
+    if memory < 1.0 and whole.any():
+        line = np.column_stack([np.ones(int(whole.sum())), np.flatnonzero(whole) / len(whole)])
+        both = np.column_stack([change, moved])[whole]
+        rest = both - line @ np.linalg.lstsq(line, both, rcond=None)[0]
+        change[whole], moved[whole] = rest[:, 0], np.where(np.abs(rest[:, 1:]) > 1e-9 * np.abs(both[:, 1:]), rest[:, 1:], 0.0)
     scale = np.sqrt(np.mean(moved[whole] ** 2, axis=0)) if whole.any() else np.zeros(x.shape[1])
     live = scale > 0.0
     slopes = np.zeros(x.shape[1])
