@@ -116,7 +116,7 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
             one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
             index 0, 1, 2, … is no time, and every other index is refused. Or a long frame: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
-            known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
+            known inputs. A long frame of polars or Arrow comes back as one. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
             number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
             warning.
         X : array-like of shape (n, u), optional
@@ -139,15 +139,18 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         """
         with rollback_on_error(self):
             long_frame.check_parameters(self)
-            for name in {"fitted_", "panel_", "failures_", "notes_", "_facts"} & {*vars(self)}:
+            for name in {"fitted_", "panel_", "failures_", "notes_", "_facts", "_package"} & {*vars(self)}:
                 delattr(self, name)
             targets, covariates = list_of_names("target", target), list_of_names("inputs", inputs)
-            if is_long(y, long_frame.long_columns(self)):
+            columns = long_frame.long_columns(self)
+            y, package = long_frame.to_pandas(y, columns)
+            if is_long(y, columns):
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
                 self.panel_, self.failures_ = long_frame.fit(y, X, self, None if inputs is None else covariates)
                 self._facts: list[long_frame.SeriesResult] | None = None
+                self._package = package
                 return self
             arguments.check_one_level(y, X)
             y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
@@ -201,6 +204,7 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         check_is_fitted(self)
         if hasattr(self, "panel_"):
             long_frame.check_parameters(self)
+            X, _ = long_frame.to_pandas(X, [self.id_col, self.time_col])
             return self._store_outcome(long_frame.forecast(self.panel_, self, horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
@@ -354,4 +358,4 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
     def _store_outcome(self, found: long_frame.Outcome) -> Any:
         """Return the frame of a run, and store its failures and seasons."""
         self.failures_, self._facts = found.failures, found.facts
-        return found.frame
+        return long_frame.from_pandas(found.frame, self._package)

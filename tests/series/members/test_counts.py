@@ -63,6 +63,11 @@ def test_a_week_of_counts_follows_the_smoothers():
     assert mean.mean() == pytest.approx(5.0, rel=0.2)
 
 
+def test_a_straight_line_of_counts_is_continued():
+    ahead = univariate.fit(np.arange(40.0), horizon=4).forecast(4)
+    np.testing.assert_array_equal(ahead.quantile([0.1, 0.5, 0.9]), np.tile(np.arange(40.0, 44.0), (3, 1)))
+
+
 @pytest.mark.parametrize(
     ("y", "expected"),
     [

@@ -125,6 +125,20 @@ def test_cross_validation_without_refit_applies_the_first_model(frame):
         pesn.SeriesForecaster().fit(rows).cross_validation(3, refit="no")
 
 
+@pytest.mark.parametrize("package", ["polars", "pyarrow"])
+def test_tables_of_other_packages_come_back_as_such(frame, package):
+    module, known = pytest.importorskip(package), frame.assign(price=np.arange(len(frame)) % 7.0)
+    make = module.from_pandas if package == "polars" else module.Table.from_pandas
+    expected = pesn.SeriesForecaster().fit(known).forecast(2)
+    ahead = expected[["unique_id", "ds"]].assign(price=1.0)
+    model = pesn.SeriesForecaster().fit(make(known))
+    for X in (None, ahead):
+        found = model.forecast(2, X=None if X is None else make(X))
+        assert type(found) is type(make(known))
+        plain = pesn.SeriesForecaster().fit(known).forecast(2, X=X)
+        pd.testing.assert_frame_equal(found.to_pandas(), plain, check_dtype=False)
+
+
 def test_one_bad_series_does_not_end_the_others(frame, forecasts):
     twice = pd.concat([series("twice"), series("twice").iloc[[3]]])
     daily = series("daily", 40, freq="D")

@@ -149,11 +149,17 @@ def _past(y: Array, grid: Array, origins: AnyArray, whole: bool) -> Array:
 
 
 def _smoothed(location: Array, scale: Array, dof: float | Array, log: bool, grid: Array, whole: bool) -> Array:
-    """Return the probabilities (…, G) of at most each number of the grid around forecasts: counts are negative binomial."""
+    """Return the probabilities (…, G) of at most each number of the grid around forecasts.
+
+    Counts that vary as much as Poisson's or more are negative binomial, the others Student's t, rounded.
+    """
+    edge = grid + 0.5 if whole else grid
+    edge = np.log(np.maximum(edge, 1e-300)) if log else edge
+    below = np.asarray(stdtr(dof, (edge - location[..., None]) / scale[..., None]))
     if not whole:
-        edge = np.log(np.maximum(grid, 1e-300)) if log else grid
-        return np.asarray(stdtr(dof, (edge - location[..., None]) / scale[..., None]))
+        return below
     mean = np.clip(np.exp(np.minimum(location, 50.0)) if log else location, 1e-6, 10.0 * LARGEST)
     variance = np.square(scale * mean if log else scale)
-    size = mean**2 / np.maximum(variance - mean, 1e-3 * mean)  # at most nearly Poisson
-    return np.asarray(betainc(size[..., None], grid + 1.0, (size / (size + mean))[..., None]))
+    size = mean**2 / np.maximum(variance - mean, 1e-3 * mean)
+    discrete = betainc(size[..., None], grid + 1.0, (size / (size + mean))[..., None])
+    return np.where((variance < mean)[..., None], below, discrete)

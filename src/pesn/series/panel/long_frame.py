@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
 from numbers import Integral, Real
@@ -338,6 +339,29 @@ class Outcome:
     frame: pd.DataFrame
     failures: pd.DataFrame
     facts: list[SeriesResult]
+
+
+def to_pandas(table: Any, columns: Sequence[str]) -> tuple[Any, str]:
+    """Return a table of polars or Arrow that has these columns as a frame of pandas, and the package's name; others as they are.
+
+    >>> import pyarrow
+    >>> frame, package = to_pandas(pyarrow.table({"ds": [1, 2]}), ["ds"])
+    >>> type(frame).__name__, type(from_pandas(frame, package)).__name__
+    ('DataFrame', 'Table')
+    """
+    package = type(table).__module__.partition(".")[0]
+    if package not in ("polars", "pyarrow") or not hasattr(table, "to_pandas"):
+        return table, ""
+    names = getattr(table, "column_names", None) or list(table.columns)
+    return (table.to_pandas(), package) if {*columns} <= {*names} else (table, "")
+
+
+def from_pandas(frame: pd.DataFrame, package: str) -> Any:
+    """Return a frame as a table of "polars" or "pyarrow"; as it is for ""."""
+    if not package:
+        return frame
+    module = import_module(package)
+    return module.from_pandas(frame) if package == "polars" else module.Table.from_pandas(frame, preserve_index=False)
 
 
 def fit(frame: Any, X: object, parameters: SeriesParameters, inputs: Sequence[str] | None = None) -> tuple[Panel, pd.DataFrame]:
