@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 import pesn
-from pesn.series.job import Request, frame, run
 from pesn.series.forecaster import SeriesForecaster
+from pesn.series.job import Request, frame, run
 from pesn.series.result import NORMAL, Margins, SeriesForecast
 
 LOCATION, SCALE = np.array([3.0, -2.0, 0.0]), np.array([0.5, 1.0, 2.0])
@@ -85,7 +85,8 @@ def test_sums_of_a_random_walk_hold_what_they_say():
 def test_fitted_values_are_forecasts_from_the_rows_before(kind):
     rng, n = np.random.default_rng(0), 40 if kind == "smoothers" else 130
     t = np.arange(n)
-    y = 20.0 + (np.cumsum(rng.normal(size=n)) if kind != "season" else 5.0 * np.sin(2 * np.pi * t / 12) + 0.3 * rng.normal(size=n))
+    wave = 5.0 * np.sin(2 * np.pi * t / 12) + 0.3 * rng.normal(size=n)
+    y = 20.0 + (wave if kind == "season" else np.cumsum(rng.normal(size=n)))
     y[[7, n - 5]] = np.nan
     forecaster = SeriesForecaster(season=12 if kind == "season" else None).fit(y)
     found, model = forecaster.fitted_values(), forecaster.fitted_.models[0]

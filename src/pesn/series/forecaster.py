@@ -116,9 +116,9 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
             one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
             index 0, 1, 2, … is no time, and every other index is refused. Or a long frame: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
-            known inputs. A long frame of polars or Arrow comes back as one. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
-            number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
-            warning.
+            known inputs. A long frame of polars or Arrow comes back as one. A column may begin later than others, or end
+            earlier: its model is that of its own rows, from its first number to its last. The table ends at the last row with a
+            number in any column; rows after it are left out, with a warning.
         X : array-like of shape (n, u), optional
             Covariates that are known for future steps too: prices, holidays as columns of 0 and 1. Where it has an index, its
             rows are matched by it. Not beside a long frame, which has them as columns.

@@ -234,7 +234,7 @@ class FittedSeries:
     @one_blas_thread()
     def fitted_values(self) -> pd.DataFrame:
         """Return observations, one-step forecasts, residuals and surprise of each column, a row for each row of y."""
-        found = {}
+        found: dict[str, Array] = {}
         for name, model in zip(self.names, self.models, strict=True):
             y, ahead = model.column, model.predict_past()
             found |= {name: y, f"{name}_fitted": ahead.median, f"{name}_residual": y - ahead.median}

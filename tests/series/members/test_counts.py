@@ -77,6 +77,8 @@ def test_a_straight_line_of_counts_is_continued():
         (np.arange(15.0), True),
         (demand() - 1.0, False),
         (np.zeros(20), False),
+        (np.r_[np.zeros(20), 1.0], False),
+        (np.r_[1.0, np.zeros(20)], True),
         (np.linspace(0.1, 5.0, 30), False),
         (np.r_[np.nan, demand()], True),
         (1e300 * demand(), True),

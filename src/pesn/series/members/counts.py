@@ -8,10 +8,10 @@ series, whole where all are.
 
 >>> import numpy as np
 >>> from pesn.series import univariate
->>> y = np.random.default_rng(0).poisson(0.4, 60).astype(float)
+>>> y = np.random.default_rng(1).poisson(0.4, 60).astype(float)
 >>> ahead = univariate.fit(y, horizon=3).forecast(3)
 >>> ahead.quantile([0.5, 0.9, 0.99]).tolist()
-[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]
+[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pesn.series.members.weights import Trial, Widths
 from pesn.series.result import NODES, Margins
 
 DECAYS = (1.0, 0.99, 0.97, 0.94, 0.88)
+MASSES = (1.0, 1.0, 1.0, 0.6, 0.3)  # prior of each decay
 SIZES = ("numbers", "past sizes", "geometric", "Poisson")
 ZEROS = 0.2  # fraction of zeros from which a series is taken for intermittent
 LARGEST = 200.0  # of counts
@@ -73,7 +74,7 @@ class Counts:
 def is_intermittent(y: Array) -> bool:
     """Return whether y (n,) has small counts only, or many zeros and no negative numbers."""
     seen = y[~np.isnan(y)]
-    if seen.min() < 0.0 or np.sum(seen > 0.0) < 2:
+    if seen.min() < 0.0 or not seen[:-1].any():  # the first change of a constant series may be a new level
         return False
     counts = _whole(seen) and seen.max() <= LARGEST and np.median(seen) <= USUAL
     return bool(counts or np.mean(seen == 0.0) >= ZEROS)
@@ -97,9 +98,8 @@ def learn(y: Array, ahead: Array, found: Trial, widths: Widths) -> Counts:
 
     past = _past(y, grid, found.origins, whole)
     errors = np.array([*(score(share[:, None]) for share in past), score(smooth)])
-    live = np.r_[np.ones(len(past)) if whole else np.repeat([1.0, 1.0, 0.0, 0.0], len(DECAYS)), 0.0]
-    prior = (1.0 - SMOOTHERS) * live / live.sum()
-    prior[-1] = SMOOTHERS
+    live = np.outer([1.0, 1.0, whole, whole], MASSES).ravel()
+    prior = np.append((1.0 - SMOOTHERS) * live / live.sum(), SMOOTHERS)
     kept = np.flatnonzero(prior)
     order, share = weights.stack(weights.scores(errors[kept], found), prior[kept], int(np.sum(y > 0.0)))  # zeros say little
     weight = np.zeros(len(errors))
