@@ -41,7 +41,7 @@ from scipy import special
 from pesn._support.arguments import as_count
 from pesn._support.types import AnyArray, Array, Rng
 from pesn.evaluation.backtest import Backtest, Places, evaluate, mean_score, nanmean_or_zero, rolling_origins
-from pesn.forecasting.forecast import as_frame, percent
+from pesn.forecasting.forecast import as_frame, format_html, percent
 from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
@@ -265,6 +265,10 @@ class SeriesForecast(Margins):
         steps, columns = self.location.shape
         plural = ["" if n == 1 else "s" for n in (steps, columns)]
         return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of medians and 95 % prediction intervals, a row for each step."""
+        return format_html(self.names, self.labels, {"median": self.median}, self.std, self.interval(0.95))
 
     @property
     def horizon(self) -> int:
