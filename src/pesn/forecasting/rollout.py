@@ -43,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_real, number
+from pesn._support.arguments import as_count, as_real, check_real, number
 from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
@@ -285,7 +285,8 @@ class Rollout(NormalMarginals[Array]):
             object.__setattr__(self, name, array)
         object.__setattr__(self, "names", check_names(self.names, d))
         if self.start is not None:
-            start = np.asarray(as_real("start", self.start), np.float64)
+            check_real("start", self.start)
+            start = np.asarray(self.start, np.float64)
             if start.shape not in ((d,), (b, d)):
                 raise ValueError(f"start must have shape ({d},) or {(b, d)}, got {start.shape}")
             object.__setattr__(self, "start", np.broadcast_to(start, (b, d)))
