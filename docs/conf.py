@@ -63,8 +63,8 @@ def claims_page() -> str:
     """The paper's claims, by the items of ``pesn reproduce`` that judge them."""
     parts = [
         "# The paper's claims",
-        "What the paper says in words, each judged by an item of `pesn reproduce`: *holds*, *corrected*, *does not hold*, or "
-        "*depends* where the draws of networks and data do not agree. The "
+        "What the paper says in words, each judged by an item of `pesn reproduce`: *holds*, *holds in part*, *holds only against "
+        "an unfair baseline*, *misprint* or *does not hold*. The "
         "verdict stands on the page that the command writes, beside the numbers it rests on: "
         "[how to reproduce the paper](../how-to/reproduce.md).",
     ]
