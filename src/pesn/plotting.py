@@ -479,7 +479,7 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
     """
     frame = design.scores
     products = frame["products"].map({0: "", 1: ", products", 2: ", products of two rows"})
-    rows = frame["kind"] + ", " + frame["lags"].map(lambda lags: f"{lags} lag{'' if lags == 1 else 's'}") + products
+    rows = frame["kind"] + ", " + frame["lags"].astype(str) + " lags" + products
     order = frame.groupby(rows)["score"].min().sort_values(ascending=False).index
     ax = new_axes(7.0, 0.22 * len(order) + 1.0) if ax is None else ax
     place = {row: k for k, row in enumerate(order)}
@@ -488,7 +488,7 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
         ax.scatter(part["score"], rows[part.index].map(place), color=color, s=16, label=label)
     chosen = frame.iloc[0]
     ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLORS[1], label="selected")
-    ax.set_yticks(range(len(order)), order)
+    ax.set_yticks(range(len(order)), order.str.replace(", 1 lags", ", 1 lag"))
     ax.set_xlabel("score: mean log error of validation forecasts")
     ax.legend(loc="lower left")
     return ax

@@ -64,55 +64,6 @@ def as_frame(
     return pd.DataFrame(data, index=pd.RangeIndex(1, len(mean) + 1, name="step") if labels is None else pd.Index(labels))
 
 
-def format_html(
-    names: Sequence[str], index: pd.Index | None, center: Mapping[str, Array], std: Array, interval: tuple[Array, Array]
-) -> str:
-    """Return an HTML table of point forecasts and 95 % prediction intervals for notebooks, a row for each step.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the d columns, of which 8 are shown.
-    index : pandas.Index or None
-        Labels of the rows, of which 20 are shown; None: 1 … horizon.
-    center : mapping of str to array of shape (horizon, d)
-        The point forecasts by their name, such as "mean".
-    std : array of shape (horizon, d)
-        Standard deviations, which decide how many digits are shown.
-    interval : tuple of array
-        Lower and upper ends of the prediction intervals.
-    """
-    [(what, values)] = center.items()
-    h, d = values.shape
-    shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
-
-    def row(k: int) -> str:
-        cells = []
-        for i in shown:
-            middle, low, high = (_format_value(part[k, i], std[k, i]) for part in (values, *interval))
-            cells.append(f"<td>{middle}</td><td>{low} … {high}</td>")
-        return f"<tr><th>{escape(_format_label(index, k))}</th>{''.join(cells)}{more}</tr>"
-
-    body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
-    if h > _ROWS:
-        body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
-    name = getattr(index, "name", None)
-    first = "step" if index is None else "" if name is None else escape(str(name))
-    head = "".join(f"<th>{escape(names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
-    title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: {what} and 95 % interval"
-    head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
-    return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
-
-
-def _format_label(index: Any, k: int) -> str:
-    """Return the label of row k as text; only the date if all are at midnight."""
-    if index is None:
-        return str(k + 1)
-    if getattr(index, "inferred_type", "") == "datetime64":
-        return str(index.astype(str)[k])
-    return f"{index[k]:.12g}" if isinstance(index[k], float) else str(index[k])
-
-
 def percent(level: float) -> str:
     """Return a level as in names of columns.
 
@@ -356,11 +307,33 @@ class Forecast(NormalMarginals[Array]):
 
     def _repr_html_(self) -> str:
         """Return a table of means and 95 % prediction intervals, a row for each step."""
-        return format_html(self.names, self._index, {"mean": self.mean}, self.std, self.interval(0.95))
+        h, d = self.mean.shape
+        shown, more = range(min(d, _SHOWN)), "<td>…</td>" if d > _SHOWN else ""
+        lower, upper = self.interval(0.95)
+
+        def row(k: int) -> str:
+            cells = []
+            for i in shown:
+                mean, low, high = (_format_value(values[k, i], self.std[k, i]) for values in (self.mean, lower, upper))
+                cells.append(f"<td>{mean}</td><td>{low} … {high}</td>")
+            return f"<tr><th>{escape(self._label(k))}</th>{''.join(cells)}{more}</tr>"
+
+        body = [row(k) for k in range(h) if h <= _ROWS or min(k, h - 1 - k) < _ROWS // 2]
+        if h > _ROWS:
+            body.insert(_ROWS // 2, f"<tr><th>…</th>{'<td>…</td><td></td>' * len(shown)}{more}</tr>")
+        name = getattr(self._index, "name", None)
+        first = "step" if self._index is None else "" if name is None else escape(str(name))
+        head = "".join(f"<th>{escape(self.names[i])}</th><th>95 %</th>" for i in shown) + more.replace("td", "th")
+        title = f"Forecast of {pluralize(h, 'step')}, {pluralize(d, 'column')}: mean and 95 % interval"
+        head = f"<thead><tr><th>{first}</th>{head}</tr></thead>"
+        return f"<table><caption>{title}</caption>{head}<tbody>{''.join(body)}</tbody></table>"
 
     def _label(self, k: int) -> str:
-        """Return the label of row k as text."""
-        return _format_label(self._index, k % len(self))
+        """Return the label of row k as text; only the date if all are at midnight."""
+        if getattr(self._index, "inferred_type", "") == "datetime64":
+            return str(self._index.astype(str)[k])
+        label = self.index[k]
+        return f"{label:.12g}" if isinstance(label, float) else str(label)
 
     # ---------------------------------------------------------------- properties
 

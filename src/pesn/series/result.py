@@ -41,7 +41,7 @@ from scipy import special
 from pesn._support.arguments import as_count
 from pesn._support.types import AnyArray, Array, Rng
 from pesn.evaluation.backtest import Backtest, Places, evaluate, mean_score, nanmean_or_zero, rolling_origins
-from pesn.forecasting.forecast import as_frame, format_html, percent
+from pesn.forecasting.forecast import as_frame, percent
 from pesn.gaussian import probabilities
 
 if TYPE_CHECKING:
@@ -267,8 +267,8 @@ class SeriesForecast(Margins):
         return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
 
     def _repr_html_(self) -> str:
-        """Return a table of medians and 95 % prediction intervals, a row for each step."""
-        return format_html(self.names, self.labels, {"median": self.median}, self.std, self.interval(0.95))
+        """Return a table of medians, standard deviations and 95 % prediction intervals, a row for each step."""
+        return self.to_frame(0.95).to_html(max_rows=20, max_cols=32, float_format="{:.6g}".format)
 
     @property
     def horizon(self) -> int:
