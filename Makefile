@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: setup demo test test-portable test-pythons test-lowest lint bench bench-quick bench-series docs clean
+.PHONY: setup demo test test-portable test-pythons test-lowest lint dist dist-check bench bench-quick bench-series docs clean
 .DELETE_ON_ERROR:
 
 .venv/core: pyproject.toml
@@ -52,12 +52,24 @@ lint: .venv/dev ## style, types and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+.venv/dist: .venv/core
+	@$(PIP) -e '.[dist]'
+	@touch $@
+
+dist: .venv/dist ## wheel and source distribution in dist/, checked
+	@rm -rf dist
+	@$(BIN)/python -m build > /dev/null
+	@$(BIN)/python -m twine check --strict dist/*
+
+dist-check: dist ## the same, installed in fresh environments and tried, three minutes
+	@$(BIN)/python scripts/check_dist.py
+
 .venv/bench: .venv/dev
 	@echo "installing the peers"
 	@$(PIP) -e '.[bench]'
 	@touch $@
 
-bench: .venv/bench ## beside the peers, about ten minutes: benchmarks/RESULTS.md and the table in README.md
+bench: .venv/bench ## beside the peers, about ten minutes: benchmarks/RESULTS.md and docs/benchmarks.md
 	@$(BIN)/python benchmarks/run.py peers
 
 bench-quick: .venv/bench ## the same in two minutes, printed only
@@ -83,4 +95,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf .venv .venv-lowest .venv-series reproduction forecast docs/build docs/auto_examples docs/generated
+	rm -rf dist .venv .venv-lowest .venv-series reproduction forecast docs/build docs/generated

@@ -19,7 +19,9 @@ _FOREIGN = [  # from sktime, and from its concat with pandas 3
     "ignore:Sorting by default when concatenating all DatetimeIndex is deprecated",
 ]
 
-collect_ignore = [] if _SKTIME else ["src/pesn/adapters/sktime"]  # their doctests cannot be collected without it
+collect_ignore = ["docs/build", "docs/conf.py", "docs/generated"]
+if not _SKTIME:
+    collect_ignore.append("src/pesn/adapters/sktime")  # its doctests cannot be collected without it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

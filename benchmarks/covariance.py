@@ -12,7 +12,7 @@ closed-loop  forecasts of five designs and three networks against 10,000 members
              in the standard deviation are part of them.
 products     products in the readout against 100,000 members, with and without the joint update of units and products
 
---write puts the tables into docs/networks.md (layers, batches, low-rank) and docs/forecasting.md (monte-carlo, ensembles, step).
+--write puts the tables into docs/networks.md (layers, batches, low-rank) and RESULTS.md (monte-carlo, ensembles, step).
 """
 
 from __future__ import annotations
@@ -529,10 +529,10 @@ def report_products() -> str:
 
 
 BLOCKS = {  # page and name of the block that a table is written to
-    **{name: ("networks.md", f"covariance-{name}") for name in ("layers", "batches", "low-rank")},
-    "monte-carlo": ("forecasting.md", "monte-carlo"),
-    "ensembles": ("forecasting.md", "members"),
-    "step": ("forecasting.md", "speed"),
+    **{name: ("docs/networks.md", f"covariance-{name}") for name in ("layers", "batches", "low-rank")},
+    "monte-carlo": ("benchmarks/RESULTS.md", "monte-carlo"),
+    "ensembles": ("benchmarks/RESULTS.md", "members"),
+    "step": ("benchmarks/RESULTS.md", "speed"),
 }
 
 
@@ -568,4 +568,4 @@ def main(arguments: Sequence[str]) -> None:
         print(f"\n## {name}\n\n{text}", flush=True)
         if options.write and name in BLOCKS:
             page, block = BLOCKS[name]
-            write_block(ROOT / "docs" / page, block, text)
+            write_block(ROOT / page, block, text)

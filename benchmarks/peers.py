@@ -1,7 +1,7 @@
 """Runtime of pesn against other reservoir libraries, with moments, networks, coverage and cold starts in the same run.
 
 All calls of a comparison take turns in one process, on one thread; the figures are ratios within one run. The full run takes
-about ten minutes on two idle cores and writes benchmarks/RESULTS.md, the table in README.md and the one in docs/reservoirs.md.
+about ten minutes on two idle cores and writes benchmarks/RESULTS.md, the table in docs/benchmarks.md.
 --quick takes two minutes and only prints. Libraries that are not installed are left out: pip install 'pesn[bench]'.
 """
 
@@ -503,8 +503,8 @@ SHOWN = (
 )
 
 
-def readme_tables(results: Results) -> str:
-    """Format the block of README.md: the peers, then what no peer provides."""
+def short_tables(results: Results) -> str:
+    """Format the block of docs/benchmarks.md: the peers, then what no peer provides."""
     versions = peer_libraries.versions()
     rows = [
         [f"{what}, N = {n}", *(_cell(results.reservoirs, what, name, n) for name in versions)]
@@ -582,6 +582,4 @@ def main(arguments: Sequence[str]) -> None:
         options.write.write_text(text)
     elif not options.quick:
         write_block(PAGE, "peers", text)
-        write_block(ROOT / "README.md", "bench", readme_tables(results))
-        machine_line = f"\n\n{describe_machine()}"
-        write_block(ROOT / "docs" / "reservoirs.md", "reservoirs", reservoir_report(results.reservoirs) + machine_line)
+        write_block(ROOT / "docs" / "benchmarks.md", "bench", short_tables(results))

@@ -23,9 +23,7 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
-    "peers": Benchmark(
-        "peers", "speed against other reservoir libraries, coverage, cold starts: README.md, RESULTS.md", "10 min, --quick 2"
-    ),
+    "peers": Benchmark("peers", "speed against other reservoir libraries, coverage, cold starts", "10 min, --quick 2"),
     "speed": Benchmark("speed", "speed against another version (--against PATH_OR_REV)", "3 min", "speed"),
     "first-call": Benchmark("speed", "cost of the first call: compilation", "5 min", "first_call"),
     "threads": Benchmark("speed", "CPU time in the default environment against one thread", "10 min", "threads"),

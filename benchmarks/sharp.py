@@ -613,7 +613,7 @@ def format_page(found: dict[Job, Result]) -> str:
 
 
 def format_short(found: dict[Job, Result]) -> str:
-    """Format the table of README.md: valid time and CRPS at 20 steps with the best baseline, and coverage."""
+    """Format the table of docs/design.md: valid time and CRPS at 20 steps with the best baseline, and coverage."""
     rows = []
     for (name, noise), seeds in _by_set(found).items():
         if "pesn" not in seeds or name in DYSTS:
@@ -716,7 +716,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--keep", type=Path, help="file of JSON lines that results are appended to")
     parser.add_argument("--kept", action="store_true", help="print the tables of that file; run nothing")
-    parser.add_argument("--write", action="store_true", help="fill the marked blocks of RESULTS.md, docs/design.md and README.md")
+    parser.add_argument("--write", action="store_true", help="fill the marked blocks of RESULTS.md and docs/design.md")
     options = parser.parse_args(arguments)
     if options.kept:
         if options.keep is None or not options.keep.exists():
@@ -742,5 +742,4 @@ def _print_tables(found: dict[Job, Result], write: bool) -> None:
     print(text)
     if write:
         write_block(ROOT / "benchmarks" / "RESULTS.md", "sharp", text)
-        for page in (ROOT / "docs" / "design.md", ROOT / "README.md"):
-            write_block(page, "sharp", format_short(found))
+        write_block(ROOT / "docs" / "design.md", "sharp", format_short(found))

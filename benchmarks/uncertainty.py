@@ -12,7 +12,7 @@ bounds      forecasts of every design with tiny ridges, from contexts far outsid
             finite    means and covariances; logged: forecasts with a warning in the log
 
 --data: folder with schunk_arm.npz and f1tenth.npz, measured robots; without it only simulated systems are used.
---write puts the tables, except bounds, into docs/forecasting.md.
+--write puts the tables, except bounds, into benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -460,12 +460,12 @@ def report_bounds(ridges: Sequence[float], units: int, n_steps: int, horizon: in
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the selected tables, and write them into docs/forecasting.md on demand."""
+    """Print the selected tables, and write them into benchmarks/RESULTS.md on demand."""
     parser = make_parser("uncertainty", __doc__)
     parser.add_argument("--quick", action="store_true", help="fewer systems, forecasts and steps")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", type=Path, help="folder with the measured robots, for coverage")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/forecasting.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into benchmarks/RESULTS.md")
     parser.add_argument("--horizon", type=int, default=2000, help="of bounds")
     parser.add_argument("--ridge", nargs="+", type=float, default=[1e-15, 1e-6], help="of bounds")
     parser.add_argument("--units", type=int, default=20, help="of bounds")
@@ -485,4 +485,4 @@ def main(arguments: Sequence[str]) -> None:
         text = reports[name]()
         print(f"\n## {name} ({time.perf_counter() - begin:.0f} s)\n\n{text}", flush=True)
         if options.write and name != "bounds":
-            write_block(ROOT / "docs" / "forecasting.md", name, text)
+            write_block(ROOT / "benchmarks" / "RESULTS.md", name, text)

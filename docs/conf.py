@@ -1,5 +1,6 @@
-"""Sphinx configuration, and the pages that are made from what the package holds."""
+"""Configuration of Sphinx, and the pages that are made from the records of the package."""
 
+import tomllib
 from pathlib import Path
 
 import scipy.linalg  # noqa: F401  # with its own linear algebra, to be limited
@@ -9,41 +10,40 @@ import pesn
 from pesn.paper import ITEMS, get
 from pesn.paper.claims import CLAIMS, ERRATA
 
+ROOT = Path(__file__).parents[1]
+HOME = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+
 project = "pesn"
 author = "The pesn developers"
 copyright = "the pesn developers"
 release = pesn.__version__
 extensions = [
-    "myst_parser",
+    "myst_nb",  # pages, and tutorials that are notebooks
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx-mathjax-offline",  # formulas without a network
-    "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["build", "examples", "auto_examples/**.ipynb", "auto_examples/**.py"]
+nb_execution_mode = "auto"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_execution_show_tb = True
+nb_merge_streams = True
+exclude_patterns = ["build"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"pesn {release}"
+html_theme_options = {"source_repository": HOME["repository"], "source_branch": "main", "source_directory": "docs/"}
 html_static_path = ["_static"]
 html_css_files = ["pesn.css"]
 html_show_sourcelink = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+autosummary_generate = True
 napoleon_google_docstring = False
-sphinx_gallery_conf = {
-    "examples_dirs": "examples",
-    "gallery_dirs": "auto_examples",
-    "filename_pattern": r"/plot_",
-    "within_subsection_order": "FileNameSortKey",
-    "abort_on_example_error": True,
-    "run_stale_examples": True,  # the package may have changed, if the script has not
-    "download_all_examples": False,
-    "write_computation_times": False,
-    "min_reported_time": 1000,
-    "show_signature": False,
-    "show_memory": False,
-}
+suppress_warnings = ["ref.python"]  # words of types, such as (horizon, d), that are names of several attributes
 
 
 def errata_page() -> str:
@@ -105,9 +105,16 @@ def _name_examples(app: object, what: str, name: str, thing: object, options: ob
                 lines[i:i] = ["Examples", "--------"]
 
 
+def _skip_foreign(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Leave out what classes inherit from other packages."""
+    module = getattr(getattr(thing, "fget", thing), "__module__", None) or "pesn"
+    return True if not module.startswith("pesn") else None
+
+
 def setup(app: object) -> None:
-    """Pages are written before Sphinx looks for them; examples run in one thread, which suits their small matrices."""
+    """Pages are written before Sphinx looks for them; tutorials run in one thread, which suits their small matrices."""
     threadpool_limits(1)
-    app.connect("builder-inited", _write_pages)
+    app.connect("builder-inited", _write_pages, priority=100)  # before autosummary looks for names in them
+    app.connect("autodoc-skip-member", _skip_foreign)
     app.connect("autodoc-process-docstring", _name_examples, priority=400)  # before the sections are read
     app.connect("source-read", _close_blocks)

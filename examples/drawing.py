@@ -1,4 +1,4 @@
-"""Pictures of a cart pole: a strip, an animation, and the tube of a plan over what happened."""
+"""Figures of a cart pole: a strip, an animation, and the tube of a plan with the observations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def cart(ax: Axes, state: Array, rail: float) -> None:
-    """The cart pole in one state."""
+    """Draw the cart pole in one state."""
     x, theta = state[:2]
     ax.plot([-rail, rail], [0.0, 0.0], color=COLORS[6], linewidth=1.0)
     ax.plot([x - 0.2, x + 0.2], [0.0, 0.0], color=COLORS[0], linewidth=7.0, solid_capstyle="butt")
@@ -28,7 +28,7 @@ def cart(ax: Axes, state: Array, rail: float) -> None:
 
 
 def strip(states: Array, dt: float, rail: float, path: Path, pictures: int = 12) -> Path:
-    """Pictures of a run, in rows of four: more of them while the pole swings than while it is held."""
+    """Draw a run as pictures in rows of four, denser while the pole swings."""
     figure = Figure(figsize=(8.0, 1.55 * -(-pictures // 4)), layout="constrained")
     FigureCanvasAgg(figure)
     which = np.round((len(states) - 1) * np.linspace(0.0, 1.0, pictures) ** 1.3).astype(int)
@@ -41,7 +41,7 @@ def strip(states: Array, dt: float, rail: float, path: Path, pictures: int = 12)
 
 
 def animation(states: Array, dt: float, rail: float, path: Path) -> Path:
-    """The run as a GIF, as fast as it was."""
+    """Write the run as a GIF in real time."""
     figure = Figure(figsize=(5.0, 2.6), dpi=80)
     FigureCanvasAgg(figure)
     ax = figure.subplots()
@@ -58,7 +58,7 @@ def animation(states: Array, dt: float, rail: float, path: Path) -> Path:
 
 
 def tube(rollout: Any, came: Array, history: Array, path: Path) -> Path:
-    """A plan, two deviations to each side, over what came of it: all of it carried out, without another plan."""
+    """Draw a plan with two standard deviations and its complete execution, without replanning."""
     truth = np.full(rollout.mean.shape[1:], np.nan)
     truth[: len(came)] = came
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The AR.Drone flies a figure of eight by velocity commands, through a model learnt from one flight of random commands.
+"""The AR.Drone flies a figure of eight by velocity commands, with a model learned from one flight of random commands.
 
     python examples/figure_eight.py --out flight
 
@@ -31,19 +31,19 @@ WEIGHTS = {"x": 1.0, "y": 1.0, "z": 1.0, "yaw": 2.0, "vx": 0.1, "vy": 0.1}
 
 
 def path(t: np.ndarray[Any, Any], size: float = 3.0, period: float = 18.0) -> pd.DataFrame:
-    """Where the drone should be at times t, and how fast: a figure of eight, 5 m above the ground, the nose to the east."""
+    """Return positions and velocities of the figure of eight at times t, 5 m above the ground, the nose to the east."""
     w = 2.0 * np.pi / period
     frame = pd.DataFrame({"x": size * np.sin(w * t), "y": 0.5 * size * np.sin(2.0 * w * t), "z": np.full(len(t), 5.0)})
     return frame.assign(vx=size * w * np.cos(w * t), vy=size * w * np.cos(2.0 * w * t))
 
 
 def as_frame(rows: Any) -> pd.DataFrame:
-    """Rows of the simulator with their names."""
+    """Return rows of the simulator as a frame."""
     return pd.DataFrame(np.asarray(rows), columns=STATES)
 
 
 def wander(seconds: float, seed: int) -> Any:
-    """A first flight: random commands, each held for half a second, that lead back to where it began."""
+    """Fly random commands, each held for half a second, that lead back to the start."""
     rng = np.random.default_rng(seed)
     command = np.zeros(4)
 
@@ -62,7 +62,7 @@ def wander(seconds: float, seed: int) -> Any:
 
 
 def learn(seconds: float, seed: int, units: int = 100) -> pesn.Forecaster:
-    """The model, from rows of the first flight that are 0.1 s apart."""
+    """Fit the model to rows of the first flight that are 0.1 s apart."""
     flight = wander(seconds, seed)
     y = as_frame(flight.states[::EVERY])
     X = pd.DataFrame(flight.inputs[::EVERY], columns=COMMANDS)
@@ -76,7 +76,7 @@ def learn(seconds: float, seed: int, units: int = 100) -> pesn.Forecaster:
 
 
 def fly(model: pesn.Forecaster, seconds: float, seed: int) -> tuple[Any, list[Any], list[float]]:
-    """A flight by plans: what was flown, the plans with their starts, and the seconds that each took."""
+    """Fly with plans; return the flight, the plans with their starts, and the seconds of each."""
     plans: list[Any] = []
     taken: list[float] = []
     rows, commands = [], [np.zeros(4)]
@@ -105,14 +105,14 @@ def fly(model: pesn.Forecaster, seconds: float, seed: int) -> tuple[Any, list[An
 
 
 def error(flight: Any, after: float = 2.0) -> float:
-    """Mean distance from the path in m, the first seconds left out: the drone starts at rest."""
+    """Return the mean distance from the path in m, without the first seconds: the drone starts at rest."""
     t = flight.dt * np.arange(len(flight.states))
     away = flight.states[:, :3] - path(t)[["x", "y", "z"]].to_numpy()
     return float(np.linalg.norm(away[t >= after], axis=1).mean())
 
 
 def draw(model: pesn.Forecaster, flight: Any, plans: list[Any], out: Path) -> list[Path]:
-    """The way from above with the 2σ ellipses of some plans, and the tube of one plan over what was flown, with newer plans."""
+    """Draw the flight from above with the 2σ ellipses of some plans, and the tube of one plan with the flight."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Ellipse
 
@@ -154,7 +154,7 @@ def draw(model: pesn.Forecaster, flight: Any, plans: list[Any], out: Path) -> li
 
 
 def main(arguments: list[str] | None = None) -> float:
-    """Learn, fly, draw; the mean distance from the path in m."""
+    """Learn, fly, draw; return the mean distance from the path in m."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--learn", type=float, default=60.0, help="seconds of the first flight")

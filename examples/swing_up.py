@@ -1,4 +1,4 @@
-"""A cart pole learns to swing its pole up, from nothing: one trial of random pushing, then trial by trial with plans.
+"""A cart pole learns to swing its pole up from scratch: one trial of random pushing, then trials with plans.
 
     python examples/swing_up.py --out swing-up                    # pesn's own cart pole
     python examples/swing_up.py --engine mujoco --out swing-up    # MuJoCo's: pip install 'pesn[mujoco]'
@@ -33,7 +33,7 @@ Step = Callable[[Array, float], Array]
 
 
 def pesn_engine() -> Step:
-    """The next state (4,) after a force that is held for a row."""
+    """Return the next state (4,) after a force that is held for one row."""
 
     def step(state: Array, force: float) -> Array:
         run = cart_pole.simulate(np.array([force, 0.0]), steps=2, dt=DT, substeps=5, initial_state=state)
@@ -43,7 +43,7 @@ def pesn_engine() -> Step:
 
 
 def mujoco_engine() -> Step:
-    """The same by MuJoCo, which gets masses, joints and a motor, and finds the equations itself."""
+    """Return the same by MuJoCo, from masses, joints and a motor."""
     import mujoco
 
     from pesn.adapters.mujoco import cart_pole_mjcf
@@ -62,7 +62,7 @@ def mujoco_engine() -> Step:
 
 
 def learn(trials: list[tuple[Array, Array]], seed: int, units: int = 100) -> pesn.Forecaster:
-    """The model after ``trials`` of states (n, 4) and forces (n, 1)."""
+    """Fit the model to ``trials`` of states (n, 4) and forces (n, 1)."""
     y = pd.DataFrame(np.concatenate([states for states, _ in trials]), columns=STATES)
     X = pd.DataFrame(np.concatenate([forces for _, forces in trials]), columns=["force"])
     A = np.array([[1.0, 0.0, DT / 2, 0.0], [0.0, 1.0, 0.0, DT / 2]])  # a position goes on by the mean of two velocities
@@ -76,12 +76,12 @@ def learn(trials: list[tuple[Array, Array]], seed: int, units: int = 100) -> pes
 
 
 def cost(rollout: Any) -> Any:
-    """Upright, in the middle, at rest, with little force: in closed form, uncertainty counted."""
+    """Return the expected cost of plans: upright, in the middle, at rest, with little force."""
     return rollout.angle_cost("theta") + rollout.expected_cost({"x": 0.2, "v": 0.01, "omega": 0.01}, R=1e-4)
 
 
 def run(step: Step, state: Array, seconds: float, control: Callable[[Array], float]) -> tuple[Array, Array]:
-    """States (n, 4) from ``state`` on and the forces (n, 1) that acted, the last on nothing; it stops at the rail's end."""
+    """Return states (n, 4) from ``state`` and the forces (n, 1); stop at the end of the rail."""
     states, forces = [state], []
     for _ in range(round(seconds / DT)):
         if abs(states[-1][0]) > RAIL:
@@ -92,7 +92,7 @@ def run(step: Step, state: Array, seconds: float, control: Callable[[Array], flo
 
 
 def planned(model: Any, seed: int, covariance: Any, taken: list[float], plans: list[Any]) -> Callable[[Array], float]:
-    """A control by plans; how long each took and the roll-outs of what was planned are noted."""
+    """Return a control by plans that records their durations and roll-outs."""
     rail = ChanceConstraint("x", above=RAIL, below=-RAIL, probability=0.05)
     planner = MPPI(model, HORIZON, (-FORCE, FORCE), cost, constraints=[rail], covariance=covariance, random_state=seed)
 
@@ -108,24 +108,24 @@ def planned(model: Any, seed: int, covariance: Any, taken: list[float], plans: l
 
 
 def pushed(seed: Any) -> Callable[[Array], float]:
-    """Random pushes with a pull to the middle of the rail."""
+    """Return random pushes with a pull to the middle of the rail."""
     force = iter(cart_pole.wandering_force(round(FIRST / DT), DT, strength=4.0, rng=seed))
     return lambda state: float(next(force) - 2.0 * state[0] - 2.0 * state[2])
 
 
 def upright(states: Array) -> Array:
-    """How far from upright, in rad."""
+    """Return the distance from upright in rad."""
     return np.abs((states[:, 1] + np.pi) % (2.0 * np.pi) - np.pi)
 
 
 def held(states: Array, seconds: float = 2.0) -> bool:
-    """Whether a test went on to its end, and the pole was within 0.3 rad of upright for the last ``seconds``."""
+    """Return whether a test was completed with the pole within 0.3 rad of upright in the last ``seconds``."""
     last = states[-round(seconds / DT) :]
     return bool(len(states) > round(TEST / DT) and upright(last).max() < 0.3)
 
 
 def hanging(rng: np.random.Generator) -> Array:
-    """Where a trial begins."""
+    """Return the state at the start of a trial."""
     return np.array([0.0, np.pi, 0.0, 0.0]) + 0.05 * rng.standard_normal(4)
 
 
@@ -138,7 +138,7 @@ def learn_to_swing_up(
     learner: Callable[..., Any] = learn,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """A random trial, ``trials`` planned ones with a model that is learnt anew after each, and the test."""
+    """Run a random trial, ``trials`` planned ones with a new fit after each, and the test."""
     rng = np.random.default_rng(seed)
     seen = [run(step, hanging(rng), FIRST, pushed(rng))]
     taken: list[float] = []
@@ -156,7 +156,7 @@ def learn_to_swing_up(
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    """Learn, test, draw; whether the pole was held."""
+    """Learn, test, draw; return whether the pole was held."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=["pesn", "mujoco"], default="pesn")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Draw the figure of docs/tour.md: python scripts/readme_figure.py [FILE] (default: docs/readme.png)."""
+"""Draw the figure of docs/design.md: python scripts/readme_figure.py [FILE] (default: docs/readme.png)."""
 
 import sys
 from pathlib import Path

@@ -40,7 +40,7 @@ def results():
         patch.setattr(networks, "measure_speeds", partial(networks.measure_speeds, d=5))
         plan = peers.QUICK._replace(rounds=1, share=1e-4, samples=1000, drive={20: 1}, units=100, steps=1200, forecast=50)
         found = peers.measure(plan)
-        return found, peers.results_page(found, plan), peers.readme_tables(found)
+        return found, peers.results_page(found, plan), peers.short_tables(found)
 
 
 def test_every_peer_has_a_ratio_or_a_reason(results):

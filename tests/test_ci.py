@@ -38,7 +38,7 @@ def run(tmp_path):
     return run
 
 
-CHECKS = ["make lint test", "make test-portable", "make test-lowest"]
+CHECKS = ["make lint test", "make test-portable", "make test-lowest", "make dist"]
 
 
 def test_root_installs_the_browser_that_is_missing(run, tmp_path):

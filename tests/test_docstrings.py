@@ -11,7 +11,7 @@ import pytest
 
 import pesn
 
-PAGES = Path(__file__).parents[1] / "docs" / "api.md"
+PAGES = Path(__file__).parents[1] / "docs" / "reference.md"
 PACKAGE = Path(pesn.__file__).parent
 # Packages and modules that do not follow the rules for entries and for names yet.
 IRREGULAR = re.compile(
@@ -56,7 +56,7 @@ def callables(name, thing):
 
 
 def public():
-    directives = re.findall(r"^\.\. auto(?:function|class|module):: (pesn\.\S+)", PAGES.read_text(encoding="utf-8"), re.M)
+    directives = re.findall(r"^   (pesn\.\S+(?<!Error))$", PAGES.read_text(encoding="utf-8"), re.M)
     found = {}
     for path in [*(f"pesn.{name}" for name in pesn.__all__), *directives]:
         if path.startswith(("pesn.adapters.torch", "pesn.adapters.mujoco", "pesn.adapters.sktime")):

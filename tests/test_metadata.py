@@ -9,8 +9,10 @@ import pesn
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-HOME = PROJECT["urls"]["Repository"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = CONFIGURATION["project"]
+HOME = CONFIGURATION["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+PLACES = ("*.toml", "*.cff", "*.md", "*.py", "docs/**/*.md", "docs/*.py", "src/pesn/__init__.py", ".github/**/*.yml")
 PICTURES = HOME.replace("https://github.com/", "https://raw.githubusercontent.com/") + "/main/"
 
 
@@ -19,7 +21,7 @@ def test_links_of_the_readme_lead_to_files_that_exist():
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert len(targets) > 15
     for target in targets:
-        assert (ROOT / target).is_file(), target
+        assert target.startswith("https://arxiv.org/") or (ROOT / target).is_file(), target
 
 
 def test_an_index_of_packages_shows_absolute_links():
@@ -28,17 +30,20 @@ def test_an_index_of_packages_shows_absolute_links():
     targets = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
     assert len(targets) > 15
     for picture, target in targets:
-        assert target.startswith(PICTURES if picture else HOME + "/blob/main/"), target
+        assert target.startswith((PICTURES if picture else HOME + "/blob/main/", "https://arxiv.org/")), target
 
 
-def test_every_place_gives_one_address_version_author_and_licence():
+def test_version_and_address_are_stated_once():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"repository-code: {HOME}\n" in citation
-    assert f"version: {PROJECT['version']}\n" in citation
     assert f"license: {PROJECT['license']}\n" in citation
     assert [f"  - name: {author['name']}\n" in citation for author in PROJECT["authors"]] == [True]
-    assert PROJECT["urls"]["Paper"] in citation
-    assert PROJECT["version"] == pesn.__version__
+    links = dict(line.split(", ") for line in metadata("pesn").json["project_url"])
+    assert links["Paper"] in citation
+    assert links["Repository"] == HOME
+    assert metadata("pesn").json["version"] == pesn.__version__
+    texts = {path: path.read_text(encoding="utf-8") for name in PLACES for path in ROOT.glob(name)}
+    for stated in (HOME.removeprefix("https://"), f'"{pesn.__version__}"'):
+        assert sum(text.count(stated) for text in texts.values()) == 1, stated
 
 
 def test_classifiers_list_the_versions_of_python_that_are_tested():

@@ -43,9 +43,12 @@ def test_each_column_has_a_panel_with_its_numbers(d):
         assert set(lines) == {"observed", "truth", "median"}
         np.testing.assert_array_equal(lines["observed"].get_xdata(), [-3, -2, -1, 0])
         np.testing.assert_array_equal(lines["observed"].get_ydata(), f.history[:, i])
-        np.testing.assert_array_equal(lines["truth"].get_xdata(), ahead)
-        np.testing.assert_array_equal(lines["truth"].get_ydata(), truth[:, i])
-        # Mean and bands set out from the last observed row.
+        # Truth, median and bands set out from the last observed row; the truth is below the dashed median.
+        np.testing.assert_array_equal(lines["truth"].get_xdata(), [0, *ahead])
+        np.testing.assert_array_equal(lines["truth"].get_ydata(), [f.history[-1, i], *truth[:, i]])
+        assert lines["truth"].get_zorder() < lines["median"].get_zorder()
+        assert lines["truth"].get_linewidth() > lines["median"].get_linewidth()
+        assert lines["median"].is_dashed()
         np.testing.assert_array_equal(lines["median"].get_xdata(), [0, *ahead])
         np.testing.assert_array_equal(lines["median"].get_ydata(), [f.history[-1, i], *f.mean[:, i]])
         assert lines["median"].get_color() == COLORS[0]

@@ -14,7 +14,7 @@ def test_all_is_what_is_there():
         getattr(pesn, name)  # some are imported when they are asked for
     here = {name for name, value in vars(pesn).items() if not name.startswith("_") and not inspect.ismodule(value)}
     own = {"import_module", "ModuleType", "TYPE_CHECKING", "Any"}
-    assert here - own | {"activations", "diagnostics", "moments"} == set(pesn.__all__)
+    assert here - own | {"activations", "datasets", "diagnostics", "moments"} == set(pesn.__all__)
     assert [name for name in dir(pesn) if not name.startswith("_")] == sorted(pesn.__all__)
     assert "__version__" in dir(pesn)
     with pytest.raises(AttributeError, match="module 'pesn' has no attribute 'EchoStateNetwrok'"):
@@ -24,7 +24,7 @@ def test_all_is_what_is_there():
 
 
 def test_subpackages_are_attributes_and_moments_is_the_function(run_python):
-    modules = ("activations", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")
+    modules = ("activations", "datasets", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")
     code = f"import pesn, pesn.moments.bounds\nfor name in {(*modules, 'moments')}: print(getattr(pesn, name).__name__)"
     assert run_python(code).stdout.split() == [*(f"pesn.{name}" for name in modules), "moments"]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pesn import activations as activations
+    from pesn import datasets as datasets
     from pesn import diagnostics as diagnostics
     from pesn import metrics as metrics
     from pesn import networks as networks
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pesn.reservoir.weights import Layer
     from pesn.series.forecaster import SeriesForecaster
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the only place of the version: pyproject.toml reads it
 
 __all__ = [
     "Activation",
@@ -49,6 +50,7 @@ __all__ = [
     "SeriesForecaster",
     "activations",
     "choose_mesh",
+    "datasets",
     "diagnostics",
     "error_bound",
     "gain",
@@ -78,7 +80,10 @@ _MODULES = {
     "gain": "moments",
     "load": "persistence",
     "propagate": "networks.propagate",
-    **{name: name for name in ("activations", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")},
+    **{
+        name: name
+        for name in ("activations", "datasets", "diagnostics", "metrics", "networks", "planning", "plotting", "systems")
+    },
 }
 
 

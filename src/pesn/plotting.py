@@ -15,6 +15,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -41,7 +42,8 @@ __all__ = ["COLORS", "KINDS", "new_axes", "plot_design", "plot_field", "plot_for
 # The palette of Okabe and Ito, which color-blind readers can distinguish.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 KINDS = (".png", ".svg", ".pdf")
-_DOTS = 60  # rows: more are drawn as a line
+_DOTS = 60  # rows of a figure: of more, the truth has no markers
+_SHOWN, _LEAST_SHOWN = 5, 30  # observed rows before a forecast: five times its steps, 30 at least
 _STEPS = "steps ahead"
 _LONG = 14  # characters: longer labels would run into the panel below
 
@@ -126,6 +128,16 @@ def plot_field(trajectories: Trajectories, run: int = 0, ax: Axes | None = None,
     return ax
 
 
+class Panels(list["Axes"]):
+    """Axes of one figure, which a notebook shows as the figure."""
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure as PNG."""
+        file = BytesIO()
+        self[0].figure.canvas.print_figure(file, dpi=120)
+        return file.getvalue()
+
+
 class Forecastlike(Protocol):
     """What :func:`plot_forecast` needs of a forecast: :class:`pesn.Forecast` or the result of :class:`pesn.SeriesForecaster`."""
 
@@ -158,7 +170,8 @@ def plot_forecast(
 ) -> list[Axes]:
     """Plot a forecast, a panel for each column: observations in gray, the median in blue, prediction intervals as bands.
 
-    The time axis is the index if it holds dates or evenly spaced numbers, else steps from the last observed row.
+    The time axis is the index if it holds dates or evenly spaced numbers, else steps from the last observed row. The last
+    observations are shown, five times as many as there are steps.
 
     Parameters
     ----------
@@ -171,7 +184,7 @@ def plot_forecast(
     level : float or sequence of float, default=(0.5, 0.95)
         Levels of the prediction intervals.
     truth : array-like of shape (horizon, d), optional
-        Later observations, in black; one column may come flat. NaN is a missing value.
+        Later observations, in red below a dashed median; one column may come flat. NaN is a missing value.
 
     Returns
     -------
@@ -192,6 +205,7 @@ def plot_forecast(
     bands = [(value, *forecast.interval(value)) for value in levels]
     observed = _check_truth(truth, forecast.median.shape)
     history = np.empty((0, len(forecast.names))) if forecast.history is None else forecast.history
+    history = history[-max(_LEAST_SHOWN, _SHOWN * len(forecast.median)) :]
     time = _times(forecast, len(history))
     own = axes is None
     axes, labeled = _panels(axes, len(chosen))
@@ -199,7 +213,7 @@ def plot_forecast(
     for ax, i in zip(axes, chosen, strict=True):
         entries = _draw_observations(ax, time, history[:, i], None if observed is None else observed[:, i])
         column = [(value, lower[:, i], upper[:, i]) for value, lower, upper in bands]
-        entries += _draw_forecast(ax, time, history[-1:, i], forecast.median[:, i], column)
+        entries += _draw_forecast(ax, time, history[-1:, i], forecast.median[:, i], column, dashed=observed is not None)
         name = forecast.names[i]
         if len(name) > _LONG:  # two lines, broken after an underscore
             name = textwrap.fill(name.replace("_", "_ "), _LONG + 6, max_lines=2, placeholder="…").replace("_ ", "_")
@@ -246,24 +260,30 @@ def _draw_observations(ax: Axes, time: _Times, history: Array, truth: Array | No
         ax.axvline(time.before[-1], color="0.85", linewidth=0.8, zorder=0.5)
         entries += _line(ax, time.before, history, color="0.25", linewidth=1.0, label="observed")
     if truth is not None:
-        few = {"linestyle": "none", "marker": "o", "markersize": 2.5}
-        style = few if len(time.ahead) <= _DOTS else {"linewidth": 0.9}
-        entries += _line(ax, time.ahead, truth, color="black", zorder=3.0, label="truth", **style)
+        few = {"marker": "o", "markersize": 3.5} if len(time.before) + len(time.ahead) <= _DOTS else {}
+        x, y = np.append(time.before[-1:], time.ahead), np.append(history[-1:], truth)
+        entries += _line(ax, x, y, color=COLORS[1], linewidth=2.4, zorder=2.4, label="truth", **few)
     return entries
 
 
-def _draw_forecast(ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequence[tuple[float, Array, Array]]) -> list[Artist]:
+def _draw_forecast(
+    ax: Axes, time: _Times, last: Array, mean: Array, bands: Sequence[tuple[float, Array, Array]], dashed: bool
+) -> list[Artist]:
     """Draw the mean and the bands (level, lower, upper), widest first; return their legend entries.
 
-    They begin at the last observed row, if it is known; a single step without one is a bar.
+    They begin at the last observed row, if it is known; a single step without one is a bar. A dashed mean shows the truth below
+    it where both are equal.
     """
     known = last[np.isfinite(last)]
     x = np.append(time.before[-1:], time.ahead) if len(known) else time.ahead
     lone = len(x) == 1
     middle = np.append(known, mean)
     entries: list[Artist] = [
-        *ax.plot(x, middle, color=COLORS[0], linewidth=1.4, marker="o" if lone else "", label="median", zorder=2.5)
-    ]
+        *ax.plot(
+            x, middle, color=COLORS[0], linewidth=1.5, linestyle=(0, (3.0, 1.6)) if dashed else "-", marker="o" if lone else "",
+            label="median", zorder=2.5,
+        )
+    ]  # fmt: skip
     spread = np.append(x - 0.2, x + 0.2) if lone else x
     shaded: list[Artist] = []
     for rank, (value, *edges) in enumerate(bands):
@@ -392,7 +412,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
     New panels are arranged in columns of up to six; the lowest panel of each column has the labels.
     """
     if axes is not None:
-        axes = list(np.ravel(np.asarray(axes, object)))
+        axes = Panels(np.ravel(np.asarray(axes, object)))
         if len(axes) != panels:
             raise ValueError(f"axes must be {panels}, one for each column, got {len(axes)}")
         return axes, axes
@@ -405,7 +425,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, panels: int) -> tuple[list[Axes]
     every = list(figure.subplots(down, across, sharex=True, squeeze=False).T.ravel())
     for spare in every[panels:]:
         spare.remove()
-    axes = every[:panels]
+    axes = Panels(every[:panels])
     feet = [axes[min(first + down, panels) - 1] for first in range(0, panels, down)]
     for ax in feet:
         ax.xaxis.set_tick_params(labelbottom=True)
@@ -469,7 +489,7 @@ def plot_design(design: Design, ax: Axes | None = None) -> Axes:
         ax.scatter(part["score"], rows[part.index].map(place), color=color, s=16, label=label)
     chosen = frame.iloc[0]
     ax.scatter([chosen["score"]], [place[rows[0]]], s=110, facecolors="none", edgecolors=COLORS[1], label="selected")
-    ax.set_yticks(range(len(order)), order)
-    ax.set_xlabel("mean log error of validation forecasts, in standard deviations")
+    ax.set_yticks(range(len(order)), order.str.replace(", 1 lags", ", 1 lag"))
+    ax.set_xlabel("score: mean log error of validation forecasts")
     ax.legend(loc="lower left")
     return ax

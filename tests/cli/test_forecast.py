@@ -105,6 +105,17 @@ def test_saved_model_gives_the_same_forecast_and_accepts_later_rows(call, tmp_pa
     np.testing.assert_allclose(later["sales_median"], longer["sales_median"], atol=1.0)  # a phase that is off is off by 3
 
 
+@pytest.mark.parametrize(("name", "first"), [("airline", "1961-01-01"), ("co2", "2002-01-01"), ("economy", "2009-10-01")])
+def test_bundled_data_are_forecast_as_in_python(call, name, first):
+    done(call("--demo", name, "--horizon", 2, "--backtest", 0))
+    written = pd.read_csv("forecast/forecast.csv")
+    assert str(written.iloc[0, 0]) == first
+    frame = pd.DataFrame(getattr(pesn.datasets, f"load_{name}")())
+    expected = pesn.SeriesForecaster(2).fit(frame).forecast().median
+    np.testing.assert_allclose(written[[f"{column}_median" for column in frame]], expected, rtol=1e-6)
+    assert (expected > 0.3 * frame.iloc[-1].to_numpy()).all()
+
+
 def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
     table = rows()
     write(tmp_path / "mixed.csv", table[30:] + table[:30])
@@ -144,6 +155,8 @@ def test_few_rows_are_enough(call, tmp_path, n, judged):
         (["--horizon", "3", "--target", "x", "--", "a.csv"], ["--horizon", "3", "--target", "x", "--", "a.csv"]),
         (["a.csv", "--season", "24", "168"], ["a.csv", "--season", "24", "--season", "168"]),
         (["--target"], ["--target"]),
+        (["--demo", "economy", "--target", "x", "y"], ["--demo", "economy", "--target", "x", "--target", "y"]),
+        (["--target", "x", "y", "--demo=economy"], ["--target", "x", "--target", "y", "--demo=economy"]),
     ],
 )
 def test_several_words_after_one_flag(arguments, spread):
@@ -153,6 +166,9 @@ def test_several_words_after_one_flag(arguments, spread):
 WRONG = [  # what is wrong with the cells of a file: tests/series/table/test_reading.py
     (["nowhere.csv"], 2, "nothing there"),
     (["."], 2, "a folder"),
+    ([], 2, "either FILE or --demo must be given, and not both, got neither"),
+    (["data.csv", "--demo", "airline"], 2, "either FILE or --demo must be given, and not both, got both"),
+    (["--demo", "nile"], 2, "the data set must be one of airline, co2, economy, got 'nile'"),
     (["data.csv", "--horizon", "0"], 2, "--horizon must be 1 or more, got 0"),
     (["data.csv", "--horizon", "601"], 2, "--horizon must be at most 600, as there are 60 rows, got 601"),
     (["data.csv", "--target", "none"], 2, "--target must be a column of the file, one of 'day', 'sales', 'temp'; got 'none'"),

@@ -199,6 +199,12 @@ def test_plan_as_a_forecast(case):
     np.testing.assert_allclose(forecast.to_frame(level=0.9)["theta_upper"], rollout.interval(0.9)[1][1, :, 1])
     assert len(forecast.plot(truth=paths[1, 0])) == D
     assert Rollout(rollout.mean, rollout.controls).forecast().std.max() == 0.0
+    each = np.arange(rollout.mean[:, 0].size, dtype=float).reshape(len(rollout), -1)
+    for start in (each, each[0]):  # figures begin there, but not those of later steps
+        begun = Rollout(rollout.mean, rollout.controls, names=rollout.names, start=start)
+        np.testing.assert_array_equal(begun[1:].forecast(1).history, np.broadcast_to(start, each.shape)[2:3])
+        assert begun.forecast(0).plot()._repr_png_().startswith(b"\x89PNG")
+        assert begun[:, 1:].start is None
 
 
 # ---------------------------------------------------------------- refusals
@@ -212,6 +218,7 @@ PLAIN = Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.broadcast_to(np.eye
         (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 4, 1))), "controls must have shape"),
         (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.zeros((2, 3, 2))), "cov must have shape"),
         (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), names=("x",)), "names must be 2 different strings"),
+        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), start=[0.0]), r"start must have shape \(2,\) or \(2, 2\)"),
         (lambda: PLAIN.expected_cost(np.eye(3)), r"Q must be a number, \(2,\) or \(2, 2\), got shape \(3, 3\)"),
         (lambda: PLAIN.expected_cost({"y": 1.0}), "Q must name columns among x, theta, got 'y'"),
         (lambda: PLAIN.expected_cost(1.0, R=np.ones(2)), "R must be a number"),

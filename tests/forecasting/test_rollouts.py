@@ -57,6 +57,7 @@ def test_rollout_has_the_moments_of_a_forecast(name, rows):
     start = model.start(CONTEXTS[rows])
     for covariance in ("low-rank", "full"):
         result = model.rollout(U, start, covariance)
+        np.testing.assert_allclose(result.start, np.broadcast_to(CONTEXTS[rows][0][-1], (len(U), 4)))
         for i, one in enumerate(U):
             forecast = model.forecast(len(one), CONTEXTS[rows], one)
             off = 0.01 if model.design_ is None else 0.02  # of a design a forecast may end by members

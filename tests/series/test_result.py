@@ -1,5 +1,7 @@
 """Claim: ``mean`` is the mean of a predictive distribution and ``median`` its median, the point forecast, wherever both occur."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -44,6 +46,8 @@ def test_frames_and_errors_take_the_median_for_the_point_forecast(sales):
     forecast, back = forecaster.forecast(4), forecaster.backtest(origins=3)
     assert (forecast.mean > forecast.median).all()
     np.testing.assert_array_equal(forecast.to_frame()["y"], forecast.median[:, 0])
+    shown = re.findall(r"<th>(\d)</th>\s*<td>([\d.]+)</td>", forecast._repr_html_())
+    np.testing.assert_allclose(np.array(shown, float), np.column_stack([[1, 2, 3, 4], forecast.median]), rtol=1e-3)
     rows = back.to_frame()
     np.testing.assert_array_equal(rows["median"], back.forecasts.median.ravel())
     np.testing.assert_array_equal(rows["mean"], back.mean.ravel())

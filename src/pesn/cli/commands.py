@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from pesn import paper, systems
+from pesn import datasets, paper, systems
 from pesn._support.files import check_writable as check_writable_path
 from pesn._support.files import naming
 from pesn._support.progress import show_progress
@@ -51,7 +51,7 @@ class Several(TyperCommand):
         """
         words, parts = deque(args), list[list[str]]()
         ends: list[int] = []  # of groups of names, the last of which may be FILE
-        free = False  # whether FILE is elsewhere
+        free = False  # whether FILE is elsewhere, or not needed
         while words:
             word = words.popleft()
             if word == "--":
@@ -64,9 +64,10 @@ class Several(TyperCommand):
                 ends += [len(parts) - 1] * (len(group) > 1 and not cls.several[word])
             elif words and word.startswith("--") and "=" not in word and word != "--help":
                 parts.append([word, words.popleft()])
+                free |= word == "--demo"
             else:
                 parts.append([word])
-                free |= not word.startswith("-")
+                free |= not word.startswith("-") or word.startswith("--demo=")
         if ends and not free:
             files = [i for i in ends if Path(parts[i][1]).suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
             del parts[(files or ends)[-1]][0]  # the last that looks like a file, else the last
@@ -154,7 +155,11 @@ _HORIZON = "a season of up to 60 rows, or a tenth of the rows, 24 at most"
 
 
 def forecast(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table, .csv or .parquet: one row per time step, oldest first.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Table, .csv or .parquet: one row per time step, oldest first.", show_default=False),
+    ] = None,
+    demo: Annotated[str | None, option("NAME", f"Bundled data in place of FILE: {', '.join(datasets.NAMES)}.")] = None,
     target: Annotated[list[str] | None, option("COL…", "Columns to forecast.", "all numeric")] = None,
     inputs: Annotated[list[str] | None, option("COL…", "Exogenous regressors (future values via --future).")] = None,
     time: Annotated[str | None, option("COL", "Time column.", "detected")] = None,
@@ -199,11 +204,13 @@ def forecast(
         _refuse(many if id_col is None else {}, "must come with --id, the column of the series' names")
         alone = {} if id_col is None else {"--save": save, "--model": model, "--png": png or None}
         _refuse(alone, "must not be given with --id: it is for a table of one series per column")
+        if (file is None) == (demo is None):
+            raise ValueError(f"either FILE or --demo must be given, and not both, got {'neither' if file is None else 'both'}")
         from pesn.series.job import Request
 
         request = Request(
-            file, target or (), inputs or (), time, horizon, level or (), backtest, future, model, season or (), freq,
-            duplicates, id_col, -1 if jobs is None else jobs, sys.stderr.isatty(), checkpoint,
+            file or datasets.find_file(str(demo)), target or (), inputs or (), time, horizon, level or (), backtest, future,
+            model, season or (), freq, duplicates, id_col, -1 if jobs is None else jobs, sys.stderr.isatty(), checkpoint,
         )  # fmt: skip
         _check(request, jobs)
         if id_col is None:

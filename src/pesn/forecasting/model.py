@@ -753,7 +753,7 @@ class ForecastModel:
         rolled, plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.begun, own, loop), u), None
         if begun.plain is not None and covariance != "none":
             plain = simulate_rollouts(loop, self.context_filter(), convert_start(begun.plain, own, loop), u)
-        return self._in_units(rolled, plain, given)
+        return self._in_units(rolled, plain, given, self.columns.scale.undo(begun.rows.y[..., -1, :]))
 
     def _controls(self, controls: TableLike) -> tuple[Array, Array]:
         """Return controls (B, H, m) as they were given, and scaled."""
@@ -767,19 +767,19 @@ class ForecastModel:
         check_within_reach("controls", u, self.columns.prior.x_mean, self.columns.prior.x_std)
         return given, u
 
-    def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array) -> Rollout:
+    def _in_units(self, rolled: Rolled, plain: Rolled | None, controls: Array, start: Array) -> Rollout:
         """Return calibrated roll-outs in the units of y; ``plain`` is without given uncertainty, which is not calibrated."""
         mean, cov, lagged = rolled
         mean, names = self.columns.scale.undo(mean), None if self.columns.names is None else tuple(self.columns.names)
         if cov is None:
-            return Rollout(mean, controls, names=names)
+            return Rollout(mean, controls, names=names, start=start)
         std, share = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0)), None
         if plain is not None and plain[1] is not None:
             share = variance_share(plain[1], std)
         factor = calibration_factors(std, self.calibration, self.columns.prior.y_std, share) * self.columns.scale.y_std
         if lagged is not None:
             lagged = lagged * factor[:, 1:, :, None] * factor[:, :-1, None, :]
-        return Rollout(mean, controls, cov * factor[..., :, None] * factor[..., None, :], lagged, names)
+        return Rollout(mean, controls, cov * factor[..., :, None] * factor[..., None, :], lagged, names, start)
 
     @one_blas_thread()
     def step(self, states: TableLike, controls: TableLike) -> Array:

@@ -43,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pesn._support.arguments import as_count, as_real, number
+from pesn._support.arguments import as_count, as_real, check_real, number
 from pesn._support.types import Array, Rng
 from pesn.forecasting.alignment import check_names, column_position, pluralize
 from pesn.forecasting.forecast import Forecast
@@ -254,6 +254,8 @@ class Rollout(NormalMarginals[Array]):
         Cov(y_{t+1}, y_t); None if not known.
     names : tuple of str, optional
         Names of the d columns; None: "y0", "y1", …
+    start : array-like of shape (d,) or (B, d), optional
+        Last observed row, of all plans or of each, from which figures begin; NaN is a missing value.
     """
 
     mean: Array
@@ -261,6 +263,7 @@ class Rollout(NormalMarginals[Array]):
     cov: Array | None = None
     lagged: Array | None = None
     names: tuple[str, ...] | None = None
+    start: Array | None = None
 
     def __post_init__(self) -> None:
         mean = np.asarray(as_real("mean", self.mean), np.float64)
@@ -281,6 +284,12 @@ class Rollout(NormalMarginals[Array]):
                 raise ValueError(f"{name} must have shape {expected}, as mean has {mean.shape}, got {array.shape}")
             object.__setattr__(self, name, array)
         object.__setattr__(self, "names", check_names(self.names, d))
+        if self.start is not None:
+            check_real("start", self.start)
+            start = np.asarray(self.start, np.float64)
+            if start.shape not in ((d,), (b, d)):
+                raise ValueError(f"start must have shape ({d},) or {(b, d)}, got {start.shape}")
+            object.__setattr__(self, "start", np.broadcast_to(start, (b, d)))
 
     def __repr__(self) -> str:
         b, h, d = self.mean.shape
@@ -323,7 +332,8 @@ class Rollout(NormalMarginals[Array]):
         rows = plans if isinstance(plans, slice) else chosen, slice(first, last)  # slices are not copied
         cov = None if self.cov is None else self.cov[rows]
         lagged = None if self.lagged is None else self.lagged[rows[0], first : last - 1]
-        return Rollout(self.mean[rows], self.controls[rows], cov, lagged, self.names)
+        start = None if self.start is None or first else self.start[rows[0]]  # later steps do not begin there
+        return Rollout(self.mean[rows], self.controls[rows], cov, lagged, self.names, start)
 
     # ---------------------------------------------------------------- costs
 
@@ -513,7 +523,7 @@ class Rollout(NormalMarginals[Array]):
         plan : int, default=0
             Number of the plan.
         history : array-like of shape (k, d), optional
-            Last observed rows, for figures.
+            Last observed rows, for figures; None: ``start``.
 
         Returns
         -------
@@ -525,6 +535,7 @@ class Rollout(NormalMarginals[Array]):
             raise ValueError(f"plan must be one plan, got {plan!r}")
         h, d = self.mean.shape[1:]
         cov = np.zeros((h, d, d)) if one.cov is None else one.cov[0]
+        history = one.start if history is None else history
         return Forecast(one.mean[0], None, {"all": np.einsum("hii->hi", cov)}, one.names, history=history, cov=cov)
 
     # ---------------------------------------------------------------- arguments

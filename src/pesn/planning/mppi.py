@@ -296,7 +296,7 @@ def _borrow_covariances(rollout: Rollout, near: Rollout) -> Rollout:
     b, h, d = rollout.mean.shape
     cov, lagged = (np.zeros(()) if part is None else part for part in (near.cov, near.lagged))
     each = np.broadcast_to(cov, (b, h, d, d)), np.broadcast_to(lagged, (b, h - 1, d, d))
-    return Rollout(rollout.mean, rollout.controls, *each, rollout.names)
+    return Rollout(rollout.mean, rollout.controls, *each, rollout.names, rollout.start)
 
 
 def _best(cost: Array, excess: Array, n: int) -> npt.NDArray[np.intp]:

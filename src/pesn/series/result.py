@@ -310,6 +310,10 @@ class SeriesForecast(Margins):
         plural = ["" if n == 1 else "s" for n in (steps, columns)]
         return f"SeriesForecast of {steps} step{plural[0]}, {columns} column{plural[1]} ({', '.join(self.names)})"
 
+    def _repr_html_(self) -> str:
+        """Return a table of medians, standard deviations and 95 % prediction intervals, a row for each step."""
+        return self.to_frame(0.95).to_html(max_rows=20, max_cols=32, float_format="{:.6g}".format)
+
     @property
     def horizon(self) -> int:
         """The number of rows."""

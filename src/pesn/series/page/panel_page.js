@@ -50,16 +50,16 @@
     cell.firstChild.append(svg)
   }
 
-  // Shares in words become a bar of the same meaning.
+  // A bar above the weights in words.
   const mix = row => {
     const cell = row.querySelector(".m")
     if (!cell || cell.firstElementChild) return
-    const bar = Object.assign(document.createElement("span"), { className: "stacked", role: "img", ariaLabel: cell.textContent, title: cell.textContent })
+    const bar = Object.assign(document.createElement("span"), { className: "stacked", ariaHidden: "true" })
     for (const [, kind, share] of cell.textContent.matchAll(/(\S+) (\d+) %/g)) {
       bar.append(Object.assign(document.createElement("i"), { className: kind }))
       bar.lastChild.style.flexGrow = share
     }
-    if (bar.firstChild) cell.replaceChildren(bar)
+    if (bar.firstChild) cell.prepend(bar)
   }
 
   const show = () => {
