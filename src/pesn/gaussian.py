@@ -186,9 +186,17 @@ class Gaussian(NormalMarginals[FloatArray]):
     _cov: FloatArray | None
     _factor: FloatArray | None
 
-    def __new__(cls, *parts: object, **named: object) -> Gaussian:
+    def __new__(
+        cls,
+        mean: npt.ArrayLike,
+        var: npt.ArrayLike | None = None,
+        cov: npt.ArrayLike | None = None,
+        factor: npt.ArrayLike | None = None,
+        *,
+        std: npt.ArrayLike | None = None,
+    ) -> Gaussian:
         """Return a :class:`pesn.adapters.torch.TensorGaussian` for tensors and ``torch.distributions`` Gaussians."""
-        if cls is Gaussian and any(map(_is_torch, (*parts, *named.values()))):
+        if cls is Gaussian and any(map(_is_torch, (mean, var, cov, factor, std))):
             cls = import_module("pesn.adapters.torch").TensorGaussian  # imported here because torch is optional
         return object.__new__(cls)
 
