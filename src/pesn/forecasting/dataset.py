@@ -370,12 +370,14 @@ def as_kinematics(kinematics: Any, d: int, m: int) -> tuple[Array, Array, Array]
         A, B, c = kinematics
     except (TypeError, ValueError) as error:
         raise ValueError(f"kinematics must be (A, B, c), got {kinematics!r}") from error
-    A, B, c = (as_real(f"{name} of kinematics", part).astype(np.float64) for name, part in zip("ABc", (A, B, c), strict=True))
-    for name, part, shape in (("A", A, (r, d)), ("B", B, (r, m)), ("c", c, (r,))):
-        if part.shape != shape:
-            found = f"of shape {shape}, got {part.shape}, for the {r} columns of y that learn leaves out"
+    parts = []
+    for name, part, shape in zip("ABc", (A, B, c), ((r, d), (r, m), (r,)), strict=True):
+        check_real("kinematics", part)
+        parts.append(as_real(f"{name} of kinematics", part).astype(np.float64))
+        if parts[-1].shape != shape:
+            found = f"of shape {shape}, got {parts[-1].shape}, for the {r} columns of y that learn leaves out"
             raise ValueError(f"kinematics must have {name} {found}")
-    return A, B, c
+    return parts[0], parts[1], parts[2]
 
 
 def fit_scale(y: ColumnStatistics, known: ColumnStatistics) -> Scale:
