@@ -215,22 +215,23 @@ class WeightErrors:
 
         A step adds a direction, its component orthogonal to the others, if that has more than a share ``_NEW`` of its square.
         """
-        found, rest = np.zeros((*v.shape[:-1], self.directions)), np.array(v, float)
-        size, steps = np.vecdot(rest, rest), np.arange(v.shape[-2])
+        rest = np.array(v, float).reshape(-1, *v.shape[-2:])
+        size = own = np.vecdot(rest, rest)
+        found, batch, steps = np.zeros((*size.shape, self.directions)), np.arange(len(rest)), np.arange(rest.shape[1])
         for i in range(self.directions):
-            own = np.vecdot(rest, rest)
             is_new = own > _NEW * size
             if not is_new.any():
                 break
-            first = is_new.argmax(axis=-1)[..., None]
-            length = np.sqrt(np.take_along_axis(np.where(is_new, own, 0.0), first, axis=-1))
-            direction = np.take_along_axis(rest, first[..., None], axis=-2)[..., 0, :]
-            direction = direction * np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
-            found[..., i] = np.where(steps < first, 0.0, np.vecdot(rest, direction[..., None, :]))
-            rest -= found[..., i, None] * direction[..., None, :]
+            first = is_new.argmax(axis=1)
+            length = np.sqrt(np.where(is_new, own, 0.0)[batch, first])[:, None]
+            direction = rest[batch, first] / np.where(length > 0.0, length, np.inf)
+            along = np.where(steps < first[:, None], 0.0, np.vecdot(rest, direction[:, None, :]))
+            found[..., i] = along
+            rest -= along[..., None] * direction[:, None, :]
+            own = np.vecdot(rest, rest)
         kept = np.vecdot(found, found)
-        scale = np.sqrt(np.divide(size, kept, out=np.zeros_like(kept), where=kept > 0.0))
-        return np.asarray(found * scale[..., None])
+        found *= np.sqrt(np.divide(size, kept, out=np.zeros_like(kept), where=kept > 0.0))[..., None]
+        return found.reshape(*v.shape[:-1], self.directions)
 
 
 class LeverageNoise:

@@ -432,9 +432,9 @@ class FirstOrder(_Factored):
         var = np.vecdot(into, into)
         unit, _ = cell.units.moments(mean, var)
         gain = cell.units.gain(mean, var)
-        new = move_columns(self.factor, into, gain, cell)
-        if noise is not None:
-            new = _append(new, cell.rows, noise.columns)
+        fresh = np.zeros((len(cell.bias), 0)) if noise is None else noise.columns
+        new = move_columns(self.factor, into, gain, cell, fresh.shape[1])
+        new[..., cell.rows, self.factor.shape[-1] :] = fresh
         if cell.compression is not None:
             new = fewer(new, self.carried, cell.compression)
         return unit, gain, {"factor": new}

@@ -286,12 +286,18 @@ def rotate_rows(columns: Array, cell: Cell) -> Array:
     return columns
 
 
-def move_columns(columns: Array, entered: Array, gain: Array, cell: Cell) -> Array:
-    """Return columns (…, n, s) after x[rows] ← (1 − L) O x[rows] + L g A x; ``entered``: those of A x, ``gain`` g (…, r)."""
-    rows, new = cell.rows, rotate_rows(columns, cell)
-    new = columns.copy() if new is columns else new
-    new[..., rows, :] *= (1.0 - cell.leaks)[:, None]
-    new[..., rows, :] += (cell.leaks * gain)[..., None] * entered
+def move_columns(columns: Array, entered: Array, gain: Array, cell: Cell, more: int = 0) -> Array:
+    """Return columns (…, n, s) after x[rows] ← (1 − L) O x[rows] + L g A x, and ``more`` columns of zeros.
+
+    ``entered``, the columns of A x, are overwritten; ``gain`` is g (…, r).
+    """
+    rows, old = cell.rows, rotate_rows(columns, cell)
+    new = np.zeros((*old.shape[:-1], old.shape[-1] + more))
+    moved = new[..., : old.shape[-1]]
+    moved[..., : rows.start, :], moved[..., rows.stop :, :] = old[..., : rows.start, :], old[..., rows.stop :, :]
+    mine = np.multiply(old[..., rows, :], (1.0 - cell.leaks)[:, None], out=moved[..., rows, :])
+    entered *= (cell.leaks * gain)[..., None]
+    mine += entered
     return new
 
 
