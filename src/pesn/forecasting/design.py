@@ -382,8 +382,10 @@ def is_arx(candidate: Candidate) -> bool:
 
 def best_of_kinds(scored: Sequence[Scored]) -> list[Scored]:
     """Return the best candidate of every kind, of patches and of all columns, the best first."""
-    ranked = sorted(scored, key=_score)
-    return list({(one.candidate.kind, one.candidate.patches is None): one for one in reversed(ranked)}.values())[::-1]
+    best: dict[tuple[str, bool], Scored] = {}
+    for one in sorted(scored, key=_score):
+        best.setdefault((one.candidate.kind, one.candidate.patches is None), one)
+    return list(best.values())
 
 
 def finalists(scored: Sequence[Scored]) -> list[Candidate]:
@@ -572,6 +574,7 @@ _OF_PATCHES = 3  # factor of the number of samples of patches
 _WIDE, _WIDE_MAPS = 1_000, ((0, 1), (9, 0))  # most units, and features that are compared with them
 _WIDE_RIDGES = (*((ridge, ridge) for ridge in (1e-19, 1e-15, 1e-11, 1e-7, 1e-5)), (1e-14, 1e-7), (1e-7, 1e-3))
 _ACCURATE, _NEAR = -12.0, 0.5  # score below which more units are not tried, and beyond the best score
+_WIDENED, _CLOSE, _HELPS = 3, 0.2, 0.05  # most kinds with more units, score beyond the best of them, and gain to go on
 _FEW_FOR_FOLDS = 1_000  # rows up to which every fold is held out
 _MANY_ORIGINS = 150  # origins of the last rung for large data
 _FINALISTS, _HOPELESS = 4, 1.0  # best candidates besides the best of kinds; score beyond the best of those left out
@@ -744,14 +747,19 @@ def _second_rung(
 
 
 def _with_more_units(more: Comparison, scored: Sequence[Scored]) -> Iterator[Scored]:
-    """Compare the best static units, whose states are small, in larger numbers: other features and noise may then be better."""
-    ranked = best_of_kinds(scored)
-    score, one = next(one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None)
-    if not _ACCURATE < score <= ranked[0].score + _NEAR:
+    """Compare the best static units, whose states are small, in larger numbers; if these help, also other features and noise."""
+    ranked, units = best_of_kinds(scored), min(more.problem.n_rows, _WIDE)
+    static = [one for one in ranked if one.candidate.kind.startswith("static") and one.candidate.patches is None]
+    if not _ACCURATE < static[0].score <= ranked[0].score + _NEAR:
         return
-    wide = replace(one, n_units=min(more.problem.n_rows, _WIDE), input_noise=0.0)
+    few = [one for one in static[:_WIDENED] if one.score <= static[0].score + _CLOSE]
+    many = [more.best(replace(one, n_units=units), _WIDE_RIDGES) for _, one in few]
+    yield from many
+    score, one = min(many, key=_score)
+    if score > static[0].score - _HELPS:
+        return
     maps = [both for both in dict.fromkeys([(one.lags, one.products), *_WIDE_MAPS]) if both in more.problem.maps]
-    found = [more.best(replace(wide, lags=lags, products=products), _WIDE_RIDGES) for lags, products in maps]
+    found = [more.best(replace(one, lags=lags, products=products, input_noise=0.0), _WIDE_RIDGES) for lags, products in maps]
     yield from found
     yield from _with_noise(more, min(found, key=_score), _WIDE_RIDGES)
 
