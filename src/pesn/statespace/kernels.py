@@ -293,10 +293,8 @@ def move_dense(
 
 
 @_small
-def affine_dense(
-    cov: Array, cross: Array, moved: Array, own: Array, crossed: Array, first: int, values: Array, new: Array, new_cross: Array
-) -> None:  # fmt: skip
-    """Compute Cov(x) (B, n, n) and Cov(x, past) (B, n, s) after x[rows] ← K x + noise, rows from ``first``; clip ``values``.
+def affine_dense(moved: Array, own: Array, crossed: Array, first: int, values: Array, cov: Array, cross: Array) -> None:
+    """Update Cov(x) (B, n, n) and Cov(x, past) (B, n, s) for x[rows] ← K x + noise, rows from ``first``; clip ``values``.
 
     ``moved`` = K Cov(x) (B, r, n), ``own`` = Cov(K x + noise), ``crossed`` = K Cov(x, past). Covariances are limited by products
     of standard deviations: rounding errors would grow where these nearly vanish. A loop that diverges stops at 1e100 instead of
@@ -311,25 +309,24 @@ def affine_dense(
             deviation[i] = np.sqrt(max(own[b, i, i], 0.0))
             factor[i] = min(1.0, FARTHEST / max(deviation[i], 1.0))
             values[b, i] = min(max(values[b, i], -FARTHEST), FARTHEST)
-        new[b], new_cross[b] = cov[b], cross[b]
         for i in range(size):
             row = first + i
             for j in range(n):
                 most = deviation[i] * std[j]
                 value = factor[i] * min(max(moved[b, i, j], -most), most)
-                new[b, row, j] = value
-                new[b, j, row] = value
+                cov[b, row, j] = value
+                cov[b, j, row] = value
             for j in range(past):
-                new_cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -(FARTHEST**2)), FARTHEST**2)
+                cross[b, row, j] = factor[i] * min(max(crossed[b, i, j], -(FARTHEST**2)), FARTHEST**2)
         for i in range(size):
             row = first + i
-            new[b, row, row] = factor[i] * max(own[b, i, i], 0.0) * factor[i]
+            cov[b, row, row] = factor[i] * max(own[b, i, i], 0.0) * factor[i]
             for j in range(i + 1, size):
                 most = deviation[i] * deviation[j]
                 value = 0.5 * own[b, i, j] + 0.5 * own[b, j, i]
                 value = factor[i] * min(max(value, -most), most) * factor[j]
-                new[b, row, first + j] = value
-                new[b, first + j, row] = value
+                cov[b, row, first + j] = value
+                cov[b, first + j, row] = value
 
 
 @jit(fastmath={"contract", "nsz", "reassoc"}, **SMALL)

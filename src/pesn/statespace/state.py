@@ -523,11 +523,8 @@ class Dense(GaussianState):
         own = multiply_rows(K, moved.mT)  # it is symmetric
         if noise_root is not None:
             own = own + noise_root @ noise_root.mT
-        mean, new, cross = self.mean.copy(), np.empty(self.cov.shape), np.empty(self.cross.shape)
-        kernels.affine_dense(
-            flat(self.cov), flat(self.cross), flat(moved), flat(own), flat(crossed), rows.start,
-            flat(values, 1), flat(new), flat(cross),
-        )  # fmt: skip
+        mean, new, cross = self.mean.copy(), self.cov.copy(), self.cross.copy()
+        kernels.affine_dense(flat(moved), flat(own), flat(crossed), rows.start, flat(values, 1), flat(new), flat(cross))
         mean[..., rows] = values
         return self.with_arrays(mean=mean, cov=new, cross=cross)
 
