@@ -246,6 +246,8 @@ def remove_outliers(values: Array, *, log: bool, season: Array | None = None) ->
     if n >= ENOUGH and usual > 0.0:
         near = off > NEAR * usual
         near[[0, 1, -2, -1]] = False
+        for i in np.flatnonzero(near):  # errors may grow with the level
+            near[i] = off[i] > NEAR * _usual(off[max(int(i) - ENOUGH // 2, 0) : int(i) + ENOUGH // 2])
         outliers |= near & (off > 2.0 * np.max(off, where=~near, initial=0.0))
     most = max(1.0, SHARE * n)
     if outliers.sum() > most + 4.0:
