@@ -84,6 +84,10 @@ def _plain(text: str) -> str:
 def _write_pages(app: object) -> None:
     folder = Path(__file__).parent / "generated"
     folder.mkdir(exist_ok=True)
+    listed = set((ROOT / "docs" / "reference.md").read_text(encoding="utf-8").split())
+    for path in (folder / "reference").glob("*.rst"):
+        if path.stem not in listed:  # a name that is no longer public
+            path.unlink()
     for name, text in {"errata.md": errata_page(), "claims.md": claims_page()}.items():
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
