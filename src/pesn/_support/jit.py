@@ -14,7 +14,7 @@ from numba.core.compiler import Flags
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 
-from pesn._support.kernel_cache import KernelCache
+from pesn._support.kernel_cache import KernelCache, choose_library
 from pesn._support.lowering import ShortCompiler
 
 # Helpers that only kernels call have neither a wrapper for Python nor machine code. INLINE: LLVM inlines them, and
@@ -154,12 +154,8 @@ class _KernelCompiler(ShortCompiler):
     def _compile_core(self) -> Any:
         self.state.flags = _OwnFlags(self.state.flags)
         rtsys.initialize(self.state.targetctx)  # its library needs machine code
-        codegen = self.state.targetctx.codegen()
-        before, codegen._library_class = codegen._library_class, _InlineLibrary  # noqa: SLF001
-        try:
+        with choose_library(self.state.targetctx.codegen(), _InlineLibrary):
             return super()._compile_core()
-        finally:
-            codegen._library_class = before  # noqa: SLF001
 
 
 class _SmallCompiler(_KernelCompiler):

@@ -16,11 +16,13 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime import rtsys
 
 from pesn._support.files import lock_folder
@@ -105,6 +107,16 @@ def _process_digest() -> str | None:
     return digest if _is_current() else None
 
 
+@contextlib.contextmanager
+def choose_library(codegen: Any, kind: type[JITCodeLibrary]) -> Iterator[None]:
+    """Let numba's code generator create libraries of this kind, in a block."""
+    before, codegen._library_class = codegen._library_class, kind  # noqa: SLF001 - numba has no other way
+    try:
+        yield
+    finally:
+        codegen._library_class = before  # noqa: SLF001
+
+
 class _Locator:
     """Folder of the current digest inside the folder of one of numba's locators."""
 
@@ -176,7 +188,8 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         with contextlib.suppress(OSError):  # such as another user's folder
             if self.has_folder:
                 rtsys.initialize(target_context)  # numba's way also loads all that it compiles with, which takes half a second
-                with self._guard_against_spurious_io_errors():
+                # with machine code, also while a caller is compiled
+                with choose_library(target_context.codegen(), JITCodeLibrary), self._guard_against_spurious_io_errors():
                     return self._load_overload(sig, target_context)
         return None
 
