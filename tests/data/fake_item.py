@@ -40,7 +40,7 @@ def run(settings, tasks):
     figure.subplots().plot(values)
     frame = pd.DataFrame({"value": values, "none": np.nan, "far": np.inf})
     table = pd.DataFrame({("published", "mean"): [1.0], ("obtained", "mean"): [values[0]]}, index=pd.Index(["x"], name="state"))
-    draws = [Draw("corrected", 0.5), Draw("holds"), Draw("corrected", 2.0), Draw("corrected", 0.25)]
+    draws = [Draw("holds in part", 0.5), Draw("holds"), Draw("holds in part", 2.0), Draw("holds in part", 0.25)]
     verdict = over_draws("printed-bound", draws, f"It is {values[0]:.3f}.", measure="a number", limits=[1.0])
     return Result(frame, {"Table 1: bound": table}, {"values": (figure, "A line.")}, [verdict], ["A note."])
 

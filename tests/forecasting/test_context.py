@@ -130,3 +130,27 @@ def test_static_units_are_a_function_of_the_row(form, context, rows):
         same(one, plain, 1e-4)
     remembering = fitted(y, X, washout=0, spectral_radius=0.2, leak_rate=1.0, covariance=form)
     assert not remembering.esn_.reservoir_.is_static
+
+
+@pytest.mark.parametrize("form", ["diagonal", "full"])
+def test_known_rows_then_an_uncertain_state(form):
+    """The units that known rows leave, and the last row as uncertain as given: samples of the loop agree."""
+    run = cart_pole.simulate(steps=700, rng=0)
+    esn = ProbabilisticESN(30, covariance=form, process_noise=0.0, initial_state="zero", random_state=0)
+    model = Forecaster(esn, calibrate=False, target="level").fit(run.states[:500], run.inputs[:500])
+    y, u = model.standardize(run.states, run.inputs)
+    state = model.esn_.predict(np.hstack([y, u])[500:600], return_state=True)[1]
+    last = Gaussian(run.states[600], var=np.square(0.05 * run.states.std(axis=0)))
+    ahead = model.forecast(1, model.start(last, units=state), run.inputs[600:601], parts=("state",))
+    r, W = model.esn_.reservoir_, model.esn_.readout_.weights
+    drawn = y[600] + 0.05 * run.states.std(axis=0) / model.scale_.y_std * np.random.default_rng(0).standard_normal((20_000, 4))
+    z = np.hstack([drawn, np.broadcast_to(u[600], (20_000, 1))])
+    h = 0.5 * state.mean + 0.5 * np.tanh(z @ np.asarray(r.W_in).T + r.W @ state.mean + r.bias)
+    samples = model.scale_.undo((W[:, :1] + W[:, 1:6] @ z.T + W[:, 6:] @ h.T).T * model.output_std_)
+    np.testing.assert_allclose(ahead.mean[0], samples.mean(axis=0), atol=0.05 * samples.std(axis=0).min())
+    if form == "full":
+        np.testing.assert_allclose(ahead.std[0], samples.std(axis=0), rtol=0.03)
+    with pytest.raises(ValueError, match="context must be one row where units are given, got 2"):
+        model.start((run.states[:2], run.inputs[:1]), units=state)
+    with pytest.raises(ValueError, match=r"units must have 30 entries, got shape \(2,\)"):
+        model.start(last, units=Gaussian([0.0, 0.0], var=1.0))

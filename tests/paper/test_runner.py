@@ -108,8 +108,15 @@ def test_run_writes_a_folder_per_item_and_a_page(fakes, tmp_path):
     record = json.loads((out / "one" / "result.json").read_text())
     assert record == records[0]
     assert json.loads((out / "results.json").read_text()) == records
-    draws = [["corrected", 0.5], ["holds", None], ["corrected", 2.0], ["corrected", 0.25]]
-    judged = {"id": "printed-bound", "text": CLAIMS["printed-bound"].text, "verdict": "corrected", "draws": draws, "support": 3}
+    draws = [["holds in part", 0.5], ["holds", None], ["holds in part", 2.0], ["holds in part", 0.25]]
+    judged = {
+        "id": "printed-bound",
+        "text": CLAIMS["printed-bound"].text,
+        "verdict": "holds in part",
+        "depends": "",
+        "draws": draws,
+        "support": 3,
+    }
     assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
     assert (record["title"], record["quick"], record["seed"]) == ("Title of one", True, 3)
     assert record["parameters"] == {"units": 6, "scale": 1.0}

@@ -6,6 +6,7 @@ It predicts before it learns. Unlike the textbook's recursion it is stable over 
 import numpy as np
 import pytest
 
+import pesn
 from pesn.readout.ridge import Gram, solve
 from pesn.readout.rls import RLSState, rls_start, rls_update, rotation
 
@@ -210,3 +211,39 @@ def test_bad_input_is_refused(wrong, message):
     b, y, _ = data(10, 3)
     with pytest.raises(ValueError, match=message):
         wrong(rls_start((3, 2, 1.0)), b, y)
+
+
+def plain_recursion(W, P, b, y, lam):
+    """Learn each row as Algorithm 3 of the paper prints it, by plain recursive least squares."""
+    for row, target in zip(b, y, strict=True):
+        gain = P @ row / (lam + row @ P @ row)
+        W = W + np.outer(target - W @ row, gain)
+        P = (P - np.outer(gain, row @ P)) / lam
+    return W
+
+
+@pytest.mark.parametrize("delta", [None, 2.0])
+def test_networks_without_the_prior_learn_by_the_plain_recursion(delta):
+    lam, rng = 0.95, np.random.default_rng(0)
+    z = np.cumsum(rng.normal(size=(260, 2)), axis=0) / 10.0
+    own = {"forgetting": lam, "rls_delta": delta, "rls_prior": False, "ridge": 1e-3, "random_state": 0}
+    esn = pesn.EchoStateNetwork(12, **own).fit(z[:99], z[1:100])
+    units = esn.transform(z[:259])[99:]
+    start = esn.readout_
+    P = start.covariance_root @ start.covariance_root.T if delta is None else delta * np.eye(15)
+    expected = plain_recursion(start.weights, P, np.column_stack([np.ones(160), z[99:259], units]), z[100:260], lam)
+    state = esn.predict(z[:99], return_state=True)[1]
+    esn.partial_fit(z[99:259], z[100:260], state=state)
+    np.testing.assert_allclose(esn.readout_.weights, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    with pytest.raises(TypeError, match="state must be what return_state=True gave, got int"):
+        esn.partial_fit(z[:5], z[1:6], state=3)
+    # units without memory are functions of the row: what update learns from is known exactly
+    static = pesn.ProbabilisticESN(12, topology="none", leak_rate=1.0, process_noise=0.0, covariance="diagonal", **own)
+    f = pesn.Forecaster(static, target="level", calibrate=False, scale=False).fit(z[:100])
+    start, r = f.esn_.readout_, f.esn_.reservoir_
+    rows = z[99:259]
+    b = np.column_stack([np.ones(160), rows, np.tanh(rows @ np.asarray(r.W_in).T + r.bias)])
+    P = start.covariance_root @ start.covariance_root.T if delta is None else delta * np.eye(15)
+    expected = plain_recursion(start.weights, P, b, z[100:260] / f.output_std_, lam)
+    f.update(z[100:260])
+    np.testing.assert_allclose(f.esn_.readout_.weights, expected, rtol=0, atol=1e-10 * np.abs(expected).max())

@@ -362,7 +362,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small samples: all items in about 2 minutes on two cores, not 17.")
+        bool, typer.Option("--quick", help="Small samples: all items in about 1.5 minutes of CPU time, not 6.")
     ] = False,
     out: Annotated[Path, option(None, "Folder for the results and the report; finished items are reused.")] = Path(
         "reproduction"

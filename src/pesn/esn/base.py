@@ -164,6 +164,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
     ridge: Ridge = 1e-6
     forgetting: float = 0.999
     rls_delta: float | None = None
+    rls_prior: bool = True
     washout: Washout = 0
     feedback: Feedback = "teacher"
     local: Patches | None = None
@@ -263,7 +264,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
         return None if self.local is None else self.local.groups(self.features, r.n_inputs, r.n_outputs, r.n_units)
 
     @one_blas_thread()
-    def partial_fit(self, X: UncertainRows, y: TableLike) -> Self:
+    def partial_fit(self, X: UncertainRows, y: TableLike, *, state: State | None = None) -> Self:
         """Update the readout online with each new row, by recursive least squares.
 
         The state continues from the last row of the previous call. Also works without ``fit``; then nothing is known about
@@ -275,6 +276,8 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
             New rows; for :class:`pesn.ProbabilisticESN` also a :class:`pesn.Gaussian` over the rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
+        state : State, optional
+            State before the first row, as ``predict(..., return_state=True)`` returns it; None: after the last row learned.
 
         Returns
         -------
@@ -286,6 +289,9 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
             self.check_parameters()
             given = training_rows(self, X, y, first=first, least=1)
             start = self.begin_online(given.n_inputs, given.n_outputs, given) if first else self.resume_online()
+            if state is not None:
+                ((_, state),) = starting_states(self, None, state, given.n_rows, self.initial, gaussian=self.takes_gaussians)
+                start = start._replace(state=state)
             if self.feedback == "own":
                 check_certain(given.inputs)
             predictions, learned = learn(self, given, start)
@@ -376,7 +382,7 @@ class ReservoirEstimator(Stored, _FittedAttributes, ReservoirParameters, Regress
     def resume_online(self) -> Online:
         """Return the recursion after the batch solution, or after the rows that followed it."""
         require_fit(self)
-        start = (self.readout_, self.rls_) if self.rls_ else start_from_batch(self.readout_, self.rls_delta)
+        start = (self.readout_, self.rls_) if self.rls_ else start_from_batch(self.readout_, self.rls_delta, self.rls_prior)
         return Online(*start, self.state_, self._to_wash)
 
     def adopt(self, learned: Online) -> None:

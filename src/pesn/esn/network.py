@@ -79,6 +79,9 @@ class EchoStateNetwork(ReservoirEstimator):
     rls_delta : float or None, default=None
         Initial covariance of ``partial_fit``. None: that of the batch solution (without a batch: P = I / ridge). A number: the
         paper's P = rls_delta · I.
+    rls_prior : bool, default=True
+        Whether forgetting returns to that start, so that P stays bounded without new information. False: plain recursive least
+        squares, where P grows as forgetting⁻ᵏ in directions that k rows do not excite.
     washout : int or "auto", default=0
         Number of rows at the start of each sequence that drive the reservoir and are not learned from. ``"auto"``: until the
         initial state changes the outputs by less than 0.1 % of their standard deviation, or a tenth of that of their residuals;

@@ -163,7 +163,8 @@ def start_empty(esn: ReservoirEstimator) -> Online:
     """Return the recursion of an untrained network: P = ``rls_delta`` · I, or I / ``ridge``, the second of a pair."""
     ridge, reservoir = float(np.ravel(esn.ridge_)[-1]), esn.reservoir_
     n_features = esn.features.size(reservoir.n_inputs, reservoir.n_units)
-    readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, esn.rls_delta or 1.0 / (ridge or 1e-6), esn.groups)
+    delta = esn.rls_delta or 1.0 / (ridge or 1e-6)
+    readout, rls = rls_readout.start_empty(n_features, reservoir.n_outputs, delta, esn.groups, esn.rls_prior)
     return Online(readout, rls, esn.initial(), esn.washout_)
 
 

@@ -171,6 +171,8 @@ class ProbabilisticESN(ReservoirEstimator):
         As in :class:`pesn.EchoStateNetwork`.
     rls_delta : float or None, default=None
         As in :class:`pesn.EchoStateNetwork`.
+    rls_prior : bool, default=True
+        As in :class:`pesn.EchoStateNetwork`.
     washout : int or "auto", default=0
         As in :class:`pesn.EchoStateNetwork`.
     feedback : {"teacher", "own"}, default="teacher"

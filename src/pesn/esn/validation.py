@@ -287,6 +287,7 @@ def check_network(esn: ReservoirEstimator) -> None:
     number("forgetting", esn.forgetting, 0.0, 1.0, "(]")
     if esn.rls_delta is not None:
         number("rls_delta", esn.rls_delta, 1.0 / _LARGEST, _LARGEST, "[]")
+    flag("rls_prior", esn.rls_prior)
 
 
 def _check_own_feedback(esn: ReservoirEstimator) -> None:

@@ -364,6 +364,29 @@ class Uncertainty(NamedTuple):
         return self.y_cov if measurement_cov is None else np.where(given, self.y_cov, measurement_cov)
 
 
+def as_units(units: Gaussian | State, n_units: int) -> Gaussian:
+    """Return the distribution of the units of a state, or the given one.
+
+    Parameters
+    ----------
+    units : Gaussian or State
+        Distribution of the units.
+    n_units : int
+        Expected number of units.
+    """
+    if not isinstance(units, Gaussian | State):
+        raise TypeError(f"units must be a pesn.Gaussian or the state of a network, got {type(units).__name__}")
+    mean = np.asarray(units.mean, float)
+    if mean.shape != (n_units,):
+        raise ValueError(f"units must have {n_units} entries, got shape {mean.shape}")
+    if isinstance(units, Gaussian):
+        return units
+    if units.cov is None:
+        return Gaussian(mean, var=np.zeros(n_units) if units.var is None else units.var)
+    cov = np.asarray(units.cov)[-n_units:]
+    return Gaussian(mean, cov=cov[:, -n_units:]) if units.own is None else Gaussian(mean, factor=cov, var=units.own)
+
+
 class StartingPoint(NamedTuple):
     """A filtered context before the input that acts on its last row is known.
 
@@ -446,6 +469,11 @@ class ContextFilter(NamedTuple):
             return starts[0]
         usual = np.broadcast_to(self.prior.x_mean, (*y.shape[:-2], len(self.prior.x_mean)))
         return min(starts, key=lambda start: _state_variance(loop, self.with_input(loop, start, usual)))
+
+    def begin_at(self, loop: ClosedLoop, y: Array, uncertainty: Uncertainty, units: Gaussian) -> StartingPoint:
+        """Return the state of one row y (1, d) with given ``units``, before the input that acts on the row is known."""
+        known = np.zeros((1, len(self.prior.x_mean)))
+        return StartingPoint(self._replace(initial_state=units).initial_units(loop, y, known, uncertainty))
 
     def _start_candidate(self, n: int, loop: ClosedLoop, y: Array, u: Array, uncertainty: Uncertainty) -> StartingPoint:
         """Return the state after regression on the first ``n`` rows, corrected by the others."""

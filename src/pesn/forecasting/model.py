@@ -41,6 +41,7 @@ from pesn.forecasting.context import (
     Run,
     StartingPoint,
     Uncertainty,
+    as_units,
     check_size,
 )
 from pesn.forecasting.dataset import check_within_reach
@@ -65,6 +66,7 @@ from pesn.gaussian import Gaussian
 from pesn.readout.ridge import PARTS, Readout, check_parts, feature_penalties
 from pesn.readout.rls import RLSState, start_from_batch, update
 from pesn.reservoir.closed_loop import ClosedLoop, ErrorModel
+from pesn.reservoir.drive import State
 from pesn.reservoir.initial_state import LocalStart, Start
 from pesn.statespace.cell import Cell, tangent
 from pesn.statespace.state import GaussianState
@@ -524,7 +526,7 @@ class ForecastModel:
         """
         columns, esn, context, loop = self.columns, self.esn, self.context_filter(), self.loop()
         rows, known, time = columns.read_new_rows(y, X, self.time, seen=self.recent)
-        readout, rls = (loop.readout, esn.rls_) if esn.rls_ else start_from_batch(loop.readout, esn.rls_delta)
+        readout, rls = (loop.readout, esn.rls_) if esn.rls_ else start_from_batch(loop.readout, esn.rls_delta, esn.rls_prior)
         if readout is not loop.readout:
             loop = loop.with_readout(readout, loop.errors)
         state, last = self.state, (self.recent[-1], self.recent_known[-1])
@@ -593,7 +595,7 @@ class ForecastModel:
     # ---------------------------------------------------------------- dynamics: X are controls, y states
 
     @one_blas_thread()
-    def start(self, context: GivenContext = None) -> FilteredContext:
+    def start(self, context: GivenContext = None, *, units: Gaussian | State | None = None) -> FilteredContext:
         """Filter a context once, for many calls of :meth:`rollout` and ``forecast``.
 
         Parameters
@@ -602,6 +604,10 @@ class ForecastModel:
             As in ``forecast``: recent y (n, d), or (y, X) with X (n − 1, m); one row is enough. None: after the last row of
             ``fit`` or ``update``. Or arrays of B contexts of one length, y (B, n, d) and X (B, n − 1, m), without missing
             values.
+        units : Gaussian or State, optional
+            Distribution of the units before they move by the context, which must be one row, known or uncertain: the state
+            that ``esn_.predict(rows, return_state=True)`` returns for known rows before it, or a :class:`pesn.Gaussian` over
+            the units. It takes the place of what would be inferred from the context.
 
         Returns
         -------
@@ -620,6 +626,12 @@ class ForecastModel:
         (100, 20, 4)
         """
         columns, given = self.columns, context if isinstance(context, tuple) else (context, None)
+        if units is not None:
+            rows, uncertainty = columns.read_context(context, self.time)
+            if len(rows.y) != 1:
+                raise ValueError(f"context must be one row where units are given, got {len(rows.y)}")
+            begun = self.context_filter().begin_at(self.loop(), rows.y, uncertainty, as_units(units, self.esn.n_units))
+            return FilteredContext(rows, begun, None, self._fingerprint)
         if context is None:
             rows = Run(self.recent, self.recent_known[:-1], self.time)
             return self._filter_context(rows, Uncertainty.none(rows.y, self.recent_known), seen=True)

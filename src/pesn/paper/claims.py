@@ -12,8 +12,8 @@ W is scaled by r divided by the largest modulus of its eigenvalues.
 >>> sooner = [Draw("holds", 0.2)] * 7 + [Draw("does not hold", 1.3)]
 >>> over_draws("washout-wins", sooner, "It wins.", measure="error ÷ the other's").verdict
 'holds'
->>> majority_label(["holds"] * 5 + ["corrected"] * 3)
-'depends'
+>>> majority_label(["holds"] * 5 + ["does not hold"] * 3)
+('holds in part', 'the draw')
 
 >>> settings = Settings(quick=True, seed=0, parameters={"trials": 3})
 >>> len(settings.seeds(3)), settings.seeds(3) == settings.seeds(3)
@@ -27,7 +27,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -55,12 +55,14 @@ class Erratum(NamedTuple):
 class Claim(NamedTuple):
     """A claim in plain words, the items that judge it, what the values of the draws are, and a reason that names values.
 
-    ``parts`` are sentences of the reason that are said in some cases only, by name.
+    ``said`` is a sentence for a reader without the details, by label. ``parts`` are sentences of the reason that are said in some
+    cases only, by name.
     """
 
     text: str
     items: Sequence[str]
     measure: str = ""
+    said: Mapping[str, str] = {}
     reason: str = ""
     parts: Mapping[str, str] = {}
 
@@ -99,17 +101,18 @@ def paper_numbers(item: str) -> Any:
 
 # ---------------------------------------------------------------- verdicts
 
-Outcome: TypeAlias = Literal["holds", "corrected", "does not hold"]  # of one draw
-Label: TypeAlias = Literal["holds", "corrected", "does not hold", "depends"]
+Label: TypeAlias = Literal["holds", "holds in part", "holds only against an unfair baseline", "misprint", "does not hold"]
 
-LABELS: tuple[Label, ...] = ("holds", "corrected", "does not hold", "depends")
+UNFAIR: Label = "holds only against an unfair baseline"
+PART: Label = "holds in part"
+LABELS: tuple[Label, ...] = ("holds", PART, UNFAIR, "misprint", "does not hold")
 AGREE = 0.75  # the share of the draws that must say the same
 
 
 class Draw(NamedTuple):
     """What one draw of networks and data says, and the number that it says it by."""
 
-    outcome: Outcome
+    outcome: Label
     value: float | None = None
 
 
@@ -126,11 +129,13 @@ class Verdict:
     reason : str
         Why, with numbers.
     draws : tuple of Draw, default=()
-        What each draw says; none where nothing is drawn: a claim of mathematics, or of operations counted.
+        What each draw says; none where nothing is random: a claim of mathematics, or of operations counted.
     measure : str, default=""
         What the draws' values are, in words.
     limits : tuple of float, default=()
         Values at which the outcome changes.
+    depends : str, default=""
+        On what the outcome depends, where it does: "the draw" or "the regime".
     """
 
     claim: str
@@ -139,25 +144,26 @@ class Verdict:
     draws: tuple[Draw, ...] = ()
     measure: str = ""
     limits: tuple[float, ...] = ()
+    depends: str = ""
 
     @property
     def support(self) -> int:
-        """How many draws say what the label says; of "depends", how many say what most of them do."""
+        """How many draws say what the label says; where it depends on the draw, how many say what most of them do."""
         counts = Counter(draw.outcome for draw in self.draws)
-        return max(counts.values(), default=0) if self.verdict == "depends" else counts[self.verdict]
+        return max(counts.values(), default=0) if self.depends else counts[self.verdict]
 
 
-def grade(holds: bool, corrected: bool = False) -> Outcome:
-    """Return the outcome of a claim that holds as it is printed, or of which something true stands behind it."""
-    return "holds" if holds else "corrected" if corrected else "does not hold"
+def grade(holds: bool, part: bool = False) -> Label:
+    """Return the label of a claim that holds as it is printed, or in part."""
+    return "holds" if holds else PART if part else "does not hold"
 
 
-def majority_label(outcomes: Sequence[Outcome]) -> Label:
-    """Return what three quarters of the draws say; "depends" where no outcome has so many."""
+def majority_label(outcomes: Sequence[Label]) -> tuple[Label, str]:
+    """Return what three quarters of the draws say; where no outcome has so many, the claim holds in part, by the draw."""
     if not outcomes:
         raise ValueError("outcomes must hold at least one draw, got none")
     outcome, n = Counter(outcomes).most_common(1)[0]
-    return outcome if n >= AGREE * len(outcomes) else "depends"
+    return (outcome, "") if n >= AGREE * len(outcomes) else (PART, "the draw")
 
 
 def explain(claim: str, values: Record, parts: Mapping[str, object]) -> str:
@@ -182,11 +188,18 @@ def over_draws(
     """
     kept = tuple(draws)
     why = reason if isinstance(reason, str) else explain(claim, reason, parts)
-    label = majority_label([draw.outcome for draw in kept])
-    return Verdict(claim, label, why, kept, measure or CLAIMS[claim].measure, tuple(limits))
+    label, depends = majority_label([draw.outcome for draw in kept])
+    return Verdict(claim, label, why, kept, measure or CLAIMS[claim].measure, tuple(limits), depends)
 
 
-def judge(claim: str, outcome: Outcome, values: Record, parts: Mapping[str, object] = {}) -> Verdict:
+def over_columns(claim: str, draws: Sequence[Sequence[Draw]], values: Record, limits: Sequence[float] = ()) -> Verdict:
+    """Return the verdict on a claim that is judged in the paper's regime and in ours: where they differ, it depends on it."""
+    each = [over_draws(claim, some, values, limits=limits) for some in draws]
+    label, depends = combine_labels(((one.verdict, one.depends) for one in each), "the regime")
+    return replace(each[0], verdict=label, depends=depends, draws=tuple(draw for one in each for draw in one.draws))
+
+
+def judge(claim: str, outcome: Label, values: Record, parts: Mapping[str, object] = {}) -> Verdict:
     """Return the verdict on a claim that nothing is drawn for; ``values`` are those that its reason names."""
     return Verdict(claim, outcome, explain(claim, values, parts))
 
@@ -200,18 +213,18 @@ def median_range(values: Sequence[float], digits: str) -> str:
     return f"{np.median(values):{digits}} ({min(values):{digits}} to {max(values):{digits}})"
 
 
-def combine_labels(labels: Iterable[str]) -> str:
-    """Combine what several items say about one claim: their label where it is the same, else "depends"."""
+def combine_labels(labels: Iterable[tuple[Label, str]], what: str = "the robot") -> tuple[Label, str]:
+    """Combine labels of one claim with what each depends on: where they differ it holds in part and depends on ``what``."""
     each = set(labels)
-    return each.pop() if len(each) == 1 else "depends"
+    return each.pop() if len(each) == 1 else (PART, what)
 
 
-def claim_labels(claims: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def claim_labels(claims: Iterable[Mapping[str, Any]]) -> dict[str, Label]:
     """Return the label of each claim, from the records of what several items say."""
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[tuple[Label, str]]] = {}
     for claim in claims:
-        said.setdefault(claim["id"], []).append(claim["verdict"])
-    return {name: combine_labels(labels) for name, labels in said.items()}
+        said.setdefault(claim["id"], []).append((claim["verdict"], claim.get("depends", "")))
+    return {name: combine_labels(labels)[0] for name, labels in said.items()}
 
 
 # ---------------------------------------------------------------- items

@@ -37,12 +37,16 @@ class Kind(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a setting means, in a sentence, which values it takes, and its default; of a quick run where that is another."""
+    """What a setting means, in a sentence, which values it takes, and its default; of a quick run where that is another.
+
+    ``ours`` is the value of the column "ours" where it differs from that of the column "as in the paper".
+    """
 
     meaning: str
     kind: Kind
     full: object = None
     quick: object = None
+    ours: object = None
 
 
 # ---------------------------------------------------------------- kinds of values
@@ -131,6 +135,7 @@ def _as_list(values: object) -> list[object]:
 
 POSITIVE = number(0.0, above=True)
 ENDS = layout(low=number(), high=number())
+FORCE = layout(steady=number(), swing=number(), speed=number(), phase=number())
 MESH = layout(low=number(), high=number(), n_points=whole(3))
 _KINDS = {
     "positive": POSITIVE,
@@ -139,6 +144,8 @@ _KINDS = {
     "flag": flag(),
     "share": number(0.0, 1.0, above=True),
     "shape": layout(means=whole(2), variances=whole(2)),
+    "start": layout(x=number(), angle=number(), v=number(), omega=number()),
+    "test_force": Kind(f"0, or {FORCE.words}", lambda value: 0 if value == 0 else FORCE.accept(value)),
     "variances": layout(low=POSITIVE, high=number(0.0, 1.0)),
 }
 _FUNCTIONS: dict[str, Callable[..., Kind]] = {one.__name__: one for one in (whole, number, choice, or_word, several)}
@@ -211,14 +218,28 @@ def defaults(settings: Mapping[str, Setting], quick: bool = False) -> Record:
     return {name: copy(s.quick if quick and s.quick is not None else s.full) for name, s in settings.items()}
 
 
+def our_parameters(settings: Mapping[str, Setting], parameters: Record) -> Record:
+    """Return the parameters of the column "ours"; what a reader has changed is the same in both columns.
+
+    >>> settings = {"noise": Setting("M_e.", number(0.0), 0.01, ours=0.0), "n_units": Setting("Units.", whole(1), 10, ours=100)}
+    >>> our_parameters(settings, {"noise": 0.01, "n_units": 20})
+    {'noise': 0.0, 'n_units': 20}
+    """
+    changed = {name: copy(s.ours) for name, s in settings.items() if s.ours is not None and parameters[name] in (s.full, s.quick)}
+    return {**parameters, **changed}
+
+
 def read_settings(*tables: str) -> dict[str, Setting]:
     """Return the settings of some tables of ``settings.toml``, in their order; a later one may have other defaults for a name."""
     entries: dict[str, Record] = {}
     for table in tables:
         for name, own in TABLES[table].items():
             base = TABLES[own["like"]][name] if "like" in own else entries.get(name, {})
-            entries[name] = {**base, **({"quick": None} if "full" in own else {}), **own}
-    return {name: Setting(e["meaning"], _kind(e["takes"]), e.get("full"), e.get("quick")) for name, e in entries.items()}
+            entries[name] = {**base, **({"quick": None, "ours": None} if "full" in own else {}), **own}
+    return {
+        name: Setting(e["meaning"], _kind(e["takes"]), e.get("full"), e.get("quick"), e.get("ours"))
+        for name, e in entries.items()
+    }
 
 
 def _kind(takes: Any) -> Any:

@@ -56,7 +56,20 @@ from pesn._support.cluster import WAIT, client, versions, worker_processes
 from pesn._support.pages import environment, style
 from pesn._support.pages.drawing import powers, table
 from pesn._support.progress import Advance, Steps, ignore_progress, show_progress
-from pesn.paper.claims import CLAIMS, ERRATA, LABELS, Claim, Record, Result, Settings, Tasks, Verdict, combine_labels
+from pesn.paper.claims import (
+    CLAIMS,
+    ERRATA,
+    LABELS,
+    PART,
+    UNFAIR,
+    Claim,
+    Record,
+    Result,
+    Settings,
+    Tasks,
+    Verdict,
+    combine_labels,
+)  # fmt: skip
 from pesn.paper.item_settings import Item, choose, find_changes, format_value, unknown_setting
 
 if TYPE_CHECKING:
@@ -66,12 +79,13 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- the page
 
 _OPEN = "not judged in this run"
-# Verdict -> CSS class, symbol, what it says in the list of counts: never color alone.
+# Label -> CSS class, symbol, what it says in the list of counts: never color alone.
 _VERDICTS = {
     "holds": ("holds", "✓", "hold"),
-    "corrected": ("corrected", "✎", "are corrected"),
+    PART: ("depends", "◐", "hold in part"),
+    UNFAIR: ("unfair", "⚠", "hold only against an unfair baseline"),
+    "misprint": ("corrected", "✎", "are misprints"),
     "does not hold": ("fails", "✗", "do not hold"),
-    "depends": ("depends", "◐", "depend on the draw"),
     _OPEN: ("open", "○", _OPEN),
 }
 
@@ -128,8 +142,12 @@ def _item(result: Record, place: Path) -> Record:
 
 def _figure(place: Path, anchor: str, figure: Mapping[str, str]) -> Record:
     """Return a figure with its drawing in the page: an image, in which nothing can run."""
-    data = base64.b64encode(files.contents(place / figure["svg"], _LARGEST, links=False)).decode("ascii")
-    drawing = Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, figure["alt"])
+    both = {
+        kind: files.contents(place / figure[name], _LARGEST, links=False) for name, kind in (("svg", "svg+xml"), ("png", "png"))
+    }
+    kind = min(both, key=lambda name: len(both[name]))  # the smaller one
+    data = base64.b64encode(both[kind]).decode("ascii")
+    drawing = Markup('<img src="data:image/{};base64,{}" alt="{}">').format(kind, data, figure["alt"])
     addresses = [(kind.upper(), _address(place / figure[kind])) for kind in ("svg", "png")]
     return {"anchor": anchor, "alt": figure["alt"], "drawing": drawing, "files": addresses}
 
@@ -168,16 +186,19 @@ def _judge_claim(name: str, parts: list[Record], anchors: Mapping[str, str]) -> 
     others = [item for item in claim.items if there <= {*claim.items} and item not in there]
     missing = [{"item": item, "link": anchors.get(item, ""), "said": {}} for item in others]
     text = parts[0]["said"]["text"] if parts else claim.text
-    verdict = combine_labels(part["said"]["verdict"] for part in parts) if parts else _OPEN
-    return {"id": name, "text": text, "verdict": verdict, "parts": [*parts, *missing]}
+    labels = [(part["said"]["verdict"], part["said"].get("depends", "")) for part in parts]
+    verdict, depends = combine_labels(labels) if parts else (_OPEN, "")
+    plain = claim.said.get(verdict, "")
+    return {"id": name, "text": text, "verdict": verdict, "depends": depends, "plain": plain, "parts": [*parts, *missing]}
 
 
 _WIDTH, _HEIGHT, _EDGE, _ROWS = 132.0, 24.0, 5.0, 4
 _APART = 5.5  # of two marks in one row
 # Outcome -> CSS class and mark, so that it is distinguished by shape too: a disc, a ring, a cross.
-_MARKS = {
+_MARKS: dict[str, tuple[str, str]] = {
     "holds": ("holds", '<circle cx="{x}" cy="{y}" r="2.6" fill="currentcolor"/>'),
-    "corrected": ("corrected", '<circle cx="{x}" cy="{y}" r="2.2" fill="none" stroke="currentcolor" stroke-width="1.4"/>'),
+    PART: ("depends", '<circle cx="{x}" cy="{y}" r="2.2" fill="none" stroke="currentcolor" stroke-width="1.4"/>'),
+    UNFAIR: ("unfair", '<path d="M{x} {y}m-2.4 2l2.4 -4l2.4 4z" fill="none" stroke="currentcolor" stroke-width="1.3"/>'),
     "does not hold": ("fails", '<path d="M{x} {y}m-2 -2l4 4m0 -4l-4 4" stroke="currentcolor" stroke-width="1.5"/>'),
 }
 
@@ -458,7 +479,10 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
             "lead": result.lead,
             **vars(settings),
             "changed": changed,
-            "meanings": {name: setting.meaning for name, setting in item.settings.items()},
+            "meanings": {
+                name: setting.meaning if setting.ours is None else f"{setting.meaning} Ours: {format_value(setting.ours)}."
+                for name, setting in item.settings.items()
+            },
             "published": item.published,
             "obtained": tables,
             "claims": [_claim(verdict) for verdict in result.verdicts],
@@ -476,8 +500,12 @@ def _write(work: _Work, result: Result, folder: Path) -> Record:
 def _save(figure: Figure, png: Path, svg: Path, salt: str) -> None:
     """Write a figure; the same figure gives the same files."""
     import matplotlib as mpl
+    from PIL import Image
 
     figure.savefig(png, dpi=150)
+    with Image.open(png) as image:  # a figure has few colors: a third of the bytes
+        few = image.convert("RGB").quantize(96, dither=Image.Dither.NONE)
+    few.save(png, optimize=True)
     with mpl.rc_context({"svg.hashsalt": salt}):
         figure.savefig(svg, metadata={"Date": None})
 
@@ -485,7 +513,7 @@ def _save(figure: Figure, png: Path, svg: Path, salt: str) -> None:
 def _claim(v: Verdict) -> Record:
     """Return the record of a verdict: the draws as pairs of outcome and value."""
     return {
-        "id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "reason": v.reason,
+        "id": v.claim, "text": CLAIMS[v.claim].text, "verdict": v.verdict, "depends": v.depends, "reason": v.reason,
         "draws": v.draws, "support": v.support, "measure": v.measure, "limits": v.limits,
     }  # fmt: skip
 
@@ -498,6 +526,7 @@ def read_result(folder: Path, digest: str | None = None) -> Record | None:
         whole = (
             digest in (None, record["digest"])
             and record["checksum"] == _checksum(to_json(written).encode())
+            and all(claim["verdict"] in LABELS for claim in record["claims"])  # else of an older version
             and all(
                 Path(file).name == file and _checksum(files.contents(folder / file, _LARGEST, links=False)) == checksum
                 for file, checksum in record["files"].items()

@@ -228,7 +228,7 @@ class RLSState(NamedTuple):
             raise ValueError(f"{name}.row is {self.row}")
 
 
-def rls_start(start: Readout | tuple[int, int, float], weights: FloatArray | None = None) -> RLSState:
+def rls_start(start: Readout | tuple[int, int, float], weights: FloatArray | None = None, prior: bool = True) -> RLSState:
     """Return the initial state of recursive least squares: a batch solution with its precision, or P = δ I.
 
     After a batch solution, all its rows count as one row once they are forgotten: they pull weights that have changed back by a
@@ -240,6 +240,8 @@ def rls_start(start: Readout | tuple[int, int, float], weights: FloatArray | Non
         A :class:`~pesn.readout.ridge.Readout`, or (p, m, delta) for P = delta·I.
     weights : ndarray of shape (m, p), optional
         Initial weights, in place of those of the batch solution or of zeros.
+    prior : bool, default=True
+        Whether forgetting returns to the start; False: plain recursive least squares.
 
     Returns
     -------
@@ -260,7 +262,7 @@ def rls_start(start: Readout | tuple[int, int, float], weights: FloatArray | Non
     if weights is not None:
         initial = np.broadcast_to(weights, initial.shape)
     initial, root, prior_root = (np.array(a, np.float64, order="C") for a in (initial, root, prior_root))
-    return RLSState(initial, root, initial, prior_root)
+    return RLSState(initial, root, initial, prior_root if prior else np.zeros_like(prior_root))
 
 
 @lru_cache(maxsize=16)  # called at every row
@@ -359,19 +361,22 @@ def _follow(at: Recursion, B: Array, Y: Array, forgetting: float, predictions: A
     return True
 
 
-def start_empty(n_features: int, n_targets: int, delta: float, groups: Groups | None = None) -> tuple[Readout, RLSState]:
+def start_empty(
+    n_features: int, n_targets: int, delta: float, groups: Groups | None = None, prior: bool = True
+) -> tuple[Readout, RLSState]:
     """Return an untrained readout: zero weights, P = ``delta`` · I, and R = I until the first row has an error."""
     _require_sharing(groups)
-    rls = rls_start((n_features, n_targets, delta) if groups is None else (groups.n_features, groups.n_outputs, delta))
+    sizes = (n_features, n_targets) if groups is None else (groups.n_features, groups.n_outputs)
+    rls = rls_start((*sizes, delta), prior=prior)
     return Readout(np.zeros((n_targets, n_features)), np.eye(n_targets), rls.root, 0, groups), rls
 
 
-def start_from_batch(readout: Readout, delta: float | None) -> tuple[Readout, RLSState]:
+def start_from_batch(readout: Readout, delta: float | None, prior: bool = True) -> tuple[Readout, RLSState]:
     """Start from a batch solution: with its precision, or with the paper's P = ``delta`` · I."""
     _require_sharing(readout.groups)
     own = readout.own[0]
     m, p = own.weights.shape
-    return readout, rls_start(own) if delta is None else rls_start((p, m, delta), weights=own.weights)
+    return readout, rls_start(own, prior=prior) if delta is None else rls_start((p, m, delta), own.weights, prior)
 
 
 def _require_sharing(groups: Groups | None) -> None:

@@ -62,7 +62,7 @@ def test_without_tails_mass_beyond_the_mesh_counts_nothing():
 
 @pytest.mark.parametrize(
     ("by_place", "by_value", "verdict"),
-    [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "corrected"), (1.0, 4.1e-4, "does not hold")],
+    [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "misprint"), (1.0, 4.1e-4, "does not hold")],
 )
 def test_printed_bound_verdict_for_every_outcome(by_place, by_value, verdict):
     judged = error_bound.judge_example(4.2e-5, [by_place, by_value, 8.5e-5, 2.3e-7], 9.9e-6)
@@ -72,7 +72,7 @@ def test_printed_bound_verdict_for_every_outcome(by_place, by_value, verdict):
 
 
 @pytest.mark.parametrize(
-    ("bare", "tailed", "verdict"), [(0.5, 0.4, "holds"), (0.5, 1e-5, "corrected"), (1e-5, 1e-5, "does not hold")]
+    ("bare", "tailed", "verdict"), [(0.5, 0.4, "holds"), (0.5, 1e-5, "holds in part"), (1e-5, 1e-5, "does not hold")]
 )
 def test_mesh_verdict_for_every_outcome(bare, tailed, verdict):
     worst = pd.DataFrame({"error": [bare, tailed, 1.6e-3], "bound": [np.nan, 8.5e-5, np.nan]})
@@ -82,7 +82,7 @@ def test_mesh_verdict_for_every_outcome(bare, tailed, verdict):
 
 
 def test_bound_verdict_for_both_outcomes(result):
-    assert [v.verdict for v in result.verdicts] == ["holds", "corrected", "corrected"]
+    assert [v.verdict for v in result.verdicts] == ["holds", "misprint", "holds in part"]
     frame = result.frame.copy()
     frame.loc[3, "var error"] = 2.0 * frame.loc[3, "var bound, paper"]
     broken = error_bound.judge_bound_claim(frame)

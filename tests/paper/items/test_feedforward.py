@@ -60,11 +60,11 @@ def test_shallow_verdict_for_every_outcome():
     assert feedforward.shallow_parts(_draw(1e-3, 2e-3, 0.2, mean=0.5)) == (True, False, True)
     assert feedforward.shallow_parts(wide) == (False, False, False)
     assert feedforward.judge_shallow([delta] * 3, [delta], 0.9).verdict == "holds"
-    corrected = feedforward.judge_shallow([wide] * 3, [delta] * 2, 0.03)
-    assert corrected.verdict == "corrected"
-    assert "3.0 %" in corrected.reason
+    part = feedforward.judge_shallow([wide] * 3, [delta] * 2, 0.03)
+    assert part.verdict == "holds in part"
+    assert "3.0 %" in part.reason
     half = feedforward.judge_shallow([wide, delta] * 3, [delta], 0.03)
-    assert (half.verdict, half.support) == ("depends", 3)
+    assert (half.verdict, half.depends, half.support) == ("holds in part", "the draw", 3)
     assert feedforward.judge_shallow([wide] * 3, [wide], 0.03).verdict == "does not hold"
     assert feedforward.judge_shallow([wide] * 3, [], 0.0).verdict == "does not hold"
 
@@ -78,8 +78,8 @@ def test_deep_verdict_for_every_outcome():
         return feedforward.judge_deep([_draw(5.0, 5.1, 5.2, distances) | {"errors": rows}] * 4, errors)
 
     assert judged((0.01, 0.01), 1.0).verdict == "holds"
-    assert judged((0.01, 0.3), 1.0).verdict == "corrected"
-    assert judged((0.01, 0.01), 2.0).verdict == "corrected"
+    assert judged((0.01, 0.3), 1.0).verdict == "holds in part"
+    assert judged((0.01, 0.01), 2.0).verdict == "holds in part"
     assert judged((0.01, 0.3), 2.0).verdict == "does not hold"
     assert "recovered by spline;" in judged((0.01, 0.3), 1.0).reason
     assert judged((0.01, 0.01), 1.0).support == 4

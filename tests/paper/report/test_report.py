@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pesn._support.pages.drawing import powers
-from pesn.paper.claims import CLAIMS, ERRATA
+from pesn.paper.claims import CLAIMS, ERRATA, UNFAIR
 from pesn.paper.runner import strip, write_page
 
 
@@ -36,8 +36,8 @@ def test_every_claim_is_listed_once_with_verdicts_reasons_and_links(results, pag
             assert powers(claim["reason"]) in shown
             assert claim["verdict"] in shown
             assert f'href="#item-{item}"' in entry
-        labels[name] = parts[0][0]["verdict"] if len({claim["verdict"] for claim, _ in parts}) == 1 else "depends"
-    for verdict, symbol in {"holds": "✓", "corrected": "✎", "does not hold": "✗", "depends": "◐"}.items():
+        labels[name] = parts[0][0]["verdict"] if len({claim["verdict"] for claim, _ in parts}) == 1 else "holds in part"
+    for verdict, symbol in {"holds": "✓", "holds in part": "◐", "misprint": "✎", UNFAIR: "⚠", "does not hold": "✗"}.items():
         assert f"{list(labels.values()).count(verdict)} {symbol}" in re.sub(r"(\d)(\D)", r"\1 \2", read.text)
 
 
@@ -50,7 +50,7 @@ def test_draws_are_shown_as_a_dot_plot_and_in_words(results, page):
                 values = [value for _, value in claim["draws"]]
                 assert f"error ÷ the other&#39;s: {min(values):.3g} to {max(values):.3g}" in entry
             else:
-                assert "nothing is drawn" in entry
+                assert "nothing here is random" in entry
 
 
 def test_claims_of_items_that_were_not_run_are_not_judged(make_page, read_page):
@@ -71,13 +71,13 @@ def test_verdict_comes_from_the_item_that_the_claim_names(make_page):
 
 def test_items_show_figures_tables_notes_errata_time_and_command(results, page, read, read_page):
     for result in results:
-        start = page.index(f'<section class="part" aria-labelledby="item-{result["name"]}"')
+        start = page.index(f'<section class="part item" aria-labelledby="item-{result["name"]}"')
         section = page[start : page.index("\n</section>", start)]
         text = read_page(section + "\n</section>").text
         for part in (result["title"], result["command"], *result["notes"], *result["obtained"]):
             assert part in text
         assert 'beside method="exact" and' in text  # code in backquotes
-        assert section.count('<img src="data:image/svg+xml;') == len(result["figures"])
+        assert section.count('<img src="data:image/') == len(result["figures"])
         for figure in result["figures"]:
             assert powers(figure["alt"]) in text
             assert f'href="{result["name"]}/{figure["svg"]}"' in section
@@ -153,6 +153,7 @@ def test_a_drawing_is_an_image_in_which_nothing_runs(tmp_path, make_page):
     evil = '<svg xmlns="http://www.w3.org/2000/svg" onload="a()"><style>*{fill: red}</style><script>a()</script></svg>'
     (tmp_path / "moments").mkdir()
     (tmp_path / "moments" / "evil.svg").write_text(evil)
+    (tmp_path / "moments" / "evil.png").write_bytes(bytes(1000))
     page = make_page("moments", figures=[{"name": "evil", "png": "evil.png", "svg": "evil.svg", "alt": "A."}])
     assert f'<img src="data:image/svg+xml;base64,{base64.b64encode(evil.encode()).decode()}" alt="A.">' in page
     assert "onload" not in page
@@ -164,6 +165,7 @@ def test_figure_must_be_a_regular_file_of_its_result(tmp_path, make_page):
     (tmp_path / "secret.svg").write_text("<svg/>")
     (tmp_path / "moments").mkdir()
     (tmp_path / "moments" / "own.svg").symlink_to("../secret.svg")
+    (tmp_path / "moments" / "own.png").write_bytes(b"x")
     with pytest.raises(OSError, match="not a regular file"):
         make_page("moments", figures=[{"name": "a", "png": "own.png", "svg": "own.svg", "alt": "A."}])
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == before
@@ -193,15 +195,15 @@ def test_marks_are_placed_by_value_without_overlap():
 
 
 def test_each_outcome_has_its_own_mark_and_limits_are_drawn():
-    svg = str(strip([["holds", 1.0], ["corrected", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
+    svg = str(strip([["holds", 1.0], ["holds in part", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
     assert svg.count("<circle") == 2
     assert 'fill="none"' in svg
     assert 'class="limit"' in svg
-    assert "3 draws: 1 holds, 1 corrected, 1 does not hold; a number: 1 to 3" in svg
+    assert "3 draws: 1 holds, 1 holds in part, 1 does not hold; a number: 1 to 3" in svg
 
 
 def test_draws_without_values_are_evenly_spaced():
-    svg = str(strip([["holds", None], ["corrected", None], ["holds", None]]))
+    svg = str(strip([["holds", None], ["holds in part", None], ["holds", None]]))
     assert 'class="limit"' not in svg
-    assert "3 draws: 2 holds, 1 corrected" in svg
+    assert "3 draws: 2 holds, 1 holds in part" in svg
     assert "nan" not in svg

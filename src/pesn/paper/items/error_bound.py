@@ -14,7 +14,7 @@ from scipy import special as sc
 
 import pesn
 from pesn._support.types import AnyArray, Array
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
+from pesn.paper.claims import PART, Label, Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.moments import midpoints
@@ -145,17 +145,18 @@ def _example() -> pd.DataFrame:
 
 
 def judge_example(printed: float, obtained: list[float], largest: float | None) -> Verdict:
-    """Judge the example: holds if the formula gives it; corrected if only with the place of the maximum in place of its value.
+    """Judge the example: holds if the formula gives it; a misprint if only with the place of the maximum in place of its value.
 
     ``obtained``: by the place, by the value, with the sharp constant, and the true error.
 
     >>> judge_example(4.2e-5, [4.2e-5, 4.1e-4, 8.5e-5, 2e-7], None).verdict
-    'corrected'
+    'misprint'
     """
     by_place, by_value, sharp, error, *_ = obtained
-    verdict = grade(abs(by_value / printed - 1.0) < 1e-3, abs(by_place / printed - 1.0) < 1e-3)
+    right, place = (abs(found / printed - 1.0) < 1e-3 for found in (by_value, by_place))
+    verdict: Label = "holds" if right else "misprint" if place else "does not hold"
     values = {"printed": printed, "value": by_value, "place": by_place, "sharp": sharp, "error": error, "largest": largest}
-    parts = {"corrected": verdict == "corrected", "error": largest is None, "errors": largest is not None}
+    parts = {"misprint": verdict == "misprint", "error": largest is None, "errors": largest is not None}
     return judge("printed-bound", verdict, values, parts)
 
 
@@ -180,14 +181,14 @@ def _outside(p: Record, mesh: pesn.Mesh) -> pd.DataFrame:
 
 
 def judge_mesh(worst: pd.DataFrame, farthest: float) -> Verdict:
-    """Judge inputs beyond the mesh: holds if they err by 1e-3 with tails too; corrected if only without them; else does not hold.
+    """Judge inputs beyond the mesh: holds if they err by 1e-3 with tails too; in part if only without them; else does not hold.
 
     ``worst``: largest "error" and "bound" without tails, with them, and with those of a narrow mesh.
     """
     bare, tailed, narrow = worst["error"].tolist()[:3]
     verdict = grade(tailed > 1e-3, bare > 1e-3)
     values = {"farthest": farthest, "bare": bare, "tailed": tailed, "bound": worst["bound"].iloc[1], "narrow": narrow}
-    return judge("scale-to-mesh", verdict, values, {"corrected": verdict == "corrected"})
+    return judge("scale-to-mesh", verdict, values, {"part": verdict == PART})
 
 
 # ---------------------------------------------------------------- tables and pictures

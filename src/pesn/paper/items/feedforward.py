@@ -129,7 +129,7 @@ def grade_shallow(any_draw: Record, saturated: Record | None) -> Draw:
 
 
 def judge_shallow(any_draw: list[Record], saturated: list[Record], share: float) -> Verdict:
-    """Judge the shallow network: holds if all three parts do for any weights; corrected if only for saturated ones."""
+    """Judge the shallow network: holds if all three parts do for any weights; in part if only for saturated ones."""
     texts = []
     for name, some in ((_ANY, any_draw), (_SATURATED, saturated)):
         if some:
@@ -227,6 +227,7 @@ def _tables(draws: dict[tuple[str, str], list[Record]], medians: pd.Series[float
         for (name, kind), results in draws.items()
         if results
     }
+    tables["Factor between obtained and published errors of the paper's two methods, all cells"] = _factors(medians, draws)
     tables["The output: standard deviation ÷ the samples', and distance of the distribution functions"] = _outputs(draws)
     return tables
 
@@ -245,6 +246,23 @@ def _table(name: str, medians: pd.Series[float], with_published: bool) -> pd.Dat
         row["better"] = min((key for key in pairs if key not in theirs), key=pairs.__getitem__)
         if theirs:
             row["better published"] = min(theirs, key=pairs.__getitem__)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _factors(medians: pd.Series[float], draws: dict[tuple[str, str], list[Record]]) -> pd.DataFrame:
+    """Tabulate how far medians are from the printed errors, beside what a constant for each method is."""
+    rows = []
+    for name, kind in (case for case in _CASES if case[1] != _SCALED and draws[case]):
+        printed = _paper_errors(name)
+        apart = [np.log10(medians[name, kind, method, moment, k] / error) for (method, moment, k), error in printed.items()]
+        row: Record = {"network": name, "weights": kind, "factor": 10 ** np.sqrt(np.mean(np.square(apart)))}
+        logs = [
+            [np.log10(error) for (method, *_), error in printed.items() if method == which] for which in ("spline", "analytic")
+        ]
+        row["a constant for each method"] = 10 ** np.sqrt(
+            np.mean(np.concatenate([np.square(one - np.mean(one)) for one in logs]))
+        )
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -22,7 +22,7 @@ import pesn
 from pesn import activations
 from pesn._support.types import Array, FloatArray, MomentName
 from pesn.moments.mixture import formulas
-from pesn.paper.claims import Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
+from pesn.paper.claims import PART, Record, Result, Settings, Tasks, Verdict, grade, judge, paper_numbers
 from pesn.paper.item_settings import Item, read_settings
 from pesn.paper.items import figures
 from pesn.paper.items.cost import order
@@ -94,7 +94,7 @@ def run(settings: Settings, tasks: Tasks) -> Result:
     return Result(
         frame,
         {"Largest absolute error along the mean": _largest(frame), "Error where the input saturates": drops},
-        {"values": _draw_values(frame), "errors": _draw_errors(frame)},
+        {"errors": _draw_errors(frame), "values": _draw_values(frame)},
         [judge_saturation(drops)],
         values={"sampling": _worst(frame, "monte-carlo", "mean"), "spline": _worst(frame, "spline", "mean")},
     )
@@ -504,11 +504,11 @@ def _wrong_share(frame: pd.DataFrame, form: str, threshold: float) -> WrongShare
 def judge_small_variance(spreads: list[WrongShare], ours: float) -> Verdict:
     """Judge small variances: holds if half of the points below a threshold err, and a twentieth at most above it.
 
-    Corrected if they err below, but above as well; does not hold if they do not err below. ``ours`` is the share of wrong points
+    In part if they err below, but above as well; does not hold if they do not err below. ``ours`` is the share of wrong points
     below the first threshold by central moments of the same spline.
 
     >>> judge_small_variance([WrongShare(1e-6, 0.9, 0.3, 2e-2)], 0.0).verdict
-    'corrected'
+    'holds in part'
     """
     parts = [
         f"below {s.threshold:.0e} skewness or kurtosis is off by more than {_WRONG:g} on {100 * s.below:.0f} % of the points, "
@@ -518,7 +518,7 @@ def judge_small_variance(spreads: list[WrongShare], ours: float) -> Verdict:
     verdict = grade(any(s.below >= 0.5 and s.above <= 0.05 for s in spreads), any(s.below >= 0.5 for s in spreads))
     values = {"parts": "; ".join(parts).capitalize(), "reach": max(s.reach for s in spreads), "ours": 100 * ours}
     # If central moments are right there, dividing by a small variance cannot be where it begins.
-    said = {"corrected": verdict == "corrected", "central": True, "cause": ours < 0.05, "end": ours >= 0.05}
+    said = {"part": verdict == PART, "central": True, "cause": ours < 0.05, "end": ours >= 0.05}
     return judge("higher-moments-small-variance", verdict, {**values, "threshold": spreads[0].threshold}, said)
 
 
@@ -638,7 +638,7 @@ def _integrate_inside(name: str, mean: Array, var: Array, ends: list[float]) -> 
 def judge_any_function(errors: pd.DataFrame) -> Verdict:
     """Judge other functions: holds if the error at the finest mesh is at most 0.02, and less than at the coarsest.
 
-    Corrected if only those with tails are.
+    In part if only those with tails are.
     """
     points = [column for column in errors.columns if column.startswith("N = ")]
     served = (errors[points[-1]] <= _SMALL) & ((errors[points[-1]] < errors[points[0]]) | (errors[points[-1]] < 1e-5))
@@ -651,7 +651,7 @@ def judge_any_function(errors: pd.DataFrame) -> Verdict:
     cut = errors[~tailed]
     values = {"parts": "; ".join(parts), "cut": ", ".join(cut["function"]), "largest": cut[points[-1]].max()}
     verdict = grade(bool(served.all()), bool(served[tailed].all()))
-    said = {"cut": len(cut), "corrected": verdict == "corrected", "kinked": (errors["kind"] == "kinked").any()}
+    said = {"cut": len(cut), "part": verdict == PART, "kinked": (errors["kind"] == "kinked").any()}
     return judge("any-function", verdict, values, said)
 
 

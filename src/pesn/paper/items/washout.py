@@ -11,28 +11,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pesn import Gaussian, ProbabilisticESN
-from pesn._support.types import Array, Target
-from pesn.paper.claims import Draw, Record, Result, Settings, Tasks, Verdict, grade, over_draws, paper_numbers
-from pesn.paper.item_settings import TABLES, Item, read_settings
-from pesn.paper.items import figures, robots, sensitivity
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pesn._support.types import Array
+from pesn.paper.claims import UNFAIR, Draw, Record, Result, Settings, Tasks, Verdict, grade, over_columns, paper_numbers
+from pesn.paper.item_settings import TABLES, Item, our_parameters, read_settings
+from pesn.paper.items import figures, robots, search
 
 LENGTHS = (1, 10, 20, 30, 40, 50, 100, 200)
 STATES = ("position", "velocity", "angle", "angular velocity")  # in the order of the paper's table
 _COLUMNS = [0, 2, 1, 3]  # where each stands in [x, θ, ẋ, ω]
 METHODS = (
     "P",
+    "P from a random mean",
     "MC",
     "MC without noise",
     "zero start",
@@ -41,132 +36,119 @@ METHODS = (
     "Algorithm 3 to the letter",
     "filtered start",
 )
+COLUMNS = ("as in the paper", "ours")
 
 
 class Washout:
     """A network that has learned the cart pole, and a run that it has not seen."""
 
-    def __init__(self, p: Record, seed: int, target: Target) -> None:
-        self.p, self.seed, self.target = p, seed, target
-        self.forecaster, runs = robots.learn(robots.CART_POLE, p, seed, target)
+    def __init__(self, p: Record, seed: int) -> None:
+        self.p, self.seed = p, seed
+        runs = robots.CART_POLE.simulate(p, seed)
         self.training, self.test = runs[: len(runs) - 1], runs[len(runs) - 1]
-        self.plain = robots.PlainNetwork(self.forecaster)
-        self.y, self.u = self.forecaster.standardize(self.test.states, self.test.inputs)
+        self.plain = robots.PlainNetwork.train(robots.CART_POLE, p, self.training, seed)
+        self.y, self.u = self.plain.scale.apply(self.test.states, self.test.inputs)
         self.z = np.hstack([self.y, self.u])
         self.rng = np.random.default_rng([seed, 1])
 
-    def errors(self, states: Array, origin: int) -> Array:
-        """Return |forecast − truth| (…, 4), averaged over the steps of scaled states (T, …, d), in the units of the table."""
-        truth = self.y[origin + 1 : origin + 1 + len(states)]
-        wrong = np.abs(states - truth.reshape(len(truth), *[1] * (states.ndim - 2), -1)).mean(axis=0)
-        found: Array = (wrong * self.forecaster.scale_.y_std)[..., _COLUMNS]
+    def origins(self, rows: int) -> npt.NDArray[np.intp]:
+        """Return the origins of forecasts after ``rows`` known rows: one, where each length has its own place on the run."""
+        p = self.p
+        if p["window"] == "own place":
+            return np.array(origins(1, rows, p.get("horizon", 1), len(self.y)))
+        return np.array(origins(p["trials"], max(p["lengths"]), p.get("horizon", 1), len(self.y)))
+
+    def errors(self, states: Array, at: npt.NDArray[np.intp]) -> Array:
+        """Return |forecast − truth| (origins, …, 4), averaged over the steps of states (T, origins, …, d), in SI units."""
+        truth = self.test.states[at + 1 + np.arange(len(states))[:, None]]
+        wrong = np.abs(self.plain.scale.undo(states) - truth.reshape(*truth.shape[:2], *[1] * (states.ndim - 3), -1))
+        found: Array = wrong.mean(axis=0)[..., _COLUMNS]
         return found
 
-    # ---------------------------------------------------------------- the PESN, by the front door
+    def forecast_all(self, rows: int, starts: Array, names: Sequence[str] = METHODS[:6]) -> dict[str, Array]:
+        """Forecast from the starts ``names`` after ``rows`` known rows: errors (trials, 4) by method.
 
-    def gaussian(self, origin: int, rows: int) -> Array:
-        """Return the PESN's mean (T, d), scaled: from N(0, σ² I) over ``rows`` known rows, then in closed loop."""
-        n, p, f = self.plain.n_units, self.p, self.forecaster
-        f.esn_.set_params(initial_state=Gaussian(np.zeros(n), var=np.full(n, p["start_std"] ** 2)))
-        state: robots.State = f.esn_.predict(self.z[origin - rows : origin], return_state=True)[-1]
-        var = np.zeros(n) if state.var is None else state.var
-        f.esn_.set_params(initial_state=Gaussian(state.mean, var=var))
-        context, ahead = self.test.states[origin : origin + 1], self.test.inputs[origin : origin + p["horizon"]]
-        return f.standardize(f.forecast(p["horizon"], context, ahead, parts=("state",)).mean, ahead)[0]
+        A trial is an origin, with the mean over its random ``starts`` (origins, samples, N); where there is one origin, a start.
+        """
+        p, plain, at = self.p, self.plain, self.origins(rows)
+        starts = starts[: len(at)]
+        seen, ahead = self.z[at - rows + np.arange(rows)[:, None]], self.u[at + np.arange(p["horizon"])[:, None]]
+        now = self.y[at]
+        zero, var = np.zeros((len(at), plain.n_units)), p["start_std"] ** 2
 
-    # ---------------------------------------------------------------- plain networks
+        def gaussian(mean: Array, z: Array, y: Array, u: Array) -> Array:
+            units, widths = mean, np.broadcast_to(var, mean.shape)
+            for row in z:
+                units, widths = plain.move_gaussian(units, widths, row, noise=p["noise"])
+            return self.errors(plain.forecast_gaussian(units, widths, y, u, noise=p["noise"])[0], at)
 
-    def plain_errors(self, origin: int, rows: int, starts: Array, noise: float) -> tuple[Array, Array]:
-        """Return errors (samples, 4) of the networks from each of ``starts``, and (4,) of the mean of their forecasts."""
-        h = self.plain.drive(starts, self.z[origin - rows : origin, None], noise, self.rng)[-1]
-        known = self.u[origin : origin + self.p["horizon"], None]
-        states = self.plain.forecast(h, self.y[origin], known, noise=noise, rng=self.rng)
-        return self.errors(states, origin), self.errors(states.mean(axis=1), origin)
+        def sampled(noise: float) -> Array:
+            h = plain.settle(starts, seen[:, :, None], noise, self.rng)
+            return plain.forecast(h, now[:, None], ahead[:, :, None], noise=noise, rng=self.rng)
 
-    # ---------------------------------------------------------------- weights updated inside the forecast
-
-    def algorithm_errors(self, origin: int, rows: int) -> Array:
-        """Return errors (4,) of Algorithm 3 in closed loop, weights updated by the outputs that it is to forecast."""
-        ahead = slice(origin, origin + self.p["horizon"])
-        state = robots.washout_state(self.forecaster.esn_, self.z[origin - rows : origin])
-        truth = self.y[origin + 1 : ahead.stop + 1]
-        states, _, _ = robots.forecast_with_updates(
-            self.forecaster.esn_, self.plain, state, self.y[origin], np.zeros(4), self.u[ahead], truth
-        )
-        return self.errors(states, origin)
-
-    def letter_errors(self, esn: ProbabilisticESN, origin: int, rows: int) -> Array:
-        """Return errors (4,) of Algorithm 3 to the letter: the true states go in, μ_y is fed back, the weights see the future."""
-        ahead = slice(origin, origin + self.p["horizon"])
-        states = robots.states_to_the_letter(
-            esn, self.plain, self.z[origin - rows : origin], self.z[ahead], self.y[origin : ahead.stop + 1]
-        )
-        return self.errors(states, origin)
+        each: dict[str, Callable[[], Array]] = {
+            "P": lambda: gaussian(zero, seen, now, ahead),
+            "P from a random mean": lambda: gaussian(starts, seen[:, :, None], now[:, None], ahead[:, :, None]),
+            "MC": lambda: self.errors(sampled(p["noise"]), at),
+            "MC without noise": lambda: self.errors(sampled(0.0), at),
+            "zero start": lambda: self.errors(plain.forecast(plain.settle(zero, seen), now, ahead), at),
+            "mean of forecasts": lambda: self.errors(sampled(0.0).mean(axis=2), at),
+        }
+        trials = starts.shape[1] if len(at) == 1 else len(at)
+        return {name: _by_trial(each[name](), trials) for name in names}
 
 
-def one_draw(p: Record, seed: int, target: Target, filtered: bool) -> Array:
-    """Compute errors (methods, trials, lengths, 4) of one network on one set of runs, the same origins for every length.
+def _by_trial(errors: Array, trials: int) -> Array:
+    """Return errors (trials, 4) of errors (origins, 4) or (origins, samples, 4)."""
+    if errors.ndim == 3:
+        errors = errors[0] if len(errors) == 1 else errors.mean(axis=1)
+    return np.broadcast_to(errors, (trials, errors.shape[-1]))
 
-    What was not asked for is NaN: ``filtered``, whether the filtered start is; the weights are updated in some trials alone.
+
+class Slow:
+    """Starts that take a fitted estimator: Algorithm 3, which updates the weights inside, and the filtered start."""
+
+    def __init__(self, here: Washout) -> None:
+        self.here, p = here, here.p
+        self.forecaster, _ = robots.learn(robots.CART_POLE, {**p, "train_rows": 0}, here.seed)
+        self.feedback = robots.train_feedback_network(here.plain, here.training, p, here.seed)
+        own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
+        self.filter, _ = robots.learn(robots.CART_POLE, {**p, "train_rows": 0}, here.seed, **own)
+
+    def forecast_all(self, rows: int, trials: int) -> dict[str, Array]:
+        """Return errors (trials, 4) by method, NaN beyond the first few origins."""
+        here, p = self.here, self.here.p
+        found = {name: np.full((trials, 4), np.nan) for name in METHODS[6:]}
+        for b, origin in enumerate(here.origins(rows)[: p["updated_trials"]]):
+            ahead, seen = slice(origin, origin + p["horizon"]), here.z[origin - rows : origin]
+            truth, esn = here.y[origin : ahead.stop + 1], self.forecaster.esn_
+            state = robots.washout_state(esn, seen)
+            inside, _, _ = robots.forecast_with_updates(esn, here.plain, state, truth[0], np.zeros(4), here.u[ahead], truth[1:])
+            letter = robots.states_to_the_letter(self.feedback, here.plain, seen, here.z[ahead], truth)
+            known = slice(origin - min(rows, p["most_filtered"]), origin + 1)
+            context = here.test.states[known], here.test.inputs[known][:-1]
+            filtered = self.filter.forecast(p["horizon"], context, here.test.inputs[ahead]).mean
+            paths = inside, letter, here.plain.scale.apply(filtered, here.test.inputs[ahead])[0]
+            for name, path in zip(METHODS[6:], paths, strict=True):
+                found[name][b] = here.errors(path[:, None], np.array([origin]))[0]
+        return found
+
+
+def one_draw(p: Record, seed: int, slow: bool = False) -> Array:
+    """Compute errors (methods, trials, lengths, 4) of one network on one set of runs; NaN where not computed.
+
+    Nothing but the starts and the noise differs from trial to trial where each length has its own place, and the origin too
+    where all lengths have the same origins. ``slow``: whether Algorithm 3 and the filtered start are computed.
     """
-    return fair_errors(Washout(p, seed, target), filtered)
-
-
-def fair_errors(here: Washout, filtered: bool) -> Array:
-    """Compute the errors of :func:`one_draw` with a trained network."""
-    p = here.p
-    at = origins(p["trials"], max(p["lengths"]), p["horizon"], len(here.test.states))
+    here = Washout(p, seed)
     starts = p["start_std"] * here.rng.standard_normal((p["trials"], p["samples"], here.plain.n_units))
-    found = np.full((len(METHODS), len(at), len(p["lengths"]), 4), np.nan)
-    # spread over the run, as the trials are
-    chosen = {int(k) for k in np.linspace(0, len(at) - 1, p["updated_trials"])}
-    esn = robots.train_feedback_network(here.forecaster, here.training, p, here.seed) if chosen else None
-    own: Record = {"covariance": "full", "initial_state": "learned", "noise": 0.0, "process_noise": 1e-4}
-    filter_ = robots.learn(robots.CART_POLE, p, here.seed, here.target, **own)[0] if filtered else None
-    for b, origin in enumerate(at):
-        zero = np.zeros((1, here.plain.n_units))
-        for i, rows in enumerate(p["lengths"]):
-            noisy, _ = here.plain_errors(origin, rows, starts[b], p["noise"])
-            quiet, mean = here.plain_errors(origin, rows, starts[b], 0.0)
-            by_name = {
-                "P": here.errors(here.gaussian(origin, rows), origin),
-                "MC": noisy.mean(axis=0),
-                "MC without noise": quiet.mean(axis=0),
-                "zero start": here.plain_errors(origin, rows, zero, 0.0)[1],
-                "mean of forecasts": mean,
-            }
-            if esn is not None and b in chosen:
-                by_name["P, weights updated inside"] = here.algorithm_errors(origin, rows)
-                by_name["Algorithm 3 to the letter"] = here.letter_errors(esn, origin, rows)
-            if filter_ is not None:
-                seen = slice(origin - min(rows, p["most_filtered"]), origin + 1)
-                context = here.test.states[seen], here.test.inputs[seen][:-1]
-                ahead = here.test.inputs[origin : origin + p["horizon"]]
-                mean = filter_.forecast(p["horizon"], context, ahead).mean
-                by_name["filtered start"] = here.errors(filter_.standardize(mean, ahead)[0], origin)
-            for name, errors in by_name.items():
-                found[METHODS.index(name), b, i] = errors
+    trials = p["samples"] if p["window"] == "own place" else p["trials"]
+    found, other = np.full((len(METHODS), trials, len(p["lengths"]), 4), np.nan), Slow(here) if slow else None
+    for i, rows in enumerate(p["lengths"]):
+        by_name = here.forecast_all(rows, starts) | (other.forecast_all(rows, trials) if other else {})
+        for name, errors in by_name.items():
+            found[METHODS.index(name), :, i] = errors
     return found
-
-
-def one_place(p: Record, seed: int, target: Target) -> Array:
-    """Compute errors (lengths, 4, 4) where each length is forecast from its own position: the washout begins with the run.
-
-    Of P, and of MC mean, least and largest over the samples. Nothing but the starts and the noise differs from trial to trial.
-    """
-    return place_errors(Washout(p, seed, target))
-
-
-def place_errors(here: Washout) -> Array:
-    """Compute the errors of :func:`one_place` with a trained network."""
-    p = here.p
-    starts = p["start_std"] * here.rng.standard_normal((p["samples"], here.plain.n_units))
-    found = []
-    for rows in p["lengths"]:
-        each, _ = here.plain_errors(rows, rows, starts, p["noise"])
-        own = here.errors(here.gaussian(rows, rows), rows)
-        found.append((own, each.mean(axis=0), each.min(axis=0), each.max(axis=0)))
-    return np.array(found)
 
 
 def origins(n: int, before: int, after: int, rows: int) -> list[int]:
@@ -176,7 +158,7 @@ def origins(n: int, before: int, after: int, rows: int) -> list[int]:
     [200, 1344, 2489]
     """
     if before + after >= rows:
-        raise ValueError(f"rows must be more than {before + after}, before and after an origin, got {rows}")
+        raise ValueError(f"run_rows must be more than {before + after}, before and after an origin, got {rows}")
     return [int(k) for k in np.linspace(before, rows - after - 1, n)]
 
 
@@ -194,115 +176,91 @@ PUBLISHED: dict[str, dict[int, list[float]]] = {
     state: {int(length): row for length, row in rows.items()} for state, rows in paper_numbers("washout").items()
 }
 
-VARIED: sensitivity.Values = TABLES["varied"]["washout"]
-CHOICES: sensitivity.Values = TABLES["choices"]["washout"]
+SETTINGS = read_settings("robots", "cart", "draws", "search", "washout")
+CHOICES: search.Values = TABLES["choices"]["washout"]
 LABELS = {"position": "x (m)", "velocity": "ẋ (m/s)", "angle": "θ (rad)", "angular velocity": "ω (rad/s)"}
 STATISTICS = ("mean", "min", "max")
 TIE = 1e-4  # errors that agree to the four digits of the paper's table are equal: beyond, the start is forgotten
 GAIN = 0.95  # of a plain network's error: what is closer to it gains nothing
 SMALL = 0.1  # losses are small up to here, on average and as a share of the other's error: the paper's largest is 2 %
-_MEASURES = {
-    "ratio": "P's error ÷\npublished",
-    "against": "P's error ÷\nMC's",
-    "updated": "P updated inside\n÷ P",
-}
 
 
 def run(settings: Settings, tasks: Tasks) -> Result:
-    """Compute the table, its published counterpart and the verdicts on the two claims."""
-    p = settings.parameters
-    seeds = settings.seeds(p["draws"])
-    beside = {**p, "updated_trials": 0}  # what is shown of changes are the starts alone
-    draws = [(target, i) for i in range(1, p["draws"] + 1) for target in ("level", "change")]
-    units = [(p if t == "level" else beside, seeds[i - 1], t, i == 1 and t == "level") for t, i in draws]
-    frame = as_frame(dict(zip(draws, tasks.map(one_draw, units), strict=True)), p["lengths"])
-    by_draw = dict(list(frame.groupby(["target", "draw"], sort=False)))
-    levels, changes = ([by_draw[target, i + 1] for i in range(p["draws"])] for target in ("level", "change"))
-    (place,) = tasks.map(one_place, [(p, seeds[0], "level")])
-    varied = sensitivity.study(settings, tasks, measure, VARIED)
-    tried = sensitivity.search(replace(settings, parameters={**p, "target": "level"}), tasks, distances, CHOICES)
-    best = {name: value.item() if isinstance(value, np.generic) else value for name, value in tried.iloc[0].items()}
-    chosen = {**p, **{name: best[name] for name in CHOICES}}
-    (match,) = tasks.map(one_place, [(chosen, best["seed"], best["target"])])
-    spread = place[:, 3] - place[:, 2]
+    """Compute the table in the paper's regime and in ours, its distance to the published one, and the two claims."""
+    p, seeds = settings.parameters, settings.seeds(settings.parameters["draws"])
+    units = [(own, seed, not i) for own in (p, our_parameters(SETTINGS, p)) for i, seed in enumerate(seeds)]
+    keys = [(column, i + 1) for column in COLUMNS for i in range(len(seeds))]
+    frame = as_frame(dict(zip(keys, tasks.map(one_draw, units), strict=True)), p["lengths"])
+    by_draw = dict(list(frame.groupby(["column", "draw"], sort=False)))
+    theirs, ours = ([by_draw[column, i + 1] for i in range(len(seeds))] for column in COLUMNS)
+    tried = search.search(settings, SETTINGS, draw_distance, CHOICES)
+    best = search.parameters_of(tried, p, CHOICES)
+    fresh = {
+        name: (10 ** np.array(tasks.map(draw_distance, [(own, seed) for seed in seeds]))).tolist()
+        for name, own in (("as in the paper", p), ("closest candidate", best), ("ours", our_parameters(SETTINGS, p)))
+    }
     return Result(
         frame=frame,
         tables={
-            **tables(frame),
-            "Each length from its own place on one run, beside the same origins for every length": own_place_table(
-                place, levels[0], p["lengths"]
+            "Factor between obtained and published errors, 64 cells, on draws that the search has not seen": search.compare(
+                fresh, null_factors()
             ),
-            "Cells in which the PESN wins, ties and loses, by draw": counts(frame),
+            "Range over the trials, largest less smallest error: the signal of the washout": ranges(theirs[0]),
+            **tables(frame),
             "The candidates closest to the published table": tried.head(8),
         },
         figures={
-            "errors": _draw_errors(levels[0]),
-            "own-place": _draw_own_place(place, match, levels[0], p["lengths"]),
-            "sensitivity": sensitivity.draw(varied, p, _MEASURES, logarithmic=True),
+            "errors": _draw_errors(theirs[0], published=True),
+            "ours": _draw_errors(ours[0]),
+            "range": _draw_ranges(theirs),
         },
-        verdicts=[_judge_wins(levels, changes), _judge_losses(levels)],
-        notes=[f"This run has {p['trials']} trials a draw, not the paper's 50."] if p["trials"] < 50 else [],
-        values={
-            "closest": sensitivity.settings_text(tried.iloc[0], list(CHOICES)),
-            "best": tried.iloc[0],
-            "trend": position_trend(),
-            "least": spread.min(),
-            "most": spread.max(),
-        },
-        lead=_lead(levels, tried),
+        verdicts=[_judge_wins(theirs, ours), _judge_losses(theirs, ours)],
+        values={"closest": search.settings_text(tried.iloc[0], list(CHOICES)), "trend": position_trend()},
+        lead=_lead(fresh, theirs),
     )
 
 
 # ---------------------------------------------------------------- what is not printed
 
 
-def measure(p: Record, seed: int) -> dict[str, float]:
-    """Reduce a small draw to three numbers: geometric means over all cells."""
-    small = {"trials": 3, "samples": min(p["samples"], 10), "updated_trials": 1, "lengths": [1, 20, 50, 200]}
-    errors = one_draw({**p, **small}, seed, "level", False)
-    P, MC, updated = (np.nanmean(errors[METHODS.index(name)], axis=0) for name in ("P", "MC", "P, weights updated inside"))
-    printed = _grid("mean", "P", small["lengths"])
-    return {name: _geometric(ratio) for name, ratio in zip(_MEASURES, (P / printed, P / MC, updated / P), strict=True)}
+def draw_distance(p: Record, seed: int) -> float:
+    """Return how far the mean errors of P and MC are from the published table."""
+    here = Washout({**p, "trials": min(p["trials"], 4), "lengths": list(LENGTHS)}, seed)
+    starts = p["start_std"] * here.rng.standard_normal((here.p["trials"], min(p["samples"], 16), here.plain.n_units))
+    each = [here.forecast_all(rows, starts, ("P", "MC")) for rows in LENGTHS]
+    return distance(*(np.array([errors[name].mean(axis=0) for errors in each]) for name in ("P", "MC")))
 
 
-def distances(p: Record, seed: int) -> dict[str, float]:
-    """Return how far a candidate is from the published table: from the same origins, and each length from its own position."""
-    small = {**p, "trials": 4, "samples": min(p["samples"], 8), "updated_trials": 0, "lengths": list(LENGTHS)}
-    try:
-        here = Washout(small, seed, p["target"])
-        errors, place = fair_errors(here, filtered=False).mean(axis=1), place_errors(here)
-    except (FloatingPointError, np.linalg.LinAlgError):  # a network that leaves finite numbers is no match
-        return {"same origins": 99.0, "own place": 99.0}
-    same = distance(errors[METHODS.index("P")], errors[METHODS.index("MC")])
-    own = distance(place[:, 0], place[:, 1])
-    return {"same origins": same, "own place": own}
+def null_factors() -> dict[str, float]:
+    """Return the factors of models that know nothing but a constant: worse than them, a match is none.
+
+    >>> {name: round(factor, 2) for name, factor in null_factors().items()}
+    {'one constant for all cells': 4.69, 'one constant for each state': 3.42}
+    """
+    grid = np.log10([_grid("mean", which) for which in ("P", "MC")])
+    means = {"one constant for all cells": grid.mean(), "one constant for each state": grid.mean(axis=(0, 1))}
+    return {name: float(10 ** np.sqrt(np.mean(np.square(grid - mean)))) for name, mean in means.items()}
 
 
-def _geometric(ratio: Array) -> float:
-    return float(np.exp(np.nanmean(np.log(np.maximum(ratio, 1e-300)))))
-
-
-# ---------------------------------------------------------------- in words
-
-
-def _lead(levels: Sequence[pd.DataFrame], tried: pd.DataFrame) -> Record:
-    printed = paper_errors("mean", "P")
-    P = pd.concat([frame[frame["method"] == "P"].set_index(["state", "washout"])["mean"] for frame in levels])
-    ratio = [printed[key] / error for key, error in P.items() if key in printed] or [np.nan]
-    best, reading = sensitivity.closest(tried)
-    words = {"own place": "each length forecast from its own place on one run"}
-    own = 10 ** tried.loc[tried["candidate"] == 1, ["same origins", "own place"]].iloc[0]
-    values = {"least": min(ratio), "most": max(ratio), "tried": len(tried), "factor": 10 ** best[reading], "own": own}
-    return {**values, "reading": words.get(reading, "the same origins for each length")}
+def _lead(fresh: Mapping[str, Sequence[float]], theirs: Sequence[pd.DataFrame]) -> Record:
+    null = null_factors()
+    medians = {name: np.median(some) for name, some in fresh.items()}
+    falls = [
+        [f"{width:.2g}" if width >= 1e-4 else "less than 0.0001" for width in _median_ranges(theirs, method)[[0, -1]]]
+        for method in ("P from a random mean", "MC")
+    ]
+    values = {"factor": medians["as in the paper"], "ours": medians["ours"], "null": null["one constant for each state"]}
+    verdict = "closer than" if values["factor"] < values["null"] else "no closer than"
+    return {**values, "verdict": verdict, "P": falls[0], "MC": falls[1]}
 
 
 # ---------------------------------------------------------------- numbers
 
 
 def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) -> pd.DataFrame:
-    """Return a row for each target, draw, state, washout length and method: mean, min and max over the trials.
+    """Return a row for each column, draw, state, washout length and method: mean, min and max over the trials.
 
-    ``errors``: by target and draw (methods, trials, lengths, 4); what was not computed is NaN, and left out.
+    ``errors``: by column and draw (methods, trials, lengths, 4); what was not computed is NaN, and left out.
     """
     rows = []
     for key, found in errors.items():
@@ -311,7 +269,7 @@ def as_frame(errors: Mapping[tuple[str, int], Array], lengths: Sequence[int]) ->
             e = e[~np.isnan(e)]
             if len(e):
                 rows.append((*key, state, length, method, e.mean(), e.min(), e.max()))
-    return pd.DataFrame(rows, columns=["target", "draw", "state", "washout", "method", *STATISTICS])
+    return pd.DataFrame(rows, columns=["column", "draw", "state", "washout", "method", *STATISTICS])
 
 
 def cells(frame: pd.DataFrame, method: str, statistic: str = "mean") -> Array:
@@ -364,73 +322,51 @@ def position_trend(lengths: Sequence[int] = (20, 30, 40, 50, 100)) -> tuple[floa
 
 
 def tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Tabulate for each state the mean errors of the first draw, published and obtained, levels first and changes beside."""
-    first = frame[frame["draw"] == 1]
-    by_state = dict(list(first.groupby(["state", "target"], sort=False)))
-    means, extremes = {}, {}
+    """Tabulate for each state the mean errors of the first draw: published, as in the paper, ours."""
+    first, found = frame[frame["draw"] == 1], {}
     for state in STATES:
-        name, part = f"{state.capitalize()}, {LABELS[state]}", by_state[state, "level"]
-        table = _side_by_side(part, state, "mean", "")
-        others = part.pivot(index="washout", columns="method", values="mean")
-        for method in METHODS[2:]:
-            if method in others:
-                table[method] = others[method].to_numpy()
-        if (state, "change") in by_state:
-            table["P, changes learned"] = cells(by_state[state, "change"], "P")
+        parts = {
+            column: part.pivot(index="washout", columns="method", values="mean")
+            for column, part in first[first["state"] == state].groupby("column", sort=False)
+        }
+        table = pd.DataFrame({"washout": parts[COLUMNS[0]].index.to_numpy()})
+        for method in ("P", "MC"):
+            printed = paper_errors("mean", method)
+            table[f"{method} published"] = [printed.get((state, int(k)), np.nan) for k in table["washout"]]
+            table[f"{method} obtained"] = parts[COLUMNS[0]][method].to_numpy()
+        for column, part in parts.items():
+            for method in METHODS if column == "ours" else METHODS[3:]:
+                if method in part and method != METHODS[1]:
+                    table[f"{method} ({column})"] = part[method].to_numpy()
         for which, column, tie in (("obtained", "better", TIE), ("published", "better published", 0.0)):
             pairs = zip(table[f"P {which}"], table[f"MC {which}"], strict=True)
             table[column] = [_better(*pair, which, tie) for pair in pairs]
-        means[f"{name}: mean absolute error over the steps, first draw"] = table
-        most = _side_by_side(part, state, "max", "max ").drop(columns="washout")
-        both = pd.concat([_side_by_side(part, state, "min", "min "), most], axis=1)
-        extremes[f"{name}: smallest and largest error of a trial, first draw"] = both
-    return means | extremes
+        found[f"{state.capitalize()}, {LABELS[state]}: mean absolute error over the steps, first draw"] = table
+    return found
 
 
-def counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate how often P wins, ties and loses against the others, a row for each draw, levels learned and changes."""
-    rows = []
-    for (target, draw), part in frame.groupby(["target", "draw"], sort=False):
-        row: dict[str, object] = {"learned": f"{target}s", "draw": draw}
-        for method in ("MC", "MC without noise", "zero start", "mean of forecasts"):
-            row[f"P against {method}"] = " / ".join(map(str, win_count(cells(part, "P"), cells(part, method))))
-        rows.append(row)
-    return pd.DataFrame(rows).sort_values(["draw", "learned"], ascending=[True, False], ignore_index=True)
+def ranges(part: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the range over the trials by state and length, published and obtained in one draw."""
+    table = pd.DataFrame(list(product(STATES, sorted(set(part["washout"])))), columns=["state", "washout"])
+    for name, method in (("P", "P from a random mean"), ("MC", "MC")):
+        low, high = paper_errors("min", name), paper_errors("max", name)
+        keys = list(zip(table["state"], table["washout"], strict=True))
+        table[f"{name} range published"] = [high[key] - low[key] if key in low else np.nan for key in keys]
+        own = part[part["method"] == method].set_index(["state", "washout"])
+        table[f"{name} range obtained"] = (own["max"] - own["min"])[keys].to_numpy()
+    return table
 
 
-def own_place_table(place: Array, fair: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
-    """Tabulate each length from its own position (lengths, 4, 4) beside the fair table of the same draw and the paper."""
-    rows = []
-    means = {method: fair[fair["method"] == method].set_index(["state", "washout"])["mean"] for method in ("P", "MC")}
-    for s, state in enumerate(STATES):
-        for i, k in enumerate(lengths):
-            row: dict[str, object] = {"state": state, "washout": k}
-            for m, which in enumerate(("P", "MC")):
-                row[f"{which} published"] = paper_errors("mean", which).get((state, k), np.nan)
-                row[f"{which} own place"] = place[i, m, s]
-                row[f"{which} same origins"] = means[which][state, k]
-            for m, statistic in ((2, "min"), (3, "max")):
-                row[f"MC {statistic} published"] = paper_errors(statistic, "MC").get((state, k), np.nan)
-                row[f"MC {statistic} own place"] = place[i, m, s]
-            rows.append(row)
-    return pd.DataFrame(rows)
+def _median_ranges(draws: Sequence[pd.DataFrame], method: str) -> Array:
+    """Return the range over the trials by length: the median over states and draws."""
+    some = pd.concat([part[part["method"] == method] for part in draws])
+    return np.asarray((some["max"] - some["min"]).groupby(some["washout"]).median(), float)
 
 
 def _better(p: float, mc: float, which: str, tie: float) -> str:
     """Return the column of the lower error; none where they tie."""
     wins, _, losses = win_count([p], [mc], tie)
     return f"P {which}" if wins else f"MC {which}" if losses else ""
-
-
-def _side_by_side(part: pd.DataFrame, state: str, statistic: str, called: str) -> pd.DataFrame:
-    """Set published and obtained of P and MC side by side, a row for each length; ``called`` goes into the columns' names."""
-    wide = part.pivot(index="washout", columns="method", values=statistic)
-    table = pd.DataFrame({"washout": wide.index.to_numpy()})
-    for method in ("P", "MC"):
-        printed = paper_errors(statistic, method)
-        table[f"{method} {called}published"] = [printed.get((state, int(k)), np.nan) for k in wide.index]
-        table[f"{method} {called}obtained"] = wide[method].to_numpy()
-    return table
 
 
 # One color for all that is Monte Carlo, one for all that is the PESN, one for what is ours.
@@ -454,45 +390,41 @@ _NAMES = {
 }
 
 
-def _draw(title: str, draw: Callable[[Axes, str], None], lengths: Sequence[int]) -> figures.Picture:
-    """Draw a panel for each state, over the washout lengths; ``draw`` fills one, ``title`` is that of its y axis."""
+def _draw_errors(frame: pd.DataFrame, published: bool = False) -> figures.Picture:
+    """Draw mean errors of all starts against the washout length, a panel for each state."""
     figure, axes = figures.panels(2, 2, 7.0, sharex=True)
+    lengths, printed = sorted(set(frame["washout"])), paper_errors("mean", "P")
     for state, ax in zip(STATES, axes.ravel(), strict=True):
-        draw(ax, state)
-        figures.label_lengths(ax, lengths)
-        ax.set_title(state.capitalize(), fontsize=10)
-        ax.set(ylabel=title.format(LABELS[state]), yscale="log")
-    figures.label_outside(axes, "washout length (rows of 0.02 s)")
-    figures.legend(figure, axes[0, 0], 2)
-    return figure, {}
-
-
-def _draw_errors(frame: pd.DataFrame) -> figures.Picture:
-    """Draw mean errors of all starts against the washout length."""
-
-    def draw(ax: Axes, state: str) -> None:
         for method, style in _STYLES.items():
             part = frame[(frame["state"] == state) & (frame["method"] == method)]
             if len(part):
                 ax.plot(part["washout"], part["mean"], label=_NAMES.get(method, method), **style)
+        known = [k for k in lengths if published and k in LENGTHS]
+        if known:
+            style = {"color": figures.TRUTH, "marker": "P", "linewidth": 2.2, "linestyle": "--"}
+            ax.plot(known, [printed[state, k] for k in known], label="published, P", **style)
+        figures.label_lengths(ax, lengths)
+        ax.set_title(state.capitalize(), fontsize=10)
+        ax.set(ylabel=f"mean |error| of {LABELS[state]}", yscale="log")
+    figures.label_outside(axes, "washout length (rows)")
+    figures.legend(figure, axes[0, 0], 2)
+    return figure, {}
 
-    return _draw("mean |error| of {}", draw, sorted(set(frame["washout"])))
 
-
-def _draw_own_place(place: Array, match: Array, frame: pd.DataFrame, lengths: Sequence[int]) -> figures.Picture:
-    """Draw published mean errors of P beside those of one draw, by both readings, and of the closest candidate."""
-    printed = paper_errors("mean", "P")
+def _draw_ranges(theirs: Sequence[pd.DataFrame]) -> figures.Picture:
+    """Draw the range over the trials against the washout length, published and obtained, the median over the states."""
+    figure, axes = figures.panels(1, 1, 3.8)
+    (ax,), lengths = axes.ravel(), sorted(set(theirs[0]["washout"]))
     known = [k for k in lengths if k in LENGTHS]
-
-    def draw(ax: Axes, state: str) -> None:
-        part, s = frame[(frame["state"] == state) & (frame["method"] == "P")], STATES.index(state)
-        values = [printed[state, k] for k in known]
-        ax.plot(known, values, color=figures.TRUTH, marker="^", linestyle="--", label="published")
-        ax.plot(part["washout"], part["mean"], color=_RED, marker="o", label="same origins for every length")
-        ax.plot(lengths, place[:, 0, s], color=_RED, marker="s", linestyle="-.", label="each length from its own place")
-        ax.plot(lengths, match[:, 0, s], color=_RED, marker="D", linestyle=":", label="closest candidate, own place")
-
-    return _draw("P's mean |error| of {}", draw, lengths)
+    for name, method, color in (("P", "P from a random mean", _RED), ("MC", "MC", _BLUE)):
+        low, high = paper_errors("min", name), paper_errors("max", name)
+        printed = [np.median([high[state, k] - low[state, k] for state in STATES]) for k in known]
+        ax.plot(known, printed, color=color, marker="^", linestyle="--", label=f"{name}, published")
+        ax.plot(lengths, _median_ranges(theirs, method), color=color, marker="o", label=f"{name}, obtained")
+    figures.label_lengths(ax, lengths)
+    ax.set(xlabel="washout length (rows)", ylabel="largest less smallest error", yscale="log", ylim=(1e-6, 1.0))
+    ax.legend(frameon=False, fontsize=9)
+    return figure, {}
 
 
 # ---------------------------------------------------------------- verdicts
@@ -503,7 +435,7 @@ def grade_wins(frame: pd.DataFrame) -> Draw:
     P, MC, zero = (cells(frame, method) for method in ("P", "MC", "zero start"))
     ratio = float(np.exp(np.mean(np.log(P / zero))))
     won = 2 * win_count(P, MC)[0] > len(P)
-    return Draw(grade(won and ratio < GAIN, won), ratio)
+    return Draw("holds" if won and ratio < GAIN else UNFAIR if won else "does not hold", ratio)
 
 
 def grade_losses(frame: pd.DataFrame) -> Draw:
@@ -517,32 +449,25 @@ def grade_losses(frame: pd.DataFrame) -> Draw:
 PRINTED = win_count(_grid("mean", "P"), _grid("mean", "MC"), 0.0)
 
 
-def _win_counts(frames: Sequence[pd.DataFrame], other: str = "MC") -> list[tuple[int, int, int]]:
-    """Count wins, ties and losses of P against another start, for each draw."""
-    return [win_count(cells(frame, "P"), cells(frame, other)) for frame in frames]
+def _wins(frames: Sequence[pd.DataFrame], other: str = "MC") -> str:
+    """Count the cells in which P wins against another start, over the draws."""
+    return span([win_count(cells(frame, "P"), cells(frame, other))[0] for frame in frames])
 
 
-def _judge_wins(frames: Sequence[pd.DataFrame], changes: Sequence[pd.DataFrame]) -> Verdict:
-    """Judge networks that learn the velocities, as the paper's do; ``changes`` are mentioned beside."""
-    won, quiet = ([wins for wins, _, _ in _win_counts(frames, other)] for other in ("MC", "MC without noise"))
-    draws = [grade_wins(frame) for frame in frames]
-    ratio = [draw.value for draw in draws if draw.value is not None]
-    values = {"cells": len(cells(frames[0], "P")), "states": len(STATES), "lengths": frames[0]["washout"].nunique()}
-    values |= {"won": span(won), "quiet": span(quiet), "printed": PRINTED, "least": min(ratio), "most": max(ratio)}
-    values["gain"] = "a gain" if np.median(ratio) < GAIN else "no gain"
-    values["others"] = span([wins for wins, _, _ in _win_counts(changes)])
-    return over_draws("washout-wins", draws, values, limits=[GAIN])
+def _judge_wins(theirs: Sequence[pd.DataFrame], ours: Sequence[pd.DataFrame]) -> Verdict:
+    draws = [[grade_wins(frame) for frame in frames] for frames in (theirs, ours)]
+    ratio = [draw.value for some in draws for draw in some if draw.value is not None]
+    values = {"cells": len(cells(theirs[0], "P")), "printed": PRINTED, "least": min(ratio), "most": max(ratio)}
+    values |= {"won": _wins(theirs), "quiet": _wins(theirs, "MC without noise"), "ours": _wins(ours)}
+    return over_columns("washout-wins", draws, values, limits=[GAIN])
 
 
-def _judge_losses(frames: Sequence[pd.DataFrame]) -> Verdict:
-    draws = [grade_losses(frame) for frame in frames]
-    average = [draw.value for draw in draws if draw.value is not None]
-    lost = [losses for _, _, losses in _win_counts(frames)]
-    worst = max(float((cells(frame, "P") / cells(frame, "MC") - 1.0).max()) for frame in frames)
+def _judge_losses(theirs: Sequence[pd.DataFrame], ours: Sequence[pd.DataFrame]) -> Verdict:
+    draws = [[grade_losses(frame) for frame in frames] for frames in (theirs, ours)]
+    average = [[draw.value for draw in some if draw.value is not None] for some in draws]
     largest = (_grid("mean", "P") / _grid("mean", "MC") - 1.0).max()
-    values = {"lost": span(lost), "cells": len(cells(frames[0], "P")), "least": min(average), "most": max(average)}
-    values |= {"worst": worst, "printed": PRINTED[2], "largest": largest}
-    return over_draws("washout-small-losses", draws, values, {"some": max(lost), "paper": True}, limits=[SMALL])
+    values = {"theirs": max(average[0]), "ours": max(average[1]), "printed": PRINTED[2], "largest": largest}
+    return over_columns("washout-small-losses", draws, values, limits=[SMALL])
 
 
-ITEMS = (Item("washout", read_settings("washout", "robots", "draws", "search"), run, PUBLISHED, digits=".4f"),)
+ITEMS = (Item("washout", SETTINGS, run, PUBLISHED, digits=".4f"),)
