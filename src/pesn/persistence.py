@@ -59,8 +59,9 @@ _RECORDS = {
     "readout.classification": "LogitReadout", "readout.features": "Features", "readout.groups": "Groups Patches",
     "readout.ridge": "Readout", "readout.rls": "RLSState", "reservoir.closed_loop": "ErrorModel", "reservoir.drive": "State",
     "reservoir.initial_state": "LocalStart Start", "reservoir.weights": "Layer Reservoir", "series.members.closed_loops": "Loops",
-    "series.members.decomposition": "Effects", "series.members.dynamics": "Dynamics Joint", "series.members.smoothing": "Grid",
-    "series.members.weights": "Widths", "series.model": "FittedSeries", "series.univariate": "Member UnivariateModel",
+    "series.members.counts": "Counts", "series.members.decomposition": "Effects", "series.members.dynamics": "Dynamics Joint",
+    "series.members.smoothing": "Grid", "series.members.weights": "Widths",
+    "series.model": "FittedSeries", "series.univariate": "Member UnivariateModel",
     "statespace.ensemble": "Draws Ensemble", "statespace.low_rank": "LowRank", "statespace.state": "Dense Diagonal",
 }  # fmt: skip
 _CLASSES = _MODELS | {name: f"pesn.{module}" for module, names in _RECORDS.items() for name in names.split()}

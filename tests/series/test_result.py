@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import norm
 
 import pesn
+from pesn.series.forecaster import SeriesForecaster
 from pesn.series.job import Request, frame, run
-from pesn.series.result import NORMAL, Margins
+from pesn.series.result import NORMAL, Margins, SeriesForecast
 
 LOCATION, SCALE = np.array([3.0, -2.0, 0.0]), np.array([0.5, 1.0, 2.0])
 
@@ -59,3 +60,43 @@ def test_files_have_both(sales, tmp_path):
     found = frame(outcome)
     np.testing.assert_array_equal(found["x_median"], outcome.forecast.median[:, 0])
     np.testing.assert_array_equal(found["x_mean"], outcome.forecast.mean[:, 0])
+
+
+def test_paths_have_the_margins_and_the_correlation_of_the_forecast():
+    one = Margins(np.array([[1.0, 5.0]] * 4), np.array([[1.0, 2.0]] * 4), 30.0, common=np.array([[0.8, 0.0]] * 4), memory=0.9)
+    forecast = SeriesForecast(**vars(one), names=("a", "b"))
+    paths = forecast.sample(40_000, rng=0)
+    np.testing.assert_allclose(np.quantile(paths, [0.1, 0.5, 0.9], axis=0), forecast.quantile([0.1, 0.5, 0.9]), atol=0.1)
+    expected = np.where(np.eye(4) > 0.0, 1.0, 0.8 * 0.9 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4))))
+    np.testing.assert_allclose(np.corrcoef(paths[..., 0].T), expected, atol=0.03)
+    np.testing.assert_allclose(np.corrcoef(paths[..., 1].T), np.eye(4), atol=0.03)
+    total = forecast.total(level=80)
+    np.testing.assert_allclose(total["mean"], [4.0, 20.0], atol=0.3)
+    np.testing.assert_allclose(total["upper_80"], np.quantile(paths.sum(axis=1), 0.9, axis=0), rtol=0.03)
+    assert total.index.tolist() == ["a", "b"]
+
+
+def test_sums_of_a_random_walk_hold_what_they_say():
+    rng, inside = np.random.default_rng(0), []
+    for _ in range(60):
+        y = 50.0 + np.cumsum(rng.normal(size=92))
+        row = SeriesForecaster(season=None).fit(y[:80]).forecast(12).total(level=80).iloc[0]
+        inside.append(row["lower_80"] <= y[80:].sum() <= row["upper_80"])
+    assert 0.65 < np.mean(inside) < 0.92
+
+
+@pytest.mark.parametrize("kind", ["smoothers", "AR", "season"])
+def test_fitted_values_are_forecasts_from_the_rows_before(kind):
+    rng, n = np.random.default_rng(0), 40 if kind == "smoothers" else 130
+    t = np.arange(n)
+    wave = 5.0 * np.sin(2 * np.pi * t / 12) + 0.3 * rng.normal(size=n)
+    y = 20.0 + (wave if kind == "season" else np.cumsum(rng.normal(size=n)))
+    y[[7, n - 5]] = np.nan
+    forecaster = SeriesForecaster(season=12 if kind == "season" else None).fit(y)
+    found, model = forecaster.fitted_values(), forecaster.fitted_.models[0]
+    for row in (n - 10, n - 4, n - 1):
+        assert found["y_fitted"][row] == pytest.approx(model.with_rows(y[:row]).forecast(1).median[0], rel=0.03)
+    np.testing.assert_allclose(found["y_residual"], y - found["y_fitted"])
+    assert np.isnan(found["y_fitted"][0])
+    y[n // 2] += 40.0
+    assert SeriesForecaster(season=None).fit(y).fitted_values()["y_surprise"].idxmax() == n // 2

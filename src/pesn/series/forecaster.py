@@ -116,9 +116,9 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
             one step, or text of these (ISO 8601). The index of forecasts continues it, and missing steps are gaps. The default
             index 0, 1, 2, … is no time, and every other index is refused. Or a long frame: a row for each
             series and date, in any order, with the columns ``id_col``, ``time_col`` and ``target_col``; its other columns are
-            known inputs. A column may begin later than others, or end earlier: its model is that of its own rows, from its first
-            number to its last. The table ends at the last row with a number in any column; rows after it are left out, with a
-            warning.
+            known inputs. A long frame of polars or Arrow comes back as one. A column may begin later than others, or end
+            earlier: its model is that of its own rows, from its first number to its last. The table ends at the last row with a
+            number in any column; rows after it are left out, with a warning.
         X : array-like of shape (n, u), optional
             Covariates that are known for future steps too: prices, holidays as columns of 0 and 1. Where it has an index, its
             rows are matched by it. Not beside a long frame, which has them as columns.
@@ -139,15 +139,18 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         """
         with rollback_on_error(self):
             long_frame.check_parameters(self)
-            for name in {"fitted_", "panel_", "failures_", "notes_", "_facts"} & {*vars(self)}:
+            for name in {"fitted_", "panel_", "failures_", "notes_", "_facts", "_package"} & {*vars(self)}:
                 delattr(self, name)
             targets, covariates = list_of_names("target", target), list_of_names("inputs", inputs)
-            if is_long(y, long_frame.long_columns(self)):
+            columns = long_frame.long_columns(self)
+            y, package = long_frame.to_pandas(y, columns)
+            if is_long(y, columns):
                 for name, given in {"time": time, "target": target}.items():
                     if given is not None:
                         raise ValueError(f"{name} must not be given beside a long frame: {name}_col of the forecaster names it")
                 self.panel_, self.failures_ = long_frame.fit(y, X, self, None if inputs is None else covariates)
                 self._facts: list[long_frame.SeriesResult] | None = None
+                self._package = package
                 return self
             arguments.check_one_level(y, X)
             y, X, self.notes_ = read_frame(y, X, time=time, target=targets, inputs=covariates)
@@ -201,13 +204,16 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         check_is_fitted(self)
         if hasattr(self, "panel_"):
             long_frame.check_parameters(self)
+            X, _ = long_frame.to_pandas(X, [self.id_col, self.time_col])
             return self._store_outcome(long_frame.forecast(self.panel_, self, horizon, X, level))
         if level is not None:
             raise ValueError(f"level must not be given for columns: forecast(…).to_frame({level!r}) has it")
         steps = arguments.check_steps(self.fitted_, horizon)
         return self.fitted_.forecast(steps, arguments.future_inputs(self.fitted_, select_columns(X, self.fitted_.inputs), steps))
 
-    def cross_validation(self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None) -> Any:
+    def cross_validation(
+        self, horizon: int | None = None, n_windows: int = 1, step_size: int = 1, level: Any = None, refit: bool = True
+    ) -> Any:
         """Backtest each series of a long frame: forecasts from rolling origins, each by a model of the rows before it.
 
         Parameters
@@ -220,6 +226,8 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
             Number of rows between two origins.
         level : float or sequence of float, optional
             Probabilities of the prediction intervals.
+        refit : bool, default=True
+            Whether each forecast is by a model of the rows before it; False: by that of the rows before the first origin.
 
         Returns
         -------
@@ -231,7 +239,21 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
         if not hasattr(self, "panel_"):
             raise TypeError("cross_validation is for long frames: backtest() does it for columns")
         long_frame.check_parameters(self)
-        return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level))
+        return self._store_outcome(long_frame.cross_validate(self.panel_, self, horizon, n_windows, step_size, level, refit))
+
+    def fitted_values(self) -> pd.DataFrame:
+        """Return forecasts of each row from those before it, by the components and weights fitted to all rows.
+
+        They are no backtest: components and weights know the rows. :meth:`backtest` refits before each forecast.
+
+        Returns
+        -------
+        DataFrame
+            For each column of y: its numbers, name_fitted, name_residual, and name_surprise, −log10 of the probability of a
+            number as far from the forecast: above 3 about once in 1,000 rows.
+        """
+        self._check_columns("fitted_values", "cross_validation forecasts past rows")
+        return self.fitted_.fitted_values()
 
     def quantile(self, q: npt.ArrayLike, horizon: int | None = None, X: TableLike | None = None) -> Array:
         """Forecast quantiles of the next steps.
@@ -336,4 +358,4 @@ class SeriesForecaster(long_frame.SeriesParameters, BaseEstimator):  # type: ign
     def _store_outcome(self, found: long_frame.Outcome) -> Any:
         """Return the frame of a run, and store its failures and seasons."""
         self.failures_, self._facts = found.failures, found.facts
-        return found.frame
+        return long_frame.from_pandas(found.frame, self._package)

@@ -20,6 +20,7 @@ from statistics import median_low
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from pesn._support.arguments import flag, whole_number
 from pesn._support.progress import Advance, ignore_progress
@@ -229,6 +230,16 @@ class FittedSeries:
         if any(season is not None for season in seasons):
             baselines["seasonal-naive"] = backtest_naive(y, places, horizon, seasons, self.names)
         return SeriesBacktest(**vars(found), index=self.labels(0), baselines=baselines)
+
+    @one_blas_thread()
+    def fitted_values(self) -> pd.DataFrame:
+        """Return observations, one-step forecasts, residuals and surprise of each column, a row for each row of y."""
+        found: dict[str, Array] = {}
+        for name, model in zip(self.names, self.models, strict=True):
+            y, ahead = model.column, model.predict_past()
+            found |= {name: y, f"{name}_fitted": ahead.median, f"{name}_residual": y - ahead.median}
+            found[f"{name}_surprise"] = ahead.surprise(y)
+        return pd.DataFrame(found, index=self.labels(0))
 
     def _candidate_periods(self, model: UnivariateModel) -> tuple[int, ...]:
         """Return the periods that were searched for in a column."""

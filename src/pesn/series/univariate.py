@@ -19,13 +19,15 @@ import numpy as np
 from pesn._support.arguments import flag, number, whole_number
 from pesn._support.records import check_array, check_sum, check_type
 from pesn._support.types import Array
-from pesn.series.members import closed_loops, decomposition, dynamics, smoothing, weights
+from pesn.series.members import closed_loops, counts, decomposition, dynamics, smoothing, weights
 from pesn.series.result import NORMAL, Margins
 
 FEWEST = 8  # least number of observations for rolling-origin evaluation
 POSITIVE = 1e-100  # observations below this fraction of the largest one count as zero
 EXPONENTIAL = 0.25  # exponential trends are used if their relative error is at most this: many are far too steep
 WORSE = 0.5  # relative increase of the mean error above which closed loops are rejected
+MEMORIES = (1.0, 0.7, 0.0)  # autocorrelations of errors that are tried in regressions on covariates
+LEAST_REST = 0.1  # of the smallest observation, below which the rest of a positive series without covariates is not used
 INPUTS_GAIN = 0.99  # covariates are used if their relative error is at most this
 _DETAILS = {"AR": "5 lags, gap to a moving average", "reservoir": "3 of 50 units"}
 _MOST = 1e308
@@ -38,7 +40,7 @@ class Member:
 
     Attributes
     ----------
-    kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics"}
+    kind : {"SES", "theta", "damped", "Holt", "momentum", "naive", "AR", "reservoir", "dynamics", "counts"}
         Type of model.
     detail : str
         Description of its parameters.
@@ -114,6 +116,8 @@ class UnivariateModel:
         Number of missing observations before y[0].
     pending : array of shape (k, u), optional
         Covariates of the k time steps after the last observation. Forecasts start after these.
+    counts : Counts, optional
+        Distribution of counts, used instead of the errors of the other components.
     """
 
     y: Array
@@ -135,6 +139,7 @@ class UnivariateModel:
     phase: int = 0
     start: int = 0
     pending: Array | None = None
+    counts: counts.Counts | None = None
 
     @property
     def late(self) -> int:
@@ -206,6 +211,10 @@ class UnivariateModel:
         self.effects.check(f"{name}.effects", self.x.shape[1])
         check_type(f"{name}.widths", self.widths, weights.Widths)
         self.widths.check(f"{name}.widths")
+        if self.counts is not None:
+            check_type(f"{name}.counts", self.counts, counts.Counts)
+            self.counts.check(f"{name}.counts")
+            check_array(f"{name}.y", self.y, (None,), low=0.0, high=counts.LARGEST if self.counts.whole else np.inf, missing=True)
         if (self.effects.log or self.widths.log) and not self.positive:
             raise ValueError(f"{name} must be positive, as its effects or widths are those of logarithms")
 
@@ -241,22 +250,28 @@ class UnivariateModel:
 
     def _forecast_with_pending(self, horizon: int, x: Array | None) -> Margins:
         """Forecast the pending time steps and the ``horizon`` steps after them."""
+        smooth = self._forecast_smooth(horizon, x)
+        return smooth if self.counts is None or np.nanmin(self.y) < 0.0 else self.counts.forecast(self.y, smooth)
+
+    def _forecast_smooth(self, horizon: int, x: Array | None) -> Margins:
+        """Forecast by Student's t."""
         ahead, variance = self._future_inputs(horizon, x)
         location = self._decompose(ahead).forecast
         scale = self.widths.scale_by_step(len(ahead))
-        log, lower = self.widths.log, self.lower
+        log, lower, joint = self.widths.log, self.lower, (self.widths.common, self.widths.memory)
         if log and not location.min() > 0.0:  # possible after with_rows
             log, lower, scale = False, -np.inf, scale * float(np.nanmean(np.abs(self.y))) / self.scale
         if log:
             if not self.effects.log:
                 variance = variance / location**2
-            return Margins(np.log(location) + np.log(self.scale), np.sqrt(scale**2 + variance), self.widths.dof, True, 0.0)
+            spread = np.sqrt(scale**2 + variance)
+            return Margins(np.log(location) + np.log(self.scale), spread, self.widths.dof, True, 0.0, *joint)
         if self.effects.log:
             variance = variance * location**2
         with np.errstate(over="ignore"):
             location, scale = np.clip(location * self.scale, -_MOST, _MOST), np.sqrt(scale**2 + variance) * self.scale
         # extreme quantiles must be finite too
-        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower)
+        return Margins(location, np.minimum(scale, 0.1 * (1.5 * _MOST - np.abs(location))), self.widths.dof, False, lower, *joint)
 
     def forecast_past(self, origins: Sequence[int], horizon: int, seasons: Sequence[int], tested: bool) -> list[Margins]:
         """Forecast from past origins, each with a model fitted only to the observations before it.
@@ -296,6 +311,37 @@ class UnivariateModel:
             parts["inputs"] = found.inputs * self.scale
         return parts
 
+    def predict_past(self) -> Margins:
+        """Forecast each time step from those before it, with the components and weights fitted to all of them: (n,).
+
+        NaN up to the first observation, and after the last one.
+        """
+        values = self.y / self.scale
+        found = np.full(len(values), np.nan)
+        if len(values) > 1 and not (self.positive and not np.nanmin(values) > 0.0):
+            rows, base = self._prepare(values, 1)
+            each = weights.Trial(np.arange(len(values) - 1), np.array([1]), np.zeros((0, 0)), len(values)).with_values(base)
+            path = smoothing.path(rows, self.stack, self.weight, each)
+            ahead = path.ahead[:, 0] if self.loops is None else self.loops.mix_past(path, base)
+            found[1:] = self.effects.add(ahead, self.x[1:])
+        log = self.widths.log
+        with np.errstate(invalid="ignore", divide="ignore"):
+            location = np.log(found) + np.log(self.scale) if log else found * self.scale
+        scale = np.full(len(values), self.widths.scale_by_step(1)[0] * (1.0 if log else self.scale))
+        location, scale = (np.pad(one, (self.start, self.late), constant_values=np.nan) for one in (location, scale))
+        return Margins(location, scale, self.widths.dof, log, 0.0 if log else self.lower)
+
+    def _prepare(self, values: Array, horizon: int) -> tuple[smoothing.Rows, Array]:
+        """Return the data for the smoothers, and ``values`` (n,) without the effects of covariates and outliers."""
+        base = self.effects.remove(values, self.x)
+        if self.positive and not self.effects.log:  # later rows may be smaller than the effects
+            base = np.maximum(base, LEAST_REST * np.nanmin(values))
+        first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
+        season = decomposition.seasonal_component(first, self.seasons, len(values), self.phase)
+        base = decomposition.remove_outliers(base, log=self.positive, season=season)
+        rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
+        return rows, base
+
     def with_rows(self, y: Array, x: Array | None = None, *, first: int = 0) -> UnivariateModel:
         """Apply the model to other data without refitting.
 
@@ -326,11 +372,7 @@ class UnivariateModel:
             path = smoothing.path(rows, smoothing.NAIVE, np.ones(1), horizon=horizon)
             level = np.concatenate([path.level, path.plain])
             return _Decomposition(level, 0.0 * level, 0.0 * level, path.forecast)
-        base = self.effects.remove(values, self.x)
-        first = self.first[smoothing.LOG if self.positive else smoothing.ADDITIVE]
-        season = decomposition.seasonal_component(first, self.seasons, n, self.phase)
-        base = decomposition.remove_outliers(base, log=self.positive, season=season)
-        rows = smoothing.prepare(base, self.seasons, horizon, positive=self.positive, first=self.first, phase=self.phase)
+        rows, base = self._prepare(values, horizon)
         path = smoothing.path(rows, self.stack, self.weight, horizon=horizon)
         whole, plain = (path.forecast, path.plain) if self.loops is None else self.loops.mix(path, base, horizon)
         level, seasonal = np.concatenate([path.level, plain]), np.concatenate([path.fitted, whole])
@@ -372,13 +414,14 @@ def _check_rows(y: Array, x: Array | None) -> tuple[Array, Array]:
 
 
 class _Settings(NamedTuple):
-    """Arguments of `fit`, and whether the series is positive."""
+    """Arguments of `fit`, whether the series is positive, and its scale."""
 
     horizon: int
     candidates: Sequence[int]
     tested: bool
     positive: bool
     parts: Sequence[str]
+    unit: float
 
     def find_seasons(self, values: Array) -> tuple[int, ...]:
         """Return the seasonal periods of ``values`` (n,)."""
@@ -441,7 +484,7 @@ def fit(
     pending = _trailing_inputs(x, stop)
     y, x = y[start:stop], x[start:stop]
     scale, least = float(np.nanmax(np.abs(y))) or 1.0, float(np.nanmin(y))
-    settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts)
+    settings = _Settings(horizon, seasons, test_seasons, least > POSITIVE * scale, parts, scale)
     chosen = (_fit_scaled if np.sum(~np.isnan(y)) >= FEWEST else _fit_naive)(y / scale, x, settings)
     # lower bound: a tenth of the smallest observation if all are positive, 0 if none is negative
     lower = 0.1 * least if settings.positive else 0.0 if least >= 0.0 else -np.inf
@@ -487,14 +530,31 @@ def _fit_scaled(values: Array, x: Array, settings: _Settings) -> UnivariateModel
     # lower bound of the standard deviation: a millionth of the mean level
     least = 1e-6 * float(np.nanmean(np.abs(clean))) or 1e-6
     used = _degrees_of_freedom(stack, periods)
-    return UnivariateModel(
+    widths = weights.learn(ahead[begin:], trial.select(slice(begin, None)), used, positive=positive, least=least)
+    model = UnivariateModel(
         values, x, settings.horizon, periods,
         members=_describe_members(rows, stack, found, trial, periods),
         shares={"statistical": 1.0} if found is None else found.loops.all_shares,
         notes=notes + why, scale=1.0, positive=positive, lower=-np.inf,
         stack=stack.members, weight=stack.weight, first=rows.first, loops=None if found is None else found.loops, effects=effects,
-        widths=weights.learn(ahead[begin:], trial.select(slice(begin, None)), used, positive=positive, least=least),
+        widths=widths,
     )  # fmt: skip
+    return _add_counts(model, ahead[begin:], trial.select(slice(begin, None)), settings.unit)
+
+
+def _add_counts(model: UnivariateModel, ahead: Array, trial: weights.Trial, unit: float) -> UnivariateModel:
+    """Add a distribution of counts to the model of a scaled series, if it has any."""
+    y = model.y * unit
+    y = np.where(np.abs(y - np.round(y)) < 1e-9 * unit, np.round(y), y)
+    if model.effects.any or not counts.is_intermittent(y):
+        return model
+    widths = model.widths if model.widths.log else replace(model.widths, deviations=model.widths.deviations * unit)
+    found = counts.learn(y, ahead * unit, trial.with_values(y), widths)
+    s = found.smoothers
+    members = [replace(one, weight=one.weight * s) for one in model.members]
+    members = sorted([Member("counts", found.detail, 1.0 - s, 1.0), *members], key=lambda one: -one.weight)
+    shares = {"counts": 1.0 - s, **{kind: share * s for kind, share in model.shares.items()}}
+    return replace(model, counts=found, members=tuple(members), shares=shares)
 
 
 def _degrees_of_freedom(stack: _Stack, periods: Sequence[int]) -> float:
@@ -527,9 +587,16 @@ def _choose_effects(
         return nothing, ()
     half = len(values) // 2
     later = trial.select(trial.origins >= half)
-    season = settings.prepare(values, periods)[1]
-    early = decomposition.learn_effects(values[: half + 1], x[: half + 1], season[: half + 1], log=settings.positive)
-    if not early.any:
+    logs = settings.prepare(values, periods)[1]
+    plain = decomposition.seasonal_component(decomposition.factors(values, periods), periods, len(values))
+    forms = {(log, memory): logs if log else plain for log in {settings.positive, False} for memory in MEMORIES}
+
+    def fit_form(form: tuple[bool, float], rows: int) -> decomposition.Effects:
+        return decomposition.learn_effects(values[:rows], x[:rows], forms[form][:rows], log=form[0], memory=form[1])
+
+    early = {form: fit_form(form, half + 1) for form in sorted(forms, reverse=True)}
+    early = {form: one for form, one in early.items() if one.any and _leaves_positive(one, values, x, settings)}
+    if not early:
         return nothing, (f"covariates: not used, no effect was found in the first {half} rows",)
     if len(later.origins) < 3:
         return nothing, (f"covariates: not used, {len(later.origins)} rolling origins are too few to evaluate them",)
@@ -542,11 +609,21 @@ def _choose_effects(
         off = np.abs(later.truth - effects.add(ahead.ravel(), x[at.ravel()]).reshape(ahead.shape))
         return float(np.nanmean(off[:, 0]) + np.nanmean(off))
 
-    ratio = error(early) / max(error(nothing), 1e-300)
+    errors = {form: error(one) for form, one in early.items()}
+    best = min(errors, key=lambda form: errors[form])
+    ratio = errors[best] / max(error(nothing), 1e-300)
     change = f"rolling-origin error {describe_change(ratio - 1.0)} with them"
     if ratio > INPUTS_GAIN:
         return nothing, (f"covariates: not used, {change}",)
-    return decomposition.learn_effects(values, x, season, log=settings.positive), (f"covariates: used, {change}",)
+    whole = fit_form(best, len(values))
+    if not _leaves_positive(whole, values, x, settings):
+        return nothing, ("covariates: not used, without their effect the series would not be positive",)
+    return whole, (f"covariates: used as {'factors' if best[0] else 'terms of a sum'}, {change}",)
+
+
+def _leaves_positive(effects: decomposition.Effects, values: Array, x: Array, settings: _Settings) -> bool:
+    """Return whether a positive series is positive without the effects too."""
+    return not settings.positive or bool(np.nanmin(effects.remove(values, x)) > LEAST_REST * np.nanmin(values))
 
 
 def _choose_loops(
@@ -562,9 +639,10 @@ def _choose_loops(
     found = closed_loops.learn(
         path, values, trial, season, log=settings.positive, reservoirs=many and "reservoir" in parts
     )  # fmt: skip
-    change, name = _relative_change(found.ahead, path.ahead, trial), " and ".join(found.alone)
+    later = slice(found.begin, None)
+    change, name = _relative_change(found.ahead[later], path.ahead[later], trial.select(later)), " and ".join(found.alone)
     error = f"rolling-origin error {describe_change(change)}"
-    if not many and change > closed_loops.FAR_BETTER - 1.0:
+    if not many and not found.loops.levels and change > closed_loops.FAR_BETTER - 1.0:
         least = f"{100.0 * (1.0 - closed_loops.FAR_BETTER):.0f} %"
         bar = f"with fewer than {closed_loops.ROWS} observations it has to be {least} lower"
         return None, (f"AR: not used, {error} with it; {bar}",)
@@ -616,7 +694,7 @@ def _score_loops(rows: smoothing.Rows, stack: _Stack, found: closed_loops.Learne
     """Score each component alone, as the smoothers are scored; dynamics only at the origins used to evaluate it."""
     scored = {}
     for kind, ahead in found.alone.items():
-        begin, errors, part = found.begin if kind == "dynamics" else 0, stack.errors, trial
+        begin, errors, part = 0 if found.loops.dynamics is not None and kind != "dynamics" else found.begin, stack.errors, trial
         if begin:
             part = trial.select(slice(begin, None))
             errors = smoothing.rolling_errors(rows, stack.grid, part)
@@ -638,6 +716,8 @@ def _describe_members(
         for k, name in enumerate(stack.members.names)
     ]
     details = {**_DETAILS}
+    if found is not None and found.loops.levels:
+        details["AR"] = f"{closed_loops.LEVEL_LAGS} lags of the level"
     if found is not None and found.loops.dynamics is not None:
         details["dynamics"] = found.loops.dynamics.detail
     loops = [Member(kind, details[kind], shares[kind], own[kind] / best) for kind in own if shares[kind] > 0.0]

@@ -95,3 +95,26 @@ def test_few_rows_are_left_to_the_smoothers():
     assert model.shares == {"statistical": 1.0}
     assert "not tried with fewer than 50 observations" in model.notes[-1]
     assert set(univariate.fit(100.0 + walk(200), horizon=4).shares) == {"statistical", "AR", "reservoir"}
+
+
+def test_autoregression_of_levels_follows_cycles_of_any_period():
+    errors, levels = [], []
+    for seed in range(6):
+        rng, t = np.random.default_rng(seed), np.arange(70)
+        y = np.sin(2 * np.pi * t / rng.uniform(6.0, 15.0)) + 0.1 * rng.normal(size=70)
+        model = univariate.fit(y[:60], horizon=10)
+        errors.append(np.abs(model.forecast(10).median - y[60:]).mean())
+        levels.append(model.loops is not None and model.loops.levels)
+    assert np.mean(errors) < 0.15
+    assert sum(levels) >= 2
+
+
+def test_readouts_of_levels_predict_as_one_row_after_the_other():
+    values, horizon = np.random.default_rng(0).normal(size=40), 6
+    readout, ahead = closed_loops.fit_levels(values, np.array([20, 30, 38]), horizon)
+    rows = [*values]
+    for _ in range(horizon):
+        rows.append(readout[0] + readout[-1] + sum(w * rows[-1 - k] for k, w in enumerate(readout[1:-1])))
+    found = closed_loops._run_levels(values, np.array([39]), readout[None], horizon)[0]
+    np.testing.assert_allclose(found, rows[40:])
+    assert ahead.shape == (3, horizon)

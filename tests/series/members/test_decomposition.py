@@ -3,6 +3,7 @@ with an effect are used in forecasts, others are not; an unknown one is as uncer
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from pesn.series import univariate
 from pesn.series.members import decomposition
@@ -32,8 +33,33 @@ def test_noise_and_random_walks_rarely_have_a_season():
 
 def test_a_season_needs_enough_cycles():
     y = np.tile(np.arange(12.0), 2)
-    assert find_seasons(y, (12,), log=False) == ()
-    assert find_seasons(y, (12,), log=False, tested=False) == (12,)
+    assert find_seasons(y, (12,), log=False) == (12,)
+    assert find_seasons(y[:23], (12,), log=False) == ()
+    assert find_seasons(y[:23], (12,), log=False, tested=False) == (12,)
+    assert find_seasons(np.tile(np.arange(52.0), 2), (52,), log=False) == ()  # long seasons need more
+
+
+def test_a_week_of_hours_is_found_by_its_degrees_of_freedom():
+    rng, t = np.random.default_rng(0), np.arange(24 * 7 * 4)
+    y = 3.0 * np.sin(2 * np.pi * t / 24) + 1.0 * (t // 24 % 7 >= 5) + 0.5 * rng.normal(size=len(t))
+    assert find_seasons(y, (24, 168), log=False) == (24, 168)
+    assert decomposition._least_strength(168, len(t)) < 1.6 < decomposition._least_strength(4, 40) == decomposition.F_KEPT
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_outliers_are_single_rows_far_from_all_others_and_not_at_the_ends(log):
+    row = 5.0 + 0.01 * np.random.default_rng(0).normal(size=120)
+    off = row.copy()
+    off[[30, 60, 90]] += [0.3, -0.25, 0.2]
+    end = row.copy()
+    end[-1] += 0.3
+    off, end, row = (np.exp(one) if log else one for one in (off, end, row))
+    cleaned = decomposition.remove_outliers(off, log=log)
+    assert np.flatnonzero(cleaned != off).tolist() == [30, 60, 90]
+    np.testing.assert_allclose(cleaned, row, rtol=0.05)
+    assert decomposition.remove_outliers(end, log=log) is end
+    few = off[:50]
+    assert decomposition.remove_outliers(few, log=log) is few
 
 
 @pytest.mark.parametrize("m", [4, 7])
@@ -107,3 +133,43 @@ def test_wrong_shapes_are_refused(model):
         model.forecast(6, np.zeros((5, 2)))
     with pytest.raises(ValueError, match="x must have 2 columns, got 0"):
         model.with_rows(driven()[0])
+
+
+@pytest.mark.parametrize("kind", ["term", "factor", "autocorrelated"])
+def test_effects_of_each_form_forecast_as_the_regression_that_knows_it(kind):
+    errors = []
+    for seed in range(8):
+        rng, t = np.random.default_rng(seed), np.arange(132)
+        x = (rng.random(132) < 0.15).astype(float)
+        columns = np.column_stack([np.ones(132), t, x])
+        if kind == "factor":
+            y = np.exp(4.0 + 0.004 * t + 0.3 * x + 0.05 * rng.normal(size=132))
+        elif kind == "term":
+            y = 50.0 + t + 20.0 * x + 3.0 * rng.normal(size=132)
+        else:
+            noise = lfilter([1.0], [1.0, -0.6], rng.normal(size=132))
+            y = 30.0 + 5.0 * x + noise
+        target = np.log(y) if kind == "factor" else y
+        known = columns[120:] @ np.linalg.lstsq(columns[:120], target[:120], rcond=None)[0]
+        known = np.exp(known) if kind == "factor" else known
+        ahead = univariate.fit(y[:120], x[:120, None], horizon=12).forecast(12, x[120:, None]).median
+        errors.append([np.abs(ahead - y[120:]).mean(), np.abs(known - y[120:]).mean()])
+    own, regression = np.mean(errors, axis=0)
+    assert own < 1.25 * regression
+
+
+def test_slopes_beside_autocorrelated_errors_are_those_of_quasi_differences():
+    y, x = driven()
+    found = decomposition.learn_effects(y, x, np.zeros(120), log=False, memory=0.5)
+    line = np.column_stack([np.ones(119), np.arange(119.0)])
+    expected = np.linalg.lstsq(np.column_stack([x[1:] - 0.5 * x[:-1], line]), y[1:] - 0.5 * y[:-1], rcond=None)[0]
+    np.testing.assert_allclose(found.slopes, expected[:2], atol=0.02)
+
+
+def test_a_positive_series_that_falls_below_its_effects_has_a_forecast():
+    rng, t = np.random.default_rng(0), np.arange(120)
+    x = (rng.random((120, 1)) < 0.3).astype(float)
+    y = 50.0 + t + 20.0 * x[:, 0] + rng.normal(size=120)
+    model = univariate.fit(y, x, horizon=4)
+    assert not model.effects.log
+    assert np.isfinite(model.with_rows(y / 100.0, x).forecast(4).quantile([0.01, 0.99])).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from pesn.series.members import weights
 from pesn.series.members.weights import Trial
@@ -62,3 +63,33 @@ def test_errors_that_grow_with_the_level_are_distinguished(log):
     found = weights.learn(forecast, Trial(np.arange(500), np.array([1]), truth, 500), 1.0, positive=True, least=1e-9)
     assert found.log == log
     assert found.scale_by_step(1)[0] == pytest.approx(0.1, rel=0.15)
+
+
+def test_single_errors_and_early_ones_count_little():
+    rng, calm = np.random.default_rng(0), weights.Trial(np.arange(100), np.array([1]), np.zeros((100, 1)), 102)
+    errors = rng.normal(size=(100, 1))
+    wild, early = errors.copy(), errors.copy()
+    wild[60] = 30.0
+    early[:40] *= 5.0
+    usual, others, before = (weights.learn(one, calm, 1.0, positive=False, least=1e-9) for one in (errors, wild, early))
+    assert others.deviations[0] < 1.6 * usual.deviations[0]
+    assert before.deviations[0] < 1.6 * usual.deviations[0]
+
+
+def test_bounds_of_logarithms_are_limited():
+    wide = weights.Widths(np.array([1]), np.array([10.0]), 0.5, 4.0, True)
+    assert np.exp(stdtrit(4.0, 0.995) * wide.scale_by_step(12)).max() == pytest.approx(50.0)
+    assert weights.Widths(np.array([1]), np.array([10.0]), 0.5, 4.0, False).scale_by_step(1)[0] == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("alpha", "common", "memory"), [(1.0, 0.8, 0.9), (0.0, 0.0, 0.0)])
+def test_correlation_of_steps(alpha, common, memory):
+    rng, leads = np.random.default_rng(0), np.array([1, 3, 6, 12])
+    shared, noise = rng.normal(size=(4000, 1)), rng.normal(size=(4000, 4))
+    errors = alpha * shared + (noise if alpha == 0.0 else 0.5 * noise)
+    found = Trial(np.arange(4000), leads, errors, 4002)
+    widths = weights.learn(np.zeros((4000, 4)), found, 1.0, positive=False, least=1e-9)
+    apart = np.subtract.outer(leads, leads)[np.tril_indices(4, -1)]
+    law = widths.common * widths.memory**apart
+    np.testing.assert_allclose(law, np.corrcoef(errors.T)[np.tril_indices(4, -1)], atol=0.12)
+    assert (widths.common >= common, widths.memory >= memory) == (True, True)

@@ -111,6 +111,34 @@ def test_cross_validation_knows_no_row_after_its_cutoff(frame):
         assert part["ds"].tolist() == single.index.tolist()
 
 
+def test_cross_validation_without_refit_applies_the_first_model(frame):
+    rows = frame[frame["unique_id"] == "a"]
+    found = pesn.SeriesForecaster(horizon=3).fit(rows).cross_validation(3, n_windows=2, step_size=4, refit=False)
+    cutoffs = found["cutoff"].unique()
+    early = rows[rows["ds"] <= cutoffs[0]].set_index("ds")["y"]
+    first = pesn.SeriesForecaster(horizon=3).fit(early).fitted_.models[0]
+    y = rows.set_index("ds")["y"].asfreq("MS")
+    for cutoff in cutoffs:
+        ahead = first.with_rows(y[:cutoff].to_numpy()).forecast(3)
+        np.testing.assert_allclose(found.loc[found["cutoff"] == cutoff, "pesn"], ahead.median, rtol=1e-12)
+    with pytest.raises(TypeError, match="refit must be"):
+        pesn.SeriesForecaster().fit(rows).cross_validation(3, refit="no")
+
+
+@pytest.mark.parametrize("package", ["polars", "pyarrow"])
+def test_tables_of_other_packages_come_back_as_such(frame, package):
+    module, known = pytest.importorskip(package), frame.assign(price=np.arange(len(frame)) % 7.0)
+    make = module.from_pandas if package == "polars" else module.Table.from_pandas
+    expected = pesn.SeriesForecaster().fit(known).forecast(2)
+    ahead = expected[["unique_id", "ds"]].assign(price=1.0)
+    model = pesn.SeriesForecaster().fit(make(known))
+    for X in (None, ahead):
+        found = model.forecast(2, X=None if X is None else make(X))
+        assert type(found) is type(make(known))
+        plain = pesn.SeriesForecaster().fit(known).forecast(2, X=X)
+        pd.testing.assert_frame_equal(found.to_pandas(), plain, check_dtype=False)
+
+
 def test_one_bad_series_does_not_end_the_others(frame, forecasts):
     twice = pd.concat([series("twice"), series("twice").iloc[[3]]])
     daily = series("daily", 40, freq="D")

@@ -140,6 +140,7 @@ class SeriesDistribution(BaseDistribution):  # type: ignore[misc]
 
 
 def make_distribution(margins: Margins, index: pd.Index, columns: pd.Index) -> SeriesDistribution:
-    """Return the distribution of the steps of one column."""
-    parts = {one.name: np.broadcast_to(getattr(margins, one.name), margins.location.shape)[:, None] for one in fields(margins)}
+    """Return the distribution of the steps of one column; Student's t where that of counts is a step function."""
+    names = [one.name for one in fields(margins) if one.name not in ("common", "memory", "table")]
+    parts = {name: np.broadcast_to(getattr(margins, name), margins.location.shape)[:, None] for name in names}
     return SeriesDistribution(**parts, index=index, columns=columns)

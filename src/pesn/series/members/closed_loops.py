@@ -225,6 +225,43 @@ def _run_loops(
     return out * rows.unit
 
 
+# ---------------------------------------------------------------- autoregression of levels
+
+
+LEVEL_LAGS = 8
+LEVELS_BETTER = 0.85  # error relative to those of the autoregression of changes and of the smoothers, at most
+
+
+def _recent_levels(values: Array, places: AnyArray) -> Array:
+    """Return the last 8 of ``values`` (n,) at each place, the latest first, (O, 8); the first value stands before row 0."""
+    return np.asarray(values[np.maximum(places[:, None] - np.arange(LEVEL_LAGS), 0)])
+
+
+def _run_levels(values: Array, places: AnyArray, readouts: Array, horizon: int) -> Array:
+    """Return forecasts (O, horizon) of an autoregression of levels from ``places`` (O,), by ``readouts`` (O, 10) or (1, 10)."""
+    low, high = float(values.min()), float(values.max())
+    reach = 0.5 * (high - low)
+    recent, out = _recent_levels(values, places), np.empty((len(places), horizon))
+    for j in range(horizon):
+        ahead = readouts[:, 0] + readouts[:, -1] + np.sum(readouts[:, 1:-1] * recent, axis=1)
+        out[:, j] = np.clip(ahead, low - reach, high + reach)
+        recent = np.column_stack([out[:, j], recent[:, :-1]])
+    return out
+
+
+def fit_levels(values: Array, origins: AnyArray, horizon: int) -> tuple[Array, Array]:
+    """Fit an autoregression of levels, for cycles of any period: the readout of all rows, and forecasts (O, horizon).
+
+    Forecasts are by readouts of the rows before them, as in `fit`.
+    """
+    features, target = _recent_levels(values, np.arange(LEVEL_LAGS - 1, len(values) - 1)), values[LEVEL_LAGS:]
+    penalty = np.ones(LEVEL_LAGS)
+    block = np.arange(len(origins)) * FOLDS // max(len(origins), 1)
+    stops = [max(int(origins[np.argmax(block == fold)]) + 1 - LEVEL_LAGS, 10) for fold in range(FOLDS)]
+    readouts = np.array([_ridge(features[:stop], target[:stop], penalty) for stop in stops])
+    return _ridge(features, target, penalty), _run_levels(values, origins, readouts[block], horizon)
+
+
 # ---------------------------------------------------------------- all loops beside the smoothers
 
 
@@ -232,6 +269,7 @@ ROWS = 100
 FEWER = 50  # observations from which an autoregression alone is tried, and used where it is far better
 FAR_BETTER = 0.85  # error relative to that without
 AR_PRIOR = (0.3, 0.3)
+LEVELS_PRIOR = (0.8, 0.4)
 RESERVOIR_PRIOR = (0.3, 0.3)
 DYNAMICS_PRIOR = (0.3, 0.4)
 
@@ -240,7 +278,8 @@ DYNAMICS_PRIOR = (0.3, 0.4)
 class Loops:
     """Readouts of the autoregression (p,) and of the reservoirs (seeds, p + N), with their shares of the forecast.
 
-    ``unit`` is that of changes and gaps, ``season`` the period of the seasonal lag, ``log`` whether logarithms were used.
+    ``unit`` is that of changes and gaps, ``season`` the period of the seasonal lag, ``log`` whether logarithms were used,
+    ``levels`` whether the autoregression is one of levels with their season.
     """
 
     unit: tuple[float, float]
@@ -250,6 +289,7 @@ class Loops:
     reservoirs: Array
     shares: tuple[float, float]
     dynamics: Dynamics | None = None
+    levels: bool = False
 
     def check(self, name: str, season: int, positive: bool) -> None:
         """Raise a ValueError unless its readouts fit the lags and units that the kernels index into.
@@ -273,7 +313,8 @@ class Loops:
         if self.log and not positive:
             raise ValueError(f"{name}.log must be False of a series that is not positive")
         size = LAGS + 3 + (season > 0)  # constant, lags, gap, the seasonal lag where there is one, drift
-        check_array(f"{name}.autoregression", self.autoregression, (size,))
+        flag(f"{name}.levels", self.levels)
+        check_array(f"{name}.autoregression", self.autoregression, (LEVEL_LAGS + 2 if self.levels else size,))
         if np.shape(self.reservoirs) != (0, 0) or self.shares[1] > 0.0:
             check_array(f"{name}.reservoirs", self.reservoirs, (len(SEEDS), size + SIZE))
         if self.dynamics is not None:
@@ -294,7 +335,12 @@ class Loops:
         rows = prepare(view.transform(values), self.season, self.unit)
         first, second = self.shares
         plain = (1.0 - first - second) * path.plain
-        plain = plain + first * view.invert(forecast(rows, no_units(), self.autoregression, horizon))
+        if self.levels:
+            levels = _interpolate(view.scale(values)) / self.unit[0]
+            ahead = _run_levels(levels, np.array([len(levels) - 1]), self.autoregression[None], horizon)[0] * self.unit[0]
+            plain = plain + first * view.remove_season(view.invert(ahead), path.forecast, path.plain)
+        else:
+            plain = plain + first * view.invert(forecast(rows, no_units(), self.autoregression, horizon))
         if second > 0.0:
             each = [forecast(rows, draw_units(seed), one, horizon) for seed, one in zip(SEEDS, self.reservoirs, strict=True)]
             plain = plain + second * view.invert(np.mean(each, axis=0))
@@ -302,6 +348,29 @@ class Loops:
             learned = self.dynamics.forecast(_interpolate(view.adjust(values)), horizon)
             plain = plain + self.dynamics.share * (view.limit(learned, path.plain) - plain)
         return view.add_season(plain, path.forecast, path.plain), plain
+
+    def mix_past(self, path: Path, values: Array) -> Array:
+        """Return forecasts (n - 1,) of row 1 and later rows from those before each, by the readouts of all rows.
+
+        ``path`` has forecasts one step ahead from each row. Learned dynamics is left out.
+        """
+        view, origins = _View(path, self.log), np.arange(len(values) - 1)
+        rows, block = prepare(view.transform(values), self.season, self.unit), np.zeros(len(values) - 1, dtype=np.int64)
+        smoothers, (first, second) = path.ahead[:, 0], self.shares
+
+        def run(units: Units, readout: Array) -> Array:
+            return _run_loops(rows, units, _states(rows, units), origins, block, readout[None], 1)
+
+        if self.levels:
+            levels = _interpolate(view.scale(values)) / self.unit[0]
+            ahead = view.invert(_run_levels(levels, origins, self.autoregression[None], 1) * self.unit[0])
+        else:
+            ahead = view.add_season_at_origins(view.invert(run(no_units(), self.autoregression)))
+        mixed = (1.0 - first - second) * smoothers + first * ahead[:, 0]
+        if second > 0.0:
+            each = [run(draw_units(seed), one) for seed, one in zip(SEEDS, self.reservoirs, strict=True)]
+            mixed = mixed + second * view.add_season_at_origins(view.invert(np.mean(each, axis=0)))[:, 0]
+        return np.asarray(mixed)
 
 
 def _check_pair(name: str, pair: tuple[float, float], low: float, high: float) -> None:
@@ -322,9 +391,13 @@ class _View(NamedTuple):
         """Return ``values`` (n,) without season."""
         return values * (self.path.level / self.path.fitted) if self.log else values - (self.path.fitted - self.path.level)
 
+    def scale(self, values: Array) -> Array:
+        """Return ``values`` (n,), or their logarithms."""
+        return np.log(values) if self.log else values
+
     def transform(self, values: Array) -> Array:
         """Return ``values`` (n,) without season, or their logarithms."""
-        return np.log(self.adjust(values)) if self.log else self.adjust(values)
+        return self.scale(self.adjust(values))
 
     def invert(self, ahead: Array) -> Array:
         """Return forecasts as levels."""
@@ -337,6 +410,10 @@ class _View(NamedTuple):
     def add_season(self, plain: Array, whole: Array, smoothers: Array) -> Array:
         """Return ``plain`` with the season of the smoothers' forecasts, which are given with and without it."""
         return plain * (whole / smoothers) if self.log else plain + (whole - smoothers)
+
+    def remove_season(self, whole: Array, smoothers_whole: Array, smoothers: Array) -> Array:
+        """Return forecasts without the season of the smoothers, as `add_season` adds it."""
+        return whole * (smoothers / smoothers_whole) if self.log else whole - (smoothers_whole - smoothers)
 
     def add_season_at_origins(self, plain: Array) -> Array:
         """Return forecasts (O, J) of the origins with their season."""
@@ -369,16 +446,28 @@ def learn(path: Path, values: Array, trial: Trial, season: int, *, log: bool, re
 
     readout, ahead = fit_to_origins(no_units())
     alone = {"AR": view.add_season_at_origins(view.invert(ahead))}
-    a = weights.share(path.ahead, alone["AR"], trial, AR_PRIOR)
+    raw = _interpolate(view.scale(values)) / unit[0]
+    level_readout, ahead = fit_levels(raw, trial.origins, int(trial.leads[-1]))
+    direct = view.invert(ahead[:, trial.leads - 1] * unit[0])
+    begin = len(trial.origins) // 2  # 8 lags of levels need some rows
+    later = trial.select(slice(begin, None))
+    others = [weights.mean_error(one[begin:], later) for one in (alone["AR"], path.ahead)]
+    levels = weights.mean_error(direct[begin:], later) < LEVELS_BETTER * min(others)
+    if levels:
+        alone["AR"], readout = direct, level_readout
+    else:
+        begin, later = 0, trial
+    a = weights.share(path.ahead[begin:], alone["AR"][begin:], later, LEVELS_PRIOR if levels else AR_PRIOR)
     linear = path.ahead + a * (alone["AR"] - path.ahead)
     if not reservoirs:
-        return Learned(Loops(unit, season, log, readout, np.zeros((0, 0)), (a, 0.0)), linear, alone)
+        return Learned(Loops(unit, season, log, readout, np.zeros((0, 0)), (a, 0.0), None, levels), linear, alone, begin=begin)
     readouts, each = zip(*(fit_to_origins(draw_units(seed)) for seed in SEEDS), strict=True)
     alone["reservoir"] = view.add_season_at_origins(view.invert(np.mean(each, axis=0)))
-    r = weights.share(linear, alone["reservoir"], trial, RESERVOIR_PRIOR)
+    r = weights.share(linear[begin:], alone["reservoir"][begin:], later, RESERVOIR_PRIOR)
     mixed = linear + r * (alone["reservoir"] - linear)
-    gain = weights.mean_error(mixed, trial) / max(weights.mean_error(linear, trial), 1e-300)
-    return Learned(Loops(unit, season, log, readout, np.array(readouts), (a * (1.0 - r), r)), mixed, alone, gain)
+    gain = weights.mean_error(mixed[begin:], later) / max(weights.mean_error(linear[begin:], later), 1e-300)
+    loops = Loops(unit, season, log, readout, np.array(readouts), (a * (1.0 - r), r), None, levels)
+    return Learned(loops, mixed, alone, gain, begin)
 
 
 def learn_dynamics(found: Learned, path: Path, values: Array, trial: Trial) -> Learned | None:

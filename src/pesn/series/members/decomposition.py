@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import fdtri
 
 from pesn._support.arguments import flag
 from pesn._support.records import check_array
@@ -99,7 +100,10 @@ def _clear(lags: Array, k: int) -> bool:
 
 F_KEPT = 3.0
 HARMONICS = 4
+F_LEVEL = 0.001  # significance of F where it is less strict
 CYCLES = 2.5  # that a season needs
+SHORT = 24  # the longest season that needs two cycles only
+FEWEST_CYCLES = 2.0
 HALF_FROM = 20  # cycles from which starting factors are estimated from the first half only
 
 
@@ -173,16 +177,21 @@ def _shape(rest: Array, period: int, smaller: Sequence[int] = ()) -> tuple[Array
     return (1.0 - 1.0 / strength) * means, strength
 
 
+def _least_strength(period: int, n: int) -> float:
+    """Return the F value from which a season is kept: 3, or less where n rows leave chance less to explain (p = .001)."""
+    return min(F_KEPT, float(fdtri(period - 1, max(n - period, 1), 1.0 - F_LEVEL)))
+
+
 def find_seasons(values: Array, candidates: Sequence[int], *, log: bool, tested: bool = True) -> tuple[int, ...]:
     """Return the seasonal periods of ``values`` (n,), NaN where missing; ``tested=False`` keeps all that can be estimated."""
     rest = np.log(values) if log else values
     seen = int(np.sum(~np.isnan(rest)))
     periods: list[int] = []
     for period in sorted({int(m) for m in candidates if m > 1}):
-        if seen < (CYCLES if tested else 1.5) * period:
+        if seen < (1.5 if not tested else CYCLES if period > SHORT else FEWEST_CYCLES) * period:
             continue
         means, strength = _shape(_detrend(rest, period), period, periods)
-        if strength >= F_KEPT or (not tested and strength > 0.0):
+        if strength >= _least_strength(period, seen) or (not tested and strength > 0.0):
             rest = rest - np.resize(means, len(rest))
             periods.append(period)
     return tuple(periods)
@@ -207,8 +216,10 @@ def factors(values: Array, periods: Sequence[int]) -> Array:
 
 
 FAR = 80.0  # times the 90th percentile of deviations
+NEAR = 6.0  # the same of single rows, not at either end, that are twice as far as all others
+ENOUGH = 60  # rows from which NEAR holds
 FAR_OF_LOG = 15.0  # the same of logarithms, where the numbers themselves are far
-SHARE = 0.02  # largest fraction of rows that are outliers: more frequent ones belong to the series
+SHARE = 0.03  # largest fraction of rows that are outliers: more frequent ones belong to the series
 BESIDE = 5.0  # times the changes of neighboring rows: the ends of a smooth slope deviate from the local median too
 NEWS = 100.0  # times the level
 LONG = 30  # rows from which the last one is tested too: a level shift looks the same
@@ -232,6 +243,10 @@ def remove_outliers(values: Array, *, log: bool, season: Array | None = None) ->
     if log:  # a wrong number a million times the others is far by their scale, and not by that of logarithms
         apart = np.abs(np.exp(row) - np.exp(middle))
         outliers |= (apart > FAR * _usual(apart)) & (off > FAR_OF_LOG * usual)
+    if n >= ENOUGH and usual > 0.0:
+        near = off > NEAR * usual
+        near[[0, 1, -2, -1]] = False
+        outliers |= near & (off > 2.0 * np.max(off, where=~near, initial=0.0))
     most = max(1.0, SHARE * n)
     if outliers.sum() > most + 4.0:
         return values
@@ -333,15 +348,31 @@ def no_effects(u: int) -> Effects:
     return Effects(np.zeros(u), np.zeros(u), False)
 
 
-def learn_effects(values: Array, x: Array, season: Array, *, log: bool) -> Effects:
-    """Fit a ridge regression of changes, its penalty selected by leave-one-out errors; ``season`` (n,) is removed first.
+def learn_effects(values: Array, x: Array, season: Array, *, log: bool, memory: float = 1.0) -> Effects:
+    """Fit a ridge regression with autocorrelated errors, its penalty selected by leave-one-out errors.
 
-    ``values`` (n,) and x (n, u), NaN where missing; rows beside a gap are left out.
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Series, NaN where missing; rows beside a gap are left out.
+    x : array of shape (n, u)
+        Covariates, NaN where missing.
+    season : array of shape (n,)
+        Seasonal component, which is removed first.
+    log : bool
+        Whether effects are those on logarithms.
+    memory : float, default=1.0
+        Autocorrelation of the errors: 1 regresses changes on changes, less levels beside a straight line.
     """
     row = (np.log(values) if log else values) - season
-    change, moved = np.diff(row), np.diff(x, axis=0)
+    change, moved = row[1:] - memory * row[:-1], x[1:] - memory * x[:-1]
     whole = ~np.isnan(change) & ~np.isnan(moved).any(axis=1)
     usual = np.array([np.nan_to_num(np.nanmedian(column)) if np.isfinite(column).any() else 0.0 for column in x.T])
+    if memory < 1.0 and whole.any():
+        line = np.column_stack([np.ones(int(whole.sum())), np.flatnonzero(whole) / len(whole)])
+        both = np.column_stack([change, moved])[whole]
+        rest = both - line @ np.linalg.lstsq(line, both, rcond=None)[0]
+        change[whole], moved[whole] = rest[:, 0], np.where(np.abs(rest[:, 1:]) > 1e-9 * np.abs(both[:, 1:]), rest[:, 1:], 0.0)
     scale = np.sqrt(np.mean(moved[whole] ** 2, axis=0)) if whole.any() else np.zeros(x.shape[1])
     live = scale > 0.0
     slopes = np.zeros(x.shape[1])

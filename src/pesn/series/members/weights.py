@@ -8,7 +8,7 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import softmax, stdtrit
 
 from pesn._support.arguments import flag, number
 from pesn._support.records import check_array
@@ -132,18 +132,26 @@ def share(without: Array, wholly: Array, found: Trial, prior: tuple[float, float
 
 SHRINK = 8.0  # independent errors that the power law counts for
 POWER = 0.5  # of a random walk
+FARTHEST = 3.0  # root mean squares that a single error counts for at most
+FULL_POWER = 20.0  # origins per power of their number by which they are weighted
+LARGEST_RATIO = 50.0  # of the 99.5 % quantile and the median, where errors are those of logarithms
 _WIDEST = 1e9  # in units of the series' scale, or of a logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Widths:
-    """Standard deviations of errors by lead ``steps``, of logarithms if ``log``; beyond the last they grow with ``power``."""
+    """Standard deviations of errors by lead ``steps``, of logarithms if ``log``; beyond the last they grow with ``power``.
+
+    Errors of the steps i and j of one forecast have the correlation ``common`` · ``memory`` ^ \\|i − j\\|.
+    """
 
     steps: AnyArray
     deviations: Array
     power: float
     dof: float
     log: bool
+    common: float = 0.0
+    memory: float = 0.0
 
     def check(self, name: str) -> None:
         """Raise a ValueError unless it has a positive width for every step."""
@@ -154,13 +162,16 @@ class Widths:
         number(f"{name}.power", self.power, 0.0, 1.5, "[]")
         number(f"{name}.dof", self.dof, 1.0, 1e12, "[]")
         flag(f"{name}.log", self.log)
+        number(f"{name}.common", self.common, 0.0, 1.0, "[]")
+        number(f"{name}.memory", self.memory, 0.0, 1.0, "[]")
 
     def scale_by_step(self, horizon: int) -> Array:
         """Return the standard deviation of each step, (horizon,)."""
         lead = np.log(np.arange(1, horizon + 1))
         known = np.log(self.steps.astype(float))
         inside = np.interp(lead, known, np.log(self.deviations))
-        return np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
+        scale = np.exp(inside + self.power * np.maximum(lead - known[-1], 0.0))
+        return np.minimum(scale, np.log(LARGEST_RATIO) / stdtrit(self.dof, 0.995)) if self.log else scale
 
 
 def learn(forecasts: Array, found: Trial, used: float, *, positive: bool, least: float) -> Widths:
@@ -194,7 +205,8 @@ def learn(forecasts: Array, found: Trial, used: float, *, positive: bool, least:
     shrunk[usable] += weight / (weight + SHRINK) * (v - law[usable])
     n = found.n
     inflation = np.sqrt(n / max(n - used - 3.0, 0.25 * n)) * (1.0 + 0.5 / np.sqrt(n))
-    return Widths(found.leads, np.exp(np.maximum.accumulate(shrunk)) * inflation, power, max(4.0, n / 2.0), log)
+    scale = np.exp(np.maximum.accumulate(shrunk)) * inflation
+    return Widths(found.leads, scale, power, max(4.0, n / 2.0), log, *_fit_correlation(errors, found))
 
 
 def _errors(forecasts: Array, truth: Array, *, positive: bool, least: float) -> tuple[Array, bool]:
@@ -212,6 +224,38 @@ def _errors(forecasts: Array, truth: Array, *, positive: bool, least: float) -> 
 
 
 def _root_mean_square(errors: Array) -> Array:
-    """Return the root mean square at each lead; later origins count for more, by the root of their number."""
-    weight = np.sqrt(np.arange(1.0, len(errors) + 1.0))[:, None] * ~np.isnan(errors)
-    return np.asarray(np.sqrt(np.sum(weight * np.nan_to_num(errors) ** 2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
+    """Return the root mean square at each lead, of errors of at most 3 times that; later origins count for more."""
+    n = len(errors)
+    power = min(max(n / FULL_POWER, 0.5), 2.0)  # few origins count more evenly
+    weight = (np.arange(1.0, n + 1.0) / n)[:, None] ** power * ~np.isnan(errors)
+    size = np.nan_to_num(np.abs(errors))
+    usual = np.sqrt(np.sum(size**2, axis=0) / np.maximum(np.sum(weight > 0.0, axis=0), 1))
+    size = np.minimum(size, FARTHEST * usual)
+    return np.asarray(np.sqrt(np.sum(weight * size**2, axis=0) / np.maximum(weight.sum(axis=0), 1e-300)))
+
+
+COMMON, MEMORY = np.linspace(0.0, 1.0, 11), np.array([0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0])
+USUAL_COMMON, USUAL_MEMORY, SHRINK_CORRELATION = 0.8, 0.98, 60.0
+
+
+def _fit_correlation(errors: Array, found: Trial) -> tuple[float, float]:
+    """Fit ``common`` and ``memory`` of :class:`Widths` to the correlations of ``errors`` (O, J) between leads, by least squares.
+
+    Few errors leave the usual ones: each pair of leads has a weight of its independent origins, and a prior one.
+    """
+    i, j = np.triu_indices(len(found.leads), 1)
+    if not len(i):
+        return USUAL_COMMON, USUAL_MEMORY
+    size = FARTHEST * np.sqrt(np.nanmean(np.where(np.isnan(errors), 0.0, errors**2), axis=0))
+    first, second = (np.clip(errors[:, k], -size[k], size[k]) for k in (i, j))
+    both = ~np.isnan(first + second)
+    products, squares, others = (np.sum(one, axis=0, where=both) for one in (first * second, first**2, second**2))
+    known = (squares > 0.0) & (others > 0.0)
+    r = np.where(known, products / np.sqrt(np.where(known, squares * others, 1.0)), 0.0)
+    weight = np.where(known, both.sum(axis=0) / found.leads[j], 0.0)
+    apart = (found.leads[j] - found.leads[i]).astype(float)
+    law = COMMON[:, None, None] * MEMORY[None, :, None] ** apart
+    usual = USUAL_COMMON * USUAL_MEMORY**apart
+    misfit = np.sum(weight * (law - r) ** 2 + SHRINK_CORRELATION / len(i) * (law - usual) ** 2, axis=-1)
+    a, b = np.unravel_index(int(np.argmin(misfit)), misfit.shape)
+    return float(COMMON[a]), float(MEMORY[b])

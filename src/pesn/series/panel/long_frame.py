@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
 from numbers import Integral, Real
@@ -79,6 +80,8 @@ class Task(NamedTuple):
         Number of origins of cross-validation; 0 forecasts the rows after the last.
     stride : int, default=1
         Number of rows between two origins.
+    refit : bool, default=True
+        Whether cross-validation fits before each origin; else before the first one only.
     """
 
     steps: int
@@ -87,6 +90,7 @@ class Task(NamedTuple):
     horizon: int | None = None
     windows: int = 0
     stride: int = 1
+    refit: bool = True
 
     @property
     def quantiles(self) -> Array:
@@ -245,10 +249,12 @@ def _forecast_series(rows: Rows, task: Task) -> SeriesResult:
         margins = []
         for origin in origins:
             known = rows.x[origin : origin + task.steps] if task.windows else rows.ahead
-            fitted = fit_columns(
-                rows.y[:origin, None], rows.x[:origin], names=("y",), time=rows.time, seasons=task.seasons, horizon=task.horizon
-            )
-            models.append(fitted.models[0])
+            y, x = rows.y[:origin], rows.x[:origin]
+            if models and not task.refit:
+                models.append(models[-1].with_rows(y, x))
+            else:
+                found = fit_columns(y[:, None], x, names=("y",), time=rows.time, seasons=task.seasons, horizon=task.horizon)
+                models.append(found.models[0])
             margins.append(models[-1].forecast(task.steps, known if rows.x.shape[1] else None))
         return Margins.stack(margins, 0)
 
@@ -335,6 +341,29 @@ class Outcome:
     facts: list[SeriesResult]
 
 
+def to_pandas(table: Any, columns: Sequence[str]) -> tuple[Any, str]:
+    """Return a table of polars or Arrow that has these columns as a frame of pandas, and the package's name; others as they are.
+
+    >>> import pyarrow
+    >>> frame, package = to_pandas(pyarrow.table({"ds": [1, 2]}), ["ds"])
+    >>> type(frame).__name__, type(from_pandas(frame, package)).__name__
+    ('DataFrame', 'Table')
+    """
+    package = type(table).__module__.partition(".")[0]
+    if package not in ("polars", "pyarrow") or not hasattr(table, "to_pandas"):
+        return table, ""
+    names = getattr(table, "column_names", None) or list(table.columns)
+    return (table.to_pandas(), package) if {*columns} <= {*names} else (table, "")
+
+
+def from_pandas(frame: pd.DataFrame, package: str) -> Any:
+    """Return a frame as a table of "polars" or "pyarrow"; as it is for ""."""
+    if not package:
+        return frame
+    module = import_module(package)
+    return module.from_pandas(frame) if package == "polars" else module.Table.from_pandas(frame, preserve_index=False)
+
+
 def fit(frame: Any, X: object, parameters: SeriesParameters, inputs: Sequence[str] | None = None) -> tuple[Panel, pd.DataFrame]:
     """Lay out the series of a long frame, and return those that fail.
 
@@ -385,6 +414,7 @@ def make_task(
     series: Iterable[Array] = (),
     windows: int = 0,
     stride: int = 1,
+    refit: bool = True,
 ) -> Task:
     """Return the forecasts that are asked of each series of a panel; without a horizon, as many steps as for a table of them.
 
@@ -408,6 +438,8 @@ def make_task(
         Number of origins of cross-validation.
     stride : int, default=1
         Number of rows between two origins.
+    refit : bool, default=True
+        Whether cross-validation fits before each origin.
     """
     weighted = parameters.horizon
     if horizon is None and weighted is None:
@@ -424,18 +456,25 @@ def make_task(
         steps = common_horizon(span, each)
     whole_number("horizon", steps, 1)
     levels = check_levels(parameters.level if level is None else level)
-    return Task(int(steps), levels, parameters.season, weighted, windows, stride)
+    return Task(int(steps), levels, parameters.season, weighted, windows, stride, refit)
 
 
 def panel_task(
-    panel: Panel, parameters: SeriesParameters, horizon: int | None, level: Level, windows: int = 0, stride: int = 1
+    panel: Panel,
+    parameters: SeriesParameters,
+    horizon: int | None,
+    level: Level,
+    windows: int = 0,
+    stride: int = 1,
+    refit: bool = True,
 ) -> Task:
     """Return the forecasts that are asked of each series of a panel; see :func:`make_task`."""
     series = (panel.rows(i)[0] for i in range(len(panel)))
     known = panel.known_steps
     return make_task(
-        parameters, panel.time, panel.span, horizon, level, known_steps=known, series=series, windows=windows, stride=stride
-    )
+        parameters, panel.time, panel.span, horizon, level, known_steps=known, series=series, windows=windows, stride=stride,
+        refit=refit,
+    )  # fmt: skip
 
 
 def forecast(panel: Panel, parameters: SeriesParameters, horizon: int | None, X: Any, level: Level) -> Outcome:
@@ -451,12 +490,13 @@ def forecast(panel: Panel, parameters: SeriesParameters, horizon: int | None, X:
 
 
 def cross_validate(
-    panel: Panel, parameters: SeriesParameters, horizon: int | None, windows: int, stride: int, level: Level
+    panel: Panel, parameters: SeriesParameters, horizon: int | None, windows: int, stride: int, level: Level, refit: bool = True
 ) -> Outcome:
     """Forecast from ``windows`` origins, ``stride`` rows apart; the last one leaves ``horizon`` rows as the validation set."""
     whole_number("n_windows", windows, 1)
     whole_number("step_size", stride, 1)
-    return _run(panel, panel_task(panel, parameters, horizon, level, windows, stride), None, parameters)
+    flag("refit", refit)
+    return _run(panel, panel_task(panel, parameters, horizon, level, windows, stride, refit), None, parameters)
 
 
 def summary(panel: Panel, facts: Sequence[SeriesResult] | None, failed: int) -> str:
