@@ -631,7 +631,7 @@ def format_short(found: dict[Job, Result]) -> str:
             if best is not None:
                 bold = "**" if better(values[best], own) != own else ""
                 summary += f" ({bold}{values[best]:{digits}}{bold}, {best})"
-            cells.append("" if digits == ".1f" and name in ROBOTS else summary)
+            cells.append("" if digits == ".1f" and (name in ROBOTS or name.startswith("lorenz84")) else summary)
         rows.append([*cells, " ".join(f"{v:.2f}" for v in _mean(ours, "coverage"))])
     head = [
         "",
