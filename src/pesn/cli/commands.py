@@ -331,7 +331,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small samples: all items in about 1.5 minutes of CPU time, not 6.")
+        bool, typer.Option("--quick", help="Small samples: all items in about 1.5 minutes of CPU time, not 7.")
     ] = False,
     out: Annotated[Path, option(None, "Folder for the results and the report; finished items are reused.")] = Path(
         "reproduction"
