@@ -210,8 +210,7 @@ def frame():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("n_jobs", 0), ("n_jobs", 1.5), ("n_jobs", "a"), ("id_col", "pesn"), ("target_col", "cutoff")],
+    ("name", "value"), [("n_jobs", 0), ("n_jobs", 1.5), ("n_jobs", "a"), ("id_col", "pesn"), ("target_col", "cutoff")]
 )
 def test_a_wrong_parameter_of_long_frames_is_named(name, value, frame):
     with pytest.raises((TypeError, ValueError), match=f"{name}.* must"):
