@@ -209,17 +209,11 @@ def test_learned_initial_state_is_accurate_and_calibrated(leak_rate):
 
 @FORMS
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-@pytest.mark.parametrize(
-    ("start", "noise", "uncertain"),
-    [
-        ("learned", 0.0, [3, 70, 71]),  # among the rows that a learned start looks at; and after all is certain again
-        ("learned", 0.0, [0, 70]),
-        ("learned", 0.0, [1, 70]),
-        ("stationary", 0.0, [3, 70, 71]),
-        ("zero", 0.0, [3, 70, 71]),
-        ("zero", 0.01, [3, 70, 71]),
-    ],
-)
+@pytest.mark.parametrize(("start", "noise", "uncertain"), [
+    ("learned", 0.0, [3, 70, 71]),  # among the rows that a learned start looks at; and after all is certain again
+    ("learned", 0.0, [0, 70]), ("learned", 0.0, [1, 70]), ("stationary", 0.0, [3, 70, 71]), ("zero", 0.0, [3, 70, 71]),
+    ("zero", 0.01, [3, 70, 71]),
+])  # fmt: skip
 def test_runs_can_be_split_anywhere(start, noise, uncertain, feedback, covariance):
     X, y = series(500, m=2)
     esn = ProbabilisticESN(25, feedback_scaling=feedback, covariance=covariance, rank=10, initial_state=start, random_state=0)

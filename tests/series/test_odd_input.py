@@ -33,12 +33,9 @@ def driven():
 
 
 SMOOTH = {
-    "ramp": lambda t: t + 1.0,
-    "fall": lambda t: 700.0 - t,
-    "below zero": lambda t: -3.0 * t,
-    "exponential": lambda t: 1.02**t,
+    "ramp": lambda t: t + 1.0, "fall": lambda t: 700.0 - t, "below zero": lambda t: -3.0 * t, "exponential": lambda t: 1.02**t,
     "square": lambda t: t**2,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", [90, 150, 250, 400])

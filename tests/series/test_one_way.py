@@ -39,16 +39,11 @@ def test_every_way_forecasts_the_same(file):
         assert found[way] == (index if way == "index_col=0" else "same"), way
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "says"),
-    [
-        ("a", lambda one: one, ""),
-        ("b", lambda one: one, "targets ['b']"),
-        ("a", lambda one: one[1:], "horizon 2"),
-        ("a", lambda one: one.shift(1, freq="D"), "times up to 2024-01-04 00:00:00"),
-        ("a", lambda one: one * (1.0 + 1e-8), "a by 1.0e-08"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "says"), [
+    ("a", lambda one: one, ""), ("b", lambda one: one, "targets ['b']"), ("a", lambda one: one[1:], "horizon 2"),
+    ("a", lambda one: one.shift(1, freq="D"), "times up to 2024-01-04 00:00:00"),
+    ("a", lambda one: one * (1.0 + 1e-8), "a by 1.0e-08"),
+])  # fmt: skip
 def test_differences_are_seen(name, change, says):
     one = pd.Series([1.0, 2.0, 3.0], DAYS[:3])
     assert compare_ways.difference({"a": one}, {name: change(one)}) == says
@@ -150,17 +145,10 @@ def test_columns_that_are_asked_for_are_targets():
     assert model.fitted_.names == ("open", "sales")
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        pd.array(SALES, dtype="Float64"),
-        [f"{x:.6f}" for x in SALES],
-        [f"{x:.6f}".replace(".", ",") for x in SALES],
-        SALES.astype(object),
-        pd.Categorical(SALES),
-    ],
-    ids=["nullable", "text", "decimal comma", "objects", "category"],
-)
+@pytest.mark.parametrize("numbers", [
+    pd.array(SALES, dtype="Float64"), [f"{x:.6f}" for x in SALES], [f"{x:.6f}".replace(".", ",") for x in SALES],
+    SALES.astype(object), pd.Categorical(SALES),
+], ids=["nullable", "text", "decimal comma", "objects", "category"])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:decimal comma:UserWarning")
 def test_numbers_of_every_type_are_numbers(numbers):
     found = means(pd.DataFrame({"sales": numbers, "visits": SALES[::-1]}, index=DAYS))

@@ -26,13 +26,10 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("kind", GIVEN)
-@pytest.mark.parametrize(
-    ("forecaster", "grid"),
-    [
-        (SeriesForecaster(horizon=12), {"season": [None, 12]}),
-        (pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0), calibrate=False), {"esn__leak_rate": [0.2, 0.9]}),
-    ],
-)
+@pytest.mark.parametrize(("forecaster", "grid"), [
+    (SeriesForecaster(horizon=12), {"season": [None, 12]}),
+    (pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0), calibrate=False), {"esn__leak_rate": [0.2, 0.9]}),
+])  # fmt: skip
 def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
     y, X = GIVEN[kind]
     search = GridSearchCV(forecaster, grid, cv=FOLDS, error_score="raise").fit(y, X)
