@@ -23,11 +23,9 @@ KINDS = {
     "all": {"layers": [Layer(10), [Layer(8, leak_rate=np.linspace(0.1, 1.0, 8)), Layer(7)]], "memory": "orthogonal"},
 }
 FORMS = {
-    "full": {"covariance": "full"},
-    "low-rank": {"covariance": "low-rank", "rank": 9},
-    "diagonal": {"covariance": "diagonal"},
+    "full": {"covariance": "full"}, "low-rank": {"covariance": "low-rank", "rank": 9}, "diagonal": {"covariance": "diagonal"},
     "ensemble": {"covariance": "ensemble", "n_members": 8},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -378,13 +378,11 @@ BAD = {
     "no y": (lambda X, y: (X, None), "requires y to be passed"),
     "words": (lambda X, y: ([*X.astype(str).tolist()[:-1], ["a", "b"]], y), "could not convert"),
     "one dimension": (lambda X, y: (X[:, 0], y), "Expected 2D array"),
-    "a list of arrays": (
-        lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
-        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
-    ),
+    "a list of arrays": (lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
+        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each end"),
     "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
     "three axes": (lambda X, y: (X.reshape(10, 5, 2), y), r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]"),
-}
+}  # fmt: skip
 
 
 @BOTH
@@ -407,28 +405,22 @@ def test_bad_input_leaves_the_estimator_as_it_was(network, method, case):
 NO_STATES = "state must be a list of what return_state=True gave, got"
 REFUSED = {
     "one row": (lambda esn, X, y: esn.fit(X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
-    "short sequence": (
-        lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
-        "got washout=20 and 15 rows in sequence 1",
-    ),
+    "short sequence": (lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
+        "got washout=20 and 15 rows in sequence 1"),
     "no rows": (lambda esn, X, y: esn.predict(X[:0]), "0 sample"),
     "fewer columns": (lambda esn, X, y: esn.predict(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
     "more outputs": (lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])), "y must have 1 columns, as at the first fit, got"),
-    "another's state": (
-        lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
-        "state must be of this network",
-    ),
+    "another's state": (lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
+        "state must be of this network"),
     "an array as state": (lambda esn, X, y: esn.predict(X, state=np.zeros(10)), "what return_state=True gave, got ndarray"),
-    "too few states": (
-        lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[esn.state_]),
-        "one state for each of the 2 sequences, got 1",
-    ),
+    "too few states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[esn.state_]),
+        "one state for each of the 2 sequences, got 1"),
     "a flag": (lambda esn, X, y: esn.predict(X, return_state="yes"), "return_state must be True or False, got 'yes'"),
     "one state": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=esn.state_), NO_STATES),
     "a number as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=5), NO_STATES),
     "numbers as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[5, 5]), NO_STATES),
     "text as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state="ab"), NO_STATES),
-}
+}  # fmt: skip
 
 
 @BOTH

@@ -17,13 +17,11 @@ INDICES = {
     "days": DAYS,
     "months on the 15th": pd.DatetimeIndex(pd.date_range("2020-01-01", periods=40, freq="MS") + pd.Timedelta(days=14)),
     "summer time": pd.date_range("2024-03-25", periods=40, freq="D", tz="Europe/Berlin"),
-    "periods": pd.period_range("2020-01", periods=40, freq="M"),
-    "numbers": pd.Index(10 + 5 * np.arange(40)),
-    "seconds": pd.Index(0.1 * np.arange(40)),
-    "numbered": pd.RangeIndex(40),
+    "periods": pd.period_range("2020-01", periods=40, freq="M"), "numbers": pd.Index(10 + 5 * np.arange(40)),
+    "seconds": pd.Index(0.1 * np.arange(40)), "numbered": pd.RangeIndex(40),
     "durations": pd.timedelta_range("1h", periods=40, freq="90min"),
     "text": pd.Index(DAYS.strftime("%Y-%m-%d")),
-}
+}  # fmt: skip
 TIMES = [name for name in INDICES if name != "numbered"]
 
 

@@ -165,11 +165,9 @@ def test_digest_depends_on_parameters_and_code(fakes):
     same = runner._digest(one, settings)
     assert runner._digest(one, Settings(True, 0, {"b": (0.5,), "a": np.int64(1)})) == same
     others = [
-        runner._digest(two, settings),
-        runner._digest(one, Settings(True, 0, {"a": 1, "b": [0.25]})),
-        runner._digest(one, Settings(True, 1, settings.parameters)),
-        runner._digest(one, Settings(False, 0, settings.parameters)),
-    ]
+        runner._digest(two, settings), runner._digest(one, Settings(True, 0, {"a": 1, "b": [0.25]})),
+        runner._digest(one, Settings(True, 1, settings.parameters)), runner._digest(one, Settings(False, 0, settings.parameters)),
+    ]  # fmt: skip
     Path(fake_one.__file__).write_text("# changed")
     others.append(runner._digest(one, settings))
     assert len({same, *others}) == 6
@@ -232,14 +230,12 @@ def put(name, make):
 
 
 DAMAGES = {
-    "empty figure": put("values.svg", Path.touch),
-    "pipe": put("values.png", os.mkfifo),
+    "empty figure": put("values.svg", Path.touch), "pipe": put("values.png", os.mkfifo),
     "cut frame": lambda place: (place / "frame.csv").write_bytes(b"cut"),
     "broken record": lambda place: (place / "result.json").write_bytes(b"{"),
     "deep record": lambda place: (place / "result.json").write_text("[" * 200_000),
-    "changed record": other_seed,
-    "file elsewhere": lead_out,
-}
+    "changed record": other_seed, "file elsewhere": lead_out,
+}  # fmt: skip
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")

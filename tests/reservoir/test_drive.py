@@ -34,12 +34,10 @@ def reservoir():
 def data(reservoir):
     rng = np.random.default_rng(1)
     return {
-        "inputs": rng.normal(size=(T, D)),
-        "var": rng.uniform(0.0, 0.3, (T, D)),
-        "teacher": rng.normal(size=(T, M)),
+        "inputs": rng.normal(size=(T, D)), "var": rng.uniform(0.0, 0.3, (T, D)), "teacher": rng.normal(size=(T, M)),
         "readout": rng.normal(size=(M, 1 + D + reservoir.n_units)) / 10.0,
         "state": State(rng.uniform(-0.5, 0.5, 70), rng.uniform(0.0, 0.2, 70), rng.normal(size=M), np.full(M, 0.1)),
-    }
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------- 1. drawing

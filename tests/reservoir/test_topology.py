@@ -32,13 +32,10 @@ def chain_of_blocks(n, rng):
     return np.kron(np.diag([1.0, 3.0, 2.0]) + 1e3 * np.eye(3, k=-1), np.kron(np.eye(n // 6), [[0.0, 1.0], [1.0, 0.0]]))
 
 
-@pytest.mark.parametrize(
-    "topology",
-    [
-        *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
-        lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("topology", [
+    *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
+    lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
+])  # fmt: skip
 @pytest.mark.parametrize("n", [30, 252])  # dense and iterative eigenvalue solver
 def test_named_and_callable_topologies_have_the_requested_spectral_radius(topology, n):
     assert radius(made(topology, n)) == pytest.approx(0.7, rel=1e-9)

@@ -106,22 +106,17 @@ def test_dates_of_the_index_win_over_a_column():
     assert chosen.forecast(1).index[0] == pd.Timestamp("2024-02-28")
 
 
-@pytest.mark.parametrize(
-    ("values", "note"),
-    [
-        ({"weekday": DAYS.day_of_week}, "left out, as it follows from the calendar: weekday (target=NAME forecasts it)"),
-        ({"shop_id": 7}, "left out, as it is an id: shop_id (target=NAME forecasts it)"),
-        ({"index": np.arange(60)}, "left out, as it is a row number: index"),
-        ({"open": SALES > 20.0}, FLAG),
-        ({"open": pd.array(SALES > 20.0, dtype="boolean")}, FLAG),
-        ({"town": "Oslo"}, "left out, as it is not numbers: town"),
-        ({"town": pd.Categorical(["Oslo"] * 60)}, "left out, as it is not numbers: town"),
-        ({"none": np.nan}, "column 'none' has no numbers at all; it is left out"),
-        ({"none": None}, "column 'none' has no numbers at all; it is left out"),
-        ({"Unnamed: 0": SALES}, "left out, as it has no name: Unnamed: 0"),
-    ],
-    ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "all None", "unnamed"],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "note"), [
+    ({"weekday": DAYS.day_of_week}, "left out, as it follows from the calendar: weekday (target=NAME forecasts it)"),
+    ({"shop_id": 7}, "left out, as it is an id: shop_id (target=NAME forecasts it)"),
+    ({"index": np.arange(60)}, "left out, as it is a row number: index"),
+    ({"open": SALES > 20.0}, FLAG), ({"open": pd.array(SALES > 20.0, dtype="boolean")}, FLAG),
+    ({"town": "Oslo"}, "left out, as it is not numbers: town"),
+    ({"town": pd.Categorical(["Oslo"] * 60)}, "left out, as it is not numbers: town"),
+    ({"none": np.nan}, "column 'none' has no numbers at all; it is left out"),
+    ({"none": None}, "column 'none' has no numbers at all; it is left out"),
+    ({"Unnamed: 0": SALES}, "left out, as it has no name: Unnamed: 0"),
+], ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "all None", "unnamed"])  # fmt: skip
 def test_columns_that_are_no_targets(values, note):
     model = pesn.SeriesForecaster(horizon=1)
     with pytest.warns(UserWarning, match="left out") as caught:

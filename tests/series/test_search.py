@@ -18,11 +18,9 @@ SALES = pd.Series(100.0 + T + 10.0 * np.sin(np.pi * T / 6) + np.random.default_r
 BOTH = pd.DataFrame({"north": SALES, "south": 3.0 * SALES[::-1].to_numpy()})
 INPUTS = pd.DataFrame({"price": RNG.normal(size=96), "holiday": RNG.integers(0, 2, 96).astype(float)}, index=MONTHS)
 GIVEN = {
-    "series": (SALES, None),
-    "frame with inputs": (BOTH, INPUTS),
-    "array": (SALES.to_numpy(), None),
+    "series": (SALES, None), "frame with inputs": (BOTH, INPUTS), "array": (SALES.to_numpy(), None),
     "arrays": (BOTH.to_numpy(), INPUTS.to_numpy()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", GIVEN)

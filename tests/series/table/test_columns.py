@@ -154,14 +154,11 @@ def test_nothing_to_forecast_says_what_may_be_asked_for(cells):
         assign_roles(cells(pd.DataFrame({"date": DAYS, "mnth": DAYS.month})))
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (["2024-01-01", "soon", "2024-01-03"], r"column 'day' has 'soon' in line 3, which is not a time"),
-        (["2024-01-01", "2024-01-02", "3 Jan 2024"], r"has '3 Jan 2024' in line 4, which is not written as '2024-01-01' is"),
-        (["1970 Q1", "1970 Q2", "1970 X3"], r"column 'day' has '1970 X3' in line 4, which is not a time"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cells", "message"), [
+    (["2024-01-01", "soon", "2024-01-03"], r"column 'day' has 'soon' in line 3, which is not a time"),
+    (["2024-01-01", "2024-01-02", "3 Jan 2024"], r"has '3 Jan 2024' in line 4, which is not written as '2024-01-01' is"),
+    (["1970 Q1", "1970 Q2", "1970 X3"], r"column 'day' has '1970 X3' in line 4, which is not a time"),
+])  # fmt: skip
 def test_the_cell_that_is_no_time_is_named(cells, message):
     with pytest.raises(DataError, match=message):
         assign_roles(Cells(pd.DataFrame({"day": cells, "x": ["1", "2", "3"]}, dtype=object), [2, 3, 4]))
