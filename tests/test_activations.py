@@ -75,31 +75,27 @@ def test_copies_and_pickles_are_equal(activation):
         assert again is activation
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: get("sofplus"), ValueError, "activation 'sofplus' is not known; did you mean 'softplus'.*known: .*tanh"),
-        (lambda: get("xyz123"), ValueError, "activation 'xyz123' is not known; known: "),
-        (lambda: get(3), TypeError, "activation must be a name or an Activation, got int"),
-        (lambda: custom(np.tanh, left=-1, right=0.9), ValueError, r"right tail \(0\.9, 0\.0\) does not fit tanh: at z = 1024 "),
-        (lambda: custom(np.arctan, left=-1.5, right=1.5), ValueError, "left tail .* Declare the line .* or left=None"),
-        (lambda: custom(np.tanh, left="flat", right=1), TypeError, r"left must be a number, an \(intercept, slope\) pair or"),
-        (lambda: custom(np.tanh, left=-1, right=math.inf), ValueError, "right must be finite"),
-        (lambda: custom("tanh", left=-1, right=1), TypeError, "function must be callable, got str"),
-        (lambda: custom(lambda z: 1.0, left=1, right=1), ValueError, "function must map .* of the same shape"),
-        (lambda: custom(lambda z: z > 0, left=0, right=1), ValueError, "function must map an array to finite floats"),
-        (lambda: custom(np.tanh, left=-1, right=1, scale=0), ValueError, r"scale must lie in \(0, ∞\), got 0"),
-        (lambda: custom(np.tanh, left=-1, right=1, kinks=[math.nan]), ValueError, "kinks must be finite"),
-        (lambda: custom(np.tanh, left=-1, right=1, derivative=np.cos), ValueError, "derivative must be the slope of tanh"),
-        (lambda: swish(0), ValueError, r"beta must lie in \(0, ∞\), got 0"),
-        (lambda: softplus(-1.0), ValueError, "beta must lie in"),
-        (lambda: elu(math.nan), ValueError, "alpha must lie in"),
-        (lambda: hard_tanh(1, -1), ValueError, "low must be below high, got low=1, high=-1"),
-        (lambda: piecewise_linear("x", [0.0], [1.0, 2.0], math.nan), ValueError, "value_at_first_kink must lie in"),
-        (lambda: piecewise_linear("x", [0.0], [1.0], 0.0), ValueError, "slopes must have one entry more than kinks, got 1"),
-        (lambda: piecewise_linear("x", [1.0, 0.0], [1.0] * 3, 0.0), ValueError, "kinks must be one or more finite, increasing"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("make", "error", "message"), [
+    (lambda: get("sofplus"), ValueError, "activation 'sofplus' is not known; did you mean 'softplus'.*known: .*tanh"),
+    (lambda: get("xyz123"), ValueError, "activation 'xyz123' is not known; known: "),
+    (lambda: get(3), TypeError, "activation must be a name or an Activation, got int"),
+    (lambda: custom(np.tanh, left=-1, right=0.9), ValueError, r"right tail \(0\.9, 0\.0\) does not fit tanh: at z = 1024 "),
+    (lambda: custom(np.arctan, left=-1.5, right=1.5), ValueError, "left tail .* Declare the line .* or left=None"),
+    (lambda: custom(np.tanh, left="flat", right=1), TypeError, r"left must be a number, an \(intercept, slope\) pair or"),
+    (lambda: custom(np.tanh, left=-1, right=math.inf), ValueError, "right must be finite"),
+    (lambda: custom("tanh", left=-1, right=1), TypeError, "function must be callable, got str"),
+    (lambda: custom(lambda z: 1.0, left=1, right=1), ValueError, "function must map .* of the same shape"),
+    (lambda: custom(lambda z: z > 0, left=0, right=1), ValueError, "function must map an array to finite floats"),
+    (lambda: custom(np.tanh, left=-1, right=1, scale=0), ValueError, r"scale must lie in \(0, ∞\), got 0"),
+    (lambda: custom(np.tanh, left=-1, right=1, kinks=[math.nan]), ValueError, "kinks must be finite"),
+    (lambda: custom(np.tanh, left=-1, right=1, derivative=np.cos), ValueError, "derivative must be the slope of tanh"),
+    (lambda: swish(0), ValueError, r"beta must lie in \(0, ∞\), got 0"),
+    (lambda: softplus(-1.0), ValueError, "beta must lie in"), (lambda: elu(math.nan), ValueError, "alpha must lie in"),
+    (lambda: hard_tanh(1, -1), ValueError, "low must be below high, got low=1, high=-1"),
+    (lambda: piecewise_linear("x", [0.0], [1.0, 2.0], math.nan), ValueError, "value_at_first_kink must lie in"),
+    (lambda: piecewise_linear("x", [0.0], [1.0], 0.0), ValueError, "slopes must have one entry more than kinks, got 1"),
+    (lambda: piecewise_linear("x", [1.0, 0.0], [1.0] * 3, 0.0), ValueError, "kinks must be one or more finite, increasing"),
+])  # fmt: skip
 def test_invalid_arguments_raise(make, error, message):
     with pytest.raises(error, match=message):
         make()

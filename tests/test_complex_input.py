@@ -17,12 +17,10 @@ COMPLEX = ROWS + 0.5j
 DAYS = pd.date_range("2024-01-01", periods=60)
 
 FORMS = {
-    "array": lambda values: values,
-    "objects": lambda values: values.astype(object),
-    "list": lambda values: values.tolist(),
+    "array": lambda values: values, "objects": lambda values: values.astype(object), "list": lambda values: values.tolist(),
     "pandas": lambda values: pd.DataFrame(values) if values.ndim == 2 else pd.Series(values),
     "imaginary parts of 0": lambda values: values.real + 0j,
-}
+}  # fmt: skip
 
 
 def network():

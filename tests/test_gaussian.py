@@ -373,53 +373,47 @@ def test_rounding_of_a_covariance_is_accepted():
 Z2, I2 = np.zeros(2), np.eye(2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({"mean": [0.0, np.nan]}, ValueError, "mean must be finite, got nan at index 1"),
-        ({"mean": [0.0, 1.0j]}, TypeError, "mean must be real numbers"),
-        ({"mean": [[1.0], [1.0, 2.0]]}, ValueError, "mean must be an array of numbers"),
-        ({"mean": Z2, "var": [1.0, -1.0]}, ValueError, "var must not be negative, got -1"),
-        ({"mean": Z2, "var": [1.0, 1.0, 1.0]}, ValueError, r"mean and var must broadcast, got shapes \(2,\) and \(3,\)"),
-        ({"mean": Z2, "cov": I2, "var": 1.0}, ValueError, "cov must be given alone, got var too"),
-        ({"mean": Z2, "cov": np.eye(3)}, ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
-        ({"mean": 0.0, "cov": I2}, ValueError, "cov must have no axes"),
-        ({"mean": np.zeros((4, 2)), "cov": np.ones((3, 1, 1)) * I2}, ValueError, "cov must have the batch shape of mean"),
-        ({"mean": Z2, "cov": [[1.0, 0.5], [0.4, 1.0]]}, ValueError, r"symmetric, got 0.5 at \(0, 1\) and 0.4 at \(1, 0\)"),
-        ({"mean": Z2, "cov": [[1.0, 2.0], [2.0, 1.0]]}, ValueError, "semi-definite, got a smallest eigenvalue of -1"),
-        ({"mean": Z2, "cov": [[1e-9, 0.0], [0.0, -1e-9]]}, ValueError, "cov must be positive semi-definite"),
-        ({"mean": Z2, "factor": np.ones((3, 1))}, ValueError, r"factor must have shape \(2, k\)"),
-        ({"mean": 0.0, "factor": [[1.0]]}, ValueError, "factor must have a mean of at least one dimension"),
-        ({"mean": Z2, "factor": [[1e200], [1.0]]}, ValueError, "factor must have finite squares"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "error", "words"), [
+    ({"mean": [0.0, np.nan]}, ValueError, "mean must be finite, got nan at index 1"),
+    ({"mean": [0.0, 1.0j]}, TypeError, "mean must be real numbers"),
+    ({"mean": [[1.0], [1.0, 2.0]]}, ValueError, "mean must be an array of numbers"),
+    ({"mean": Z2, "var": [1.0, -1.0]}, ValueError, "var must not be negative, got -1"),
+    ({"mean": Z2, "var": [1.0, 1.0, 1.0]}, ValueError, r"mean and var must broadcast, got shapes \(2,\) and \(3,\)"),
+    ({"mean": Z2, "cov": I2, "var": 1.0}, ValueError, "cov must be given alone, got var too"),
+    ({"mean": Z2, "cov": np.eye(3)}, ValueError, r"cov must have shape \(2, 2\), got shape \(3, 3\)"),
+    ({"mean": 0.0, "cov": I2}, ValueError, "cov must have no axes"),
+    ({"mean": np.zeros((4, 2)), "cov": np.ones((3, 1, 1)) * I2}, ValueError, "cov must have the batch shape of mean"),
+    ({"mean": Z2, "cov": [[1.0, 0.5], [0.4, 1.0]]}, ValueError, r"symmetric, got 0.5 at \(0, 1\) and 0.4 at \(1, 0\)"),
+    ({"mean": Z2, "cov": [[1.0, 2.0], [2.0, 1.0]]}, ValueError, "semi-definite, got a smallest eigenvalue of -1"),
+    ({"mean": Z2, "cov": [[1e-9, 0.0], [0.0, -1e-9]]}, ValueError, "cov must be positive semi-definite"),
+    ({"mean": Z2, "factor": np.ones((3, 1))}, ValueError, r"factor must have shape \(2, k\)"),
+    ({"mean": 0.0, "factor": [[1.0]]}, ValueError, "factor must have a mean of at least one dimension"),
+    ({"mean": Z2, "factor": [[1e200], [1.0]]}, ValueError, "factor must have finite squares"),
+])  # fmt: skip
 def test_invalid_arguments_of_the_constructor_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         Gaussian(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda x: x.interval(0.0), ValueError, r"level must lie in \(0, 1\), got 0.0"),
-        (lambda x: x.interval("95%"), TypeError, "level must be a number in"),
-        (lambda x: x.sample(2.5), TypeError, "n must be a whole number"),
-        (lambda x: x.affine(np.ones((2, 3))), ValueError, r"A must have shape \(p, 2\)"),
-        (lambda x: x.affine(np.ones((3, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(3,\)"),
-        (lambda x: x.join(3.0), TypeError, "other must be a Gaussian, got float"),
-        (lambda x: x.join(x, cross=np.ones((1, 2))), ValueError, r"cross must have shape \(2, 2\)"),
-        (lambda x: x.join(x, cross=3.0 * I2), ValueError, "cross, with both covariances, must be positive semi-definite"),
-        (lambda x: Gaussian(np.zeros((3, 2))).join(Gaussian(np.zeros((4, 2)))), ValueError, "batch shape"),
-        (lambda x: x.marginal([2]), ValueError, "indices must be positions"),
-        (lambda x: x.condition([0, 0], [1.0, 1.0]), ValueError, "indices must not repeat"),
-        (lambda x: x.condition([0], [1.0, 1.0]), ValueError, "values must have 1 entries"),
-        (lambda x: x.observe(I2, [1.0]), ValueError, "y must have 2 entries"),
-        (lambda x: x.observe(I2, Z2, [1.0, 1.0, 1.0]), ValueError, "R must have shape"),
-        (lambda x: x.observe(I2, Z2, -I2), ValueError, "R must be positive semi-definite"),
-        (lambda x: x.logpdf([1.0]), ValueError, "x must have 2 entries"),
-        (lambda x: Gaussian(Z2).logpdf(Z2), ValueError, "logpdf needs a positive definite covariance"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda x: x.interval(0.0), ValueError, r"level must lie in \(0, 1\), got 0.0"),
+    (lambda x: x.interval("95%"), TypeError, "level must be a number in"),
+    (lambda x: x.sample(2.5), TypeError, "n must be a whole number"),
+    (lambda x: x.affine(np.ones((2, 3))), ValueError, r"A must have shape \(p, 2\)"),
+    (lambda x: x.affine(np.ones((3, 2)), [1.0, 2.0]), ValueError, r"b must have shape \(3,\)"),
+    (lambda x: x.join(3.0), TypeError, "other must be a Gaussian, got float"),
+    (lambda x: x.join(x, cross=np.ones((1, 2))), ValueError, r"cross must have shape \(2, 2\)"),
+    (lambda x: x.join(x, cross=3.0 * I2), ValueError, "cross, with both covariances, must be positive semi-definite"),
+    (lambda x: Gaussian(np.zeros((3, 2))).join(Gaussian(np.zeros((4, 2)))), ValueError, "batch shape"),
+    (lambda x: x.marginal([2]), ValueError, "indices must be positions"),
+    (lambda x: x.condition([0, 0], [1.0, 1.0]), ValueError, "indices must not repeat"),
+    (lambda x: x.condition([0], [1.0, 1.0]), ValueError, "values must have 1 entries"),
+    (lambda x: x.observe(I2, [1.0]), ValueError, "y must have 2 entries"),
+    (lambda x: x.observe(I2, Z2, [1.0, 1.0, 1.0]), ValueError, "R must have shape"),
+    (lambda x: x.observe(I2, Z2, -I2), ValueError, "R must be positive semi-definite"),
+    (lambda x: x.logpdf([1.0]), ValueError, "x must have 2 entries"),
+    (lambda x: Gaussian(Z2).logpdf(Z2), ValueError, "logpdf needs a positive definite covariance"),
+])  # fmt: skip
 def test_invalid_arguments_of_methods_raise(call, error, words):
     with pytest.raises(error, match=words):
         call(Gaussian(Z2, 1.0))

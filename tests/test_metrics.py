@@ -288,50 +288,40 @@ def test_single_precision_is_kept():
 
 
 @pytest.mark.parametrize("score", [*GAUSSIAN_SCORES, coverage, pit_histogram])
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (([1.0], [NAN], [1.0]), "mean"),
-        (([1.0], [0.0], [-1.0]), "std"),
-        (([math.inf], [0.0], [1.0]), "y"),
-        ((["a"], [0.0], [1.0]), "y"),
-        ((np.ma.masked_array([1.0], [True]), [0.0], [1.0]), "y"),
-        ((np.zeros(3), np.zeros((3, 1)), 1.0), "mean"),  # would be (3, 3)
-        ((np.zeros(3), np.zeros(3), np.ones(2)), "std"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "named"), [
+    (([1.0], [NAN], [1.0]), "mean"), (([1.0], [0.0], [-1.0]), "std"), (([math.inf], [0.0], [1.0]), "y"),
+    ((["a"], [0.0], [1.0]), "y"), ((np.ma.masked_array([1.0], [True]), [0.0], [1.0]), "y"),
+    ((np.zeros(3), np.zeros((3, 1)), 1.0), "mean"),  # would be (3, 3)
+    ((np.zeros(3), np.zeros(3), np.ones(2)), "std"),
+])  # fmt: skip
 def test_invalid_forecasts_are_refused(score, arguments, named):
     with pytest.raises((ValueError, TypeError), match=f"^{named} must "):
         score(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: coverage([1.0], 0.0, 1.0, level=1.0), r"level must lie in \(0, 1\), got 1.0"),
-        (lambda: coverage([NAN], 0.0, 1.0), "y must have at least one observed value, got none"),
-        (lambda: coverage([[NAN, 1.0]], 0.0, 1.0, axis=0), "y must have at least one observed value along axis 0"),
-        (lambda: pit_histogram([1.0], 0.0, 1.0, bins=0), "bins must be 1 or more, got 0"),
-        (lambda: crps_ensemble([1.0], [1.0]), r"samples must have the shape of y and one axis more, axis 0, got .*\(1,\)"),
-        (lambda: crps_ensemble(1.0, [NAN]), "samples must be finite, got nan"),
-        (lambda: crps_ensemble(1.0, [2.0], fair=True), "samples must be 2 or more along axis 0, got 1"),
-        (lambda: crps_ensemble(1.0, [2.0], fair=1), "fair must be True or False"),
-        (lambda: log_score(1.0, 0.0), "std or cov must be given, and not both, got neither"),
-        (lambda: log_score([1.0], [0.0], 1.0, cov=[[1.0]]), "std or cov must be given, and not both, got both"),
-        (lambda: log_score(1.0, 0.0, cov=1.0), "y must have at least one axis where cov is given"),
-        (lambda: log_score([1.0, 1.0], 0.0, cov=np.eye(3)), "cov must have shape"),
-        (lambda: log_score([1.0, 1.0], 0.0, cov=np.diag([1.0, 0.0])), "cov must be positive definite, got a variance of 0"),
-        (lambda: log_score([1.0, 1.0], 0.0, cov=[[1.0, 2.0], [2.0, 1.0]]), "cov must be positive semi-definite"),
-        (lambda: nrmse([1.0, 2.0], [1.0]), r"prediction must have the shape of y, \(2,\), got \(1,\)"),
-        (lambda: nrmse([1.0, 2.0], [1.0, NAN]), "prediction must be finite, got nan at index 1"),
-        (lambda: nrmse([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]), "y must vary.* got 0.1 everywhere"),
-        (lambda: valid_time([1.0, 2.0], [1.0, 2.0], dt=0.0), "dt must lie in"),
-        (lambda: valid_time(1.0, 1.0), r"y must have shape \(n,\) or \(n, d\), got \(\)"),
-        (lambda: entropy([1.2]), r"values must lie in range, \[-1, 1\], got 1.2"),
-        (lambda: entropy([]), "values must not be empty"),
-        (lambda: entropy([0.0], range=(1.0, -1.0)), "range must be"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: coverage([1.0], 0.0, 1.0, level=1.0), r"level must lie in \(0, 1\), got 1.0"),
+    (lambda: coverage([NAN], 0.0, 1.0), "y must have at least one observed value, got none"),
+    (lambda: coverage([[NAN, 1.0]], 0.0, 1.0, axis=0), "y must have at least one observed value along axis 0"),
+    (lambda: pit_histogram([1.0], 0.0, 1.0, bins=0), "bins must be 1 or more, got 0"),
+    (lambda: crps_ensemble([1.0], [1.0]), r"samples must have the shape of y and one axis more, axis 0, got .*\(1,\)"),
+    (lambda: crps_ensemble(1.0, [NAN]), "samples must be finite, got nan"),
+    (lambda: crps_ensemble(1.0, [2.0], fair=True), "samples must be 2 or more along axis 0, got 1"),
+    (lambda: crps_ensemble(1.0, [2.0], fair=1), "fair must be True or False"),
+    (lambda: log_score(1.0, 0.0), "std or cov must be given, and not both, got neither"),
+    (lambda: log_score([1.0], [0.0], 1.0, cov=[[1.0]]), "std or cov must be given, and not both, got both"),
+    (lambda: log_score(1.0, 0.0, cov=1.0), "y must have at least one axis where cov is given"),
+    (lambda: log_score([1.0, 1.0], 0.0, cov=np.eye(3)), "cov must have shape"),
+    (lambda: log_score([1.0, 1.0], 0.0, cov=np.diag([1.0, 0.0])), "cov must be positive definite, got a variance of 0"),
+    (lambda: log_score([1.0, 1.0], 0.0, cov=[[1.0, 2.0], [2.0, 1.0]]), "cov must be positive semi-definite"),
+    (lambda: nrmse([1.0, 2.0], [1.0]), r"prediction must have the shape of y, \(2,\), got \(1,\)"),
+    (lambda: nrmse([1.0, 2.0], [1.0, NAN]), "prediction must be finite, got nan at index 1"),
+    (lambda: nrmse([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]), "y must vary.* got 0.1 everywhere"),
+    (lambda: valid_time([1.0, 2.0], [1.0, 2.0], dt=0.0), "dt must lie in"),
+    (lambda: valid_time(1.0, 1.0), r"y must have shape \(n,\) or \(n, d\), got \(\)"),
+    (lambda: entropy([1.2]), r"values must lie in range, \[-1, 1\], got 1.2"),
+    (lambda: entropy([]), "values must not be empty"), (lambda: entropy([0.0], range=(1.0, -1.0)), "range must be"),
+])  # fmt: skip
 def test_invalid_arguments_are_refused(call, words):
     with pytest.raises((ValueError, TypeError), match=words):
         call()

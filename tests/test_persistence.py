@@ -244,17 +244,12 @@ MORE = r"was changed after pesn saved it: no part of its model is in more\.npy"
 UNRELEASED = "was saved before the first release of pesn, in a format that is not read"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (relabel(b"something that this version does not understand", format_version=NEW, pesn_version="9.9"), NEWER),
-        (relabel(format_version=9), UNRELEASED),
-        (relabel(format="pesn series", format_version=1), UNRELEASED),
-        (heavier, "was changed after pesn saved it"),
-        (lambda members: members.update({"more.npy": b"anything"}), MORE),
-    ],
-    ids=["newer", "unreleased", "series", "number", "member"],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (relabel(b"something that this version does not understand", format_version=NEW, pesn_version="9.9"), NEWER),
+    (relabel(format_version=9), UNRELEASED), (relabel(format="pesn series", format_version=1), UNRELEASED),
+    (heavier, "was changed after pesn saved it"),
+    (lambda members: members.update({"more.npy": b"anything"}), MORE),
+], ids=["newer", "unreleased", "series", "number", "member"])  # fmt: skip
 def test_other_formats_and_changed_members_are_refused(saved, tmp_path, change, message):
     rewrite(saved, tmp_path / "odd", change, resign=change is not heavier)
     with pytest.raises(ValueError, match=f"odd {message}"):
@@ -298,22 +293,15 @@ def deep(levels):
 
 FORGED = {
     "a function": {"class": "os.system", "fields": {"command": "true"}},
-    "its full name": {"class": f"{__name__}.Trap", "fields": {}},
-    "an estimator": {"class": "LinearRegression", "fields": {}},
-    "a base class": {"class": "ReservoirEstimator", "fields": {}},
-    "no fields": {"class": "EchoStateNetwork"},
+    "its full name": {"class": f"{__name__}.Trap", "fields": {}}, "an estimator": {"class": "LinearRegression", "fields": {}},
+    "a base class": {"class": "ReservoirEstimator", "fields": {}}, "no fields": {"class": "EchoStateNetwork"},
     "fields in a list": {"class": "Ring", "fields": []},
     "a foreign field": {"class": "Ring", "fields": {"__class__": "Trap"}},
-    "a record without fields": {"class": "Readout", "fields": {}},
-    "an unknown kind": {"call": ["os.system", "true"]},
-    "nothing": {},
-    "a list as JSON has it": [1, 2],
-    "a number that is none": {"float": "one"},
-    "an array that is not there": {"array": 10**6},
-    "an array again": {"tuple": [{"array": 0}, {"array": 0}]},
-    "a generator without a state": {"RandomState": {"dict": {}}},
-    "a tower": deep(5000),
-}
+    "a record without fields": {"class": "Readout", "fields": {}}, "an unknown kind": {"call": ["os.system", "true"]},
+    "nothing": {}, "a list as JSON has it": [1, 2], "a number that is none": {"float": "one"},
+    "an array that is not there": {"array": 10**6}, "an array again": {"tuple": [{"array": 0}, {"array": 0}]},
+    "a generator without a state": {"RandomState": {"dict": {}}}, "a tower": deep(5000),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", FORGED)
@@ -424,13 +412,10 @@ TAMPERED_PROBABLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "change", "message"),
-    [
-        *(pytest.param("saved", *case, id=name) for name, case in TAMPERED.items()),
-        *(pytest.param("probable", *case, id=name) for name, case in TAMPERED_PROBABLE.items()),
-    ],
-)
+@pytest.mark.parametrize(("kind", "change", "message"), [
+    *(pytest.param("saved", *case, id=name) for name, case in TAMPERED.items()),
+    *(pytest.param("probable", *case, id=name) for name, case in TAMPERED_PROBABLE.items()),
+])  # fmt: skip
 def test_a_tampered_model_is_not_saved_and_does_not_load(kind, change, message, paths, tmp_path, monkeypatch):
     esn = load(paths[kind])
     change(esn)
@@ -442,12 +427,9 @@ def test_a_tampered_model_is_not_saved_and_does_not_load(kind, change, message, 
 
 
 IMPOSSIBLE = {
-    "moments": "sureface",
-    "noise": "loud",
-    "initial_state": Gaussian(np.zeros(3), var=1.0),
-    "rank": -3,
+    "moments": "sureface", "noise": "loud", "initial_state": Gaussian(np.zeros(3), var=1.0), "rank": -3,
     "features": Features(lags=2),
-}
+}  # fmt: skip
 
 
 def test_model_with_invalid_parameters_is_neither_saved_nor_loaded(tmp_path, monkeypatch):

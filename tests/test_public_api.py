@@ -48,8 +48,7 @@ SIGNATURES = {
     "moments": "activation, mean, var, *, order=2, method='surface', mesh=None, n_components=8, n_samples=10000, rng=None",
     "gain": "activation, mean, var",
     "error_bound": "activation, mean, var, mesh, *, constant='sharp'",
-    "choose_mesh": "activation, tolerance, mean_range, var_range",
-    "Mesh": "a, b, n_points",
+    "choose_mesh": "activation, tolerance, mean_range, var_range", "Mesh": "a, b, n_points",
     "Gaussian": "mean, var=None, cov=None, factor=None, *, std=None",
     "Dense": "W, b=None, activation='identity', *, W_var=None, b_var=None",
     "propagate": "network, x, *, tol=0.01, shape=None, closure='auto', covariance='full', n_samples=None, rng=0",
@@ -62,10 +61,8 @@ SIGNATURES = {
     "angles=(), ignorable=(), measurement_noise=None, verbose=False",
     "Layer": "n_units=None, *, spectral_radius=None, leak_rate=None, density=None, input_scaling=None, bias_scaling=None, "
     "topology=None",
-    "Features": "lags=0, products=0, states=True",
-    "Patches": "size, overlap, periodic=True, shared=True",
-    "load": "path",
-}
+    "Features": "lags=0, products=0, states=True", "Patches": "size, overlap, periodic=True, shared=True", "load": "path",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SIGNATURES)

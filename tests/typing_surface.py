@@ -80,8 +80,7 @@ def forecasts(rows: Doubles, known: Doubles, wanted: bool) -> None:
     forecaster.save("forecaster.pesn")
     again = pesn.load("forecaster.pesn")
     assert_type(
-        again,
-        pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.ReservoirClassifier | pesn.Forecaster | pesn.SeriesForecaster,
+        again, pesn.EchoStateNetwork | pesn.ProbabilisticESN | pesn.ReservoirClassifier | pesn.Forecaster | pesn.SeriesForecaster
     )
     assert isinstance(again, pesn.Forecaster)
     assert_type(again.forecast(5), pesn.Forecast)

@@ -142,23 +142,20 @@ def test_few_rows_are_enough(call, tmp_path, n, judged):
     assert np.isfinite(pd.read_csv("forecast/forecast.csv").drop(columns="day")).all(axis=None)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "spread"),
-    [
-        (["a.csv", "--level", "0.8", "0.95"], ["a.csv", "--level", "0.8", "--level", "0.95"]),
-        (["--level", "0.8", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
-        (["--level", "0.8", "--level", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
-        (["--level=0.8", "a.csv"], ["--level=0.8", "a.csv"]),
-        (["a.csv", "--target", "x", "y", "--horizon", "3"], ["a.csv", "--target", "x", "--target", "y", "--horizon", "3"]),
-        (["--target", "x", "y", "a.csv"], ["--target", "x", "--target", "y", "a.csv"]),
-        (["--target", "x", "a.csv", "--inputs", "u", "v"], ["--target", "x", "a.csv", "--inputs", "u", "--inputs", "v"]),
-        (["--horizon", "3", "--target", "x", "--", "a.csv"], ["--horizon", "3", "--target", "x", "--", "a.csv"]),
-        (["a.csv", "--season", "24", "168"], ["a.csv", "--season", "24", "--season", "168"]),
-        (["--target"], ["--target"]),
-        (["--demo", "economy", "--target", "x", "y"], ["--demo", "economy", "--target", "x", "--target", "y"]),
-        (["--target", "x", "y", "--demo=economy"], ["--target", "x", "--target", "y", "--demo=economy"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "spread"), [
+    (["a.csv", "--level", "0.8", "0.95"], ["a.csv", "--level", "0.8", "--level", "0.95"]),
+    (["--level", "0.8", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
+    (["--level", "0.8", "--level", "0.95", "a.csv"], ["--level", "0.8", "--level", "0.95", "a.csv"]),
+    (["--level=0.8", "a.csv"], ["--level=0.8", "a.csv"]),
+    (["a.csv", "--target", "x", "y", "--horizon", "3"], ["a.csv", "--target", "x", "--target", "y", "--horizon", "3"]),
+    (["--target", "x", "y", "a.csv"], ["--target", "x", "--target", "y", "a.csv"]),
+    (["--target", "x", "a.csv", "--inputs", "u", "v"], ["--target", "x", "a.csv", "--inputs", "u", "--inputs", "v"]),
+    (["--horizon", "3", "--target", "x", "--", "a.csv"], ["--horizon", "3", "--target", "x", "--", "a.csv"]),
+    (["a.csv", "--season", "24", "168"], ["a.csv", "--season", "24", "--season", "168"]),
+    (["--target"], ["--target"]),
+    (["--demo", "economy", "--target", "x", "y"], ["--demo", "economy", "--target", "x", "--target", "y"]),
+    (["--target", "x", "y", "--demo=economy"], ["--target", "x", "--target", "y", "--demo=economy"]),
+])  # fmt: skip
 def test_several_words_after_one_flag(arguments, spread):
     assert Several.expand(arguments) == spread
 

@@ -74,22 +74,19 @@ def test_inputs_that_are_known_ahead(call, frame):
     assert result.stderr == "pesn: X must have a row for each of the 2 steps ahead, got none for '=west' at 2023-06-01\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ("--id shp", 2, "--id must be a column of the file, one of 'shop', 'month', 'sold', 'price', 'region'; got 'shp'"),
-        ("--id shop", 2, "--target must name the column to forecast, as there are several of numbers: sold, price"),
-        ("--id shop --target region", 1, "column 'region' has 'east' in line 2, which is not a number"),
-        ("--id shop --target sold --time region", 1, "column 'region' has 'east' in line 2, series 'north', which"),
-        ("--id shop --target shop", 2, "--id, --time, --target and --inputs must be different columns, got 'shop' twice"),
-        ("--id shop --target sold price", 2, "--target must be one column with --id, got sold, price"),
-        ("--id shop --target sold --horizon 5000", 1, "horizon must be at most 400, as there are 40 rows"),
-        ("--id shop --target sold --save m", 2, "--save must not be given with --id"),
-        ("--jobs 2", 2, "--jobs must come with --id"),
-        ("--id shop --stream", 2, "sales.csv must be a Parquet file, got another one"),
-        ("--id shop --scheduler nowhere", 2, "scheduler must be an address such as tcp://127.0.0.1:8786, got 'nowhere'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "message"), [
+    ("--id shp", 2, "--id must be a column of the file, one of 'shop', 'month', 'sold', 'price', 'region'; got 'shp'"),
+    ("--id shop", 2, "--target must name the column to forecast, as there are several of numbers: sold, price"),
+    ("--id shop --target region", 1, "column 'region' has 'east' in line 2, which is not a number"),
+    ("--id shop --target sold --time region", 1, "column 'region' has 'east' in line 2, series 'north', which"),
+    ("--id shop --target shop", 2, "--id, --time, --target and --inputs must be different columns, got 'shop' twice"),
+    ("--id shop --target sold price", 2, "--target must be one column with --id, got sold, price"),
+    ("--id shop --target sold --horizon 5000", 1, "horizon must be at most 400, as there are 40 rows"),
+    ("--id shop --target sold --save m", 2, "--save must not be given with --id"),
+    ("--jobs 2", 2, "--jobs must come with --id"),
+    ("--id shop --stream", 2, "sales.csv must be a Parquet file, got another one"),
+    ("--id shop --scheduler nowhere", 2, "scheduler must be an address such as tcp://127.0.0.1:8786, got 'nowhere'"),
+])  # fmt: skip
 def test_errors_are_one_line(call, words, code, message):
     result = call("sales.csv", *words.split())
     assert result.stderr.startswith(f"pesn: {message}"), result.stderr

@@ -56,22 +56,18 @@ def test_options(call, monkeypatch):
     assert (second, others) == ((["one"], Path("reproduction")), common | changed)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["three"], "item must be one of one, two, got 'three'"),
-        (["one", "tow"], "item must be one of one, two, got 'tow'; did you mean 'two'?"),
-        (["--seed", -1], "--seed must be 0 or more, got -1"),
-        (["--jobs", 0], "--jobs must be 1 or more, got 0"),
-        (["--jobs", 2, "--scheduler", "tcp://h:1"], "--jobs must not be given with --scheduler, which has workers, got 2"),
-        (["--set", "unit=3"], "unit is no setting of these items; did you mean units? `pesn list NAME` lists them"),
-        (["one", "--set", "strength=3"], "strength is no setting of one. `pesn list one` lists them"),
-        (["one", "--set", "units=few"], "units must be a whole number, 1 or more, got 'few'"),
-        (["--set", "units"], "--set must be NAME=VALUE, got 'units'"),
-        (["--set", "units=1", "--set", "units=2"], "--set must name each setting once, got units twice"),
-        (["--scheduler", "h"], "scheduler must be an address such as tcp://127.0.0.1:8786, got 'h'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["three"], "item must be one of one, two, got 'three'"),
+    (["one", "tow"], "item must be one of one, two, got 'tow'; did you mean 'two'?"),
+    (["--seed", -1], "--seed must be 0 or more, got -1"), (["--jobs", 0], "--jobs must be 1 or more, got 0"),
+    (["--jobs", 2, "--scheduler", "tcp://h:1"], "--jobs must not be given with --scheduler, which has workers, got 2"),
+    (["--set", "unit=3"], "unit is no setting of these items; did you mean units? `pesn list NAME` lists them"),
+    (["one", "--set", "strength=3"], "strength is no setting of one. `pesn list one` lists them"),
+    (["one", "--set", "units=few"], "units must be a whole number, 1 or more, got 'few'"),
+    (["--set", "units"], "--set must be NAME=VALUE, got 'units'"),
+    (["--set", "units=1", "--set", "units=2"], "--set must name each setting once, got units twice"),
+    (["--scheduler", "h"], "scheduler must be an address such as tcp://127.0.0.1:8786, got 'h'"),
+])  # fmt: skip
 def test_wrong_calls(call, arguments, message):
     if "h" in arguments:
         pytest.importorskip("distributed")

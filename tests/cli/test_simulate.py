@@ -107,25 +107,22 @@ def test_every_system(call, name):
 # What it refuses
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["cartpole"], 2, "system must be one of cart-pole, .*, got 'cartpole'; did you mean 'cart-pole'\\?"),
-        (["nothing-like-it"], 2, "system must be one of .*, got 'nothing-like-it'$"),
-        (["cart-pole", "--runs", 0], 2, "--runs must be 1 or more, got 0"),
-        (["cart-pole", "--steps", 0], 2, "--steps must be 1 or more, got 0"),
-        (["cart-pole", "--seed", -1], 2, "--seed must be 0 or more, got -1"),
-        (["cart-pole", "--out", "a.txt"], 2, "--out must end in .csv, .parquet or .npz, got 'a.txt'"),
-        (["cart-pole", "--out", "a"], 2, "--out must end in"),
-        (["cart-pole", "--plot", "a.gif"], 2, "--plot must end in .png, .svg or .pdf, got 'a.gif'"),
-        (["cart-pole", "--plot", "a.csv"], 2, "--plot must end in"),
-        (["cart-pole", "--out", "missing/a.csv"], 1, "cannot write missing/a.csv: No such file or directory"),
-        (["cart-pole", "--plot", "missing/a.png"], 1, "cannot write missing/a.png: No such file or directory"),
-        (["cart-pole", "--out", "file/a.csv"], 1, "cannot write file/a.csv: Not a directory"),
-        (["cart-pole", "--out", "folder.csv"], 1, "cannot write folder.csv: it is a folder"),
-        (["cart-pole", "--out", "a" * 300 + ".csv"], 1, "cannot write a+.csv: File name too long"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["cartpole"], 2, "system must be one of cart-pole, .*, got 'cartpole'; did you mean 'cart-pole'\\?"),
+    (["nothing-like-it"], 2, "system must be one of .*, got 'nothing-like-it'$"),
+    (["cart-pole", "--runs", 0], 2, "--runs must be 1 or more, got 0"),
+    (["cart-pole", "--steps", 0], 2, "--steps must be 1 or more, got 0"),
+    (["cart-pole", "--seed", -1], 2, "--seed must be 0 or more, got -1"),
+    (["cart-pole", "--out", "a.txt"], 2, "--out must end in .csv, .parquet or .npz, got 'a.txt'"),
+    (["cart-pole", "--out", "a"], 2, "--out must end in"),
+    (["cart-pole", "--plot", "a.gif"], 2, "--plot must end in .png, .svg or .pdf, got 'a.gif'"),
+    (["cart-pole", "--plot", "a.csv"], 2, "--plot must end in"),
+    (["cart-pole", "--out", "missing/a.csv"], 1, "cannot write missing/a.csv: No such file or directory"),
+    (["cart-pole", "--plot", "missing/a.png"], 1, "cannot write missing/a.png: No such file or directory"),
+    (["cart-pole", "--out", "file/a.csv"], 1, "cannot write file/a.csv: Not a directory"),
+    (["cart-pole", "--out", "folder.csv"], 1, "cannot write folder.csv: it is a folder"),
+    (["cart-pole", "--out", "a" * 300 + ".csv"], 1, "cannot write a+.csv: File name too long"),
+])  # fmt: skip
 def test_refused_in_one_line_before_anything_is_simulated(call, tmp_path, monkeypatch, arguments, code, message):
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder.csv").mkdir()
@@ -178,14 +175,11 @@ def test_parquet_without_pyarrow(call, tmp_path, monkeypatch):
     assert result.stderr.startswith("pesn: --out needs pyarrow for a .parquet file: pip install 'pesn[parquet]'")
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (FloatingPointError("cart pole, run 0: left finite numbers\nat t = 3"), "cart pole, run 0: left finite numbers at t = 3"),
-        (MemoryError(), "MemoryError"),
-        (np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)), "Unable to allocate 7.28 TiB for an array"),
-    ],
-)
+@pytest.mark.parametrize(("error", "message"), [
+    (FloatingPointError("cart pole, run 0: left finite numbers\nat t = 3"), "cart pole, run 0: left finite numbers at t = 3"),
+    (MemoryError(), "MemoryError"),
+    (np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)), "Unable to allocate 7.28 TiB for an array"),
+])  # fmt: skip
 def test_a_simulation_that_fails(call, tmp_path, monkeypatch, error, message):
     def fail(**_):
         raise error

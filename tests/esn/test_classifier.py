@@ -107,17 +107,11 @@ def test_parameters_of_the_reservoir_are_those_of_the_networks():
     assert list(classifier.get_feature_names_out()[:1]) == ["reservoirclassifier0"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"layers": 2},
-        {"layers": [pesn.Layer(n_units=12), [pesn.Layer(n_units=10), pesn.Layer(n_units=12, leak_rate=0.1)]]},
-        {"memory": "orthogonal"},
-        {"leak_rate": np.linspace(0.1, 1.0, 20)},
-        {"input_scaling": [0.2, 0.8]},
-    ],
-    ids=lambda options: next(iter(options)),
-)
+@pytest.mark.parametrize("options", [
+    {"layers": 2},
+    {"layers": [pesn.Layer(n_units=12), [pesn.Layer(n_units=10), pesn.Layer(n_units=12, leak_rate=0.1)]]},
+    {"memory": "orthogonal"}, {"leak_rate": np.linspace(0.1, 1.0, 20)}, {"input_scaling": [0.2, 0.8]},
+], ids=lambda options: next(iter(options)))  # fmt: skip
 def test_every_kind_of_reservoir_propagates_uncertainty_and_is_saved(options, save_and_load):
     X, y = waves(30, rows=15)
     classifier = ReservoirClassifier(20, random_state=0, **options).fit(X, y)
@@ -198,23 +192,16 @@ def test_scikit_learn_searches_accept_cubes_and_lists():
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"states": "first"}, ValueError, "states must be one of 'mean', 'last', 'both', got 'first'"),
-        ({"covariance": np.array(["full", "auto"])}, ValueError, "covariance must be one of .*, got array"),
-        ({"ridge": "gcv"}, ValueError, "ridge must be a number or 'auto', got 'gcv'"),
-        ({"scale": 2}, TypeError, "scale must be True or False, got 2"),
-        ({"washout": 2.5}, TypeError, "washout must be a whole number"),
-        (
-            {"washout": 30},
-            ValueError,
-            "washout must be smaller than the number of rows, got washout=30 and 30 rows in sequence 0",
-        ),
-        ({"features": 3}, TypeError, "features must be a pesn.Features, got 3"),
-        ({"covariance": "ensemble"}, ValueError, "covariance must be one of"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"states": "first"}, ValueError, "states must be one of 'mean', 'last', 'both', got 'first'"),
+    ({"covariance": np.array(["full", "auto"])}, ValueError, "covariance must be one of .*, got array"),
+    ({"ridge": "gcv"}, ValueError, "ridge must be a number or 'auto', got 'gcv'"),
+    ({"scale": 2}, TypeError, "scale must be True or False, got 2"),
+    ({"washout": 2.5}, TypeError, "washout must be a whole number"),
+    ({"washout": 30}, ValueError, "washout must be smaller than the number of rows, got washout=30 and 30 rows in sequence 0"),
+    ({"features": 3}, TypeError, "features must be a pesn.Features, got 3"),
+    ({"covariance": "ensemble"}, ValueError, "covariance must be one of"),
+])  # fmt: skip
 def test_wrong_parameters_are_named(options, error, message):
     X, y = waves(6)
     classifier = ReservoirClassifier(10, random_state=0).fit(X, y)
@@ -224,26 +211,23 @@ def test_wrong_parameters_are_named(options, error, message):
     assert classifier.readout_ is before
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "lengths", "message"),
-    [
-        (np.zeros((10, 1)), list("ab"), None, "y must have one label for each of what it labels: a row, 10, got 2; .* lengths"),
-        (np.zeros((10, 1)), np.eye(2), [5, 5], r"y must have shape \(labels,\), got \(2, 2\); y.argmax\(axis=1\) are the labels"),
-        (np.zeros((10, 1)), list("abc"), [5, 5], "a sequence, 2, or a row, 10, got 3"),
-        (np.zeros((10, 1)), list("aa"), [5, 5], "y must have at least two classes, got one class: .*'a'"),
-        (np.full((10, 1), np.nan), list("ab"), [5, 5], "Input X contains NaN at row 0, column 0"),
-        (np.zeros((10, 1)), [1.0, np.nan], [5, 5], "Input y contains NaN"),
-        (np.zeros((10, 1)), [0.3, 0.7], [5, 5], "continuous"),
-        (np.zeros((10, 1)), [1, "a"], [5, 5], "y must hold texts alone or numbers alone, got both"),
-        ([np.zeros((3, 1)), np.ma.masked_array(np.zeros((4, 1)), True)], list("ab"), None, "got a masked one for sequence 1"),
-        (np.zeros((10, 1)), list("ab"), [5, 4], "lengths must add up to the 10 rows of X"),
-        (np.zeros((2, 5, 1)), list("ab"), [5, 5], "lengths must be None where X holds its sequences apart"),
-        ([np.zeros((3, 1)), np.zeros((3, 2))], list("ab"), None, "as many columns, got 1 in sequence 0, 2 in 1"),
-        ([np.zeros(3), np.zeros(4)], list("ab"), None, r"shape \(3,\) for sequence 0; .*need lengths"),
-        ([np.zeros((3, 1)), np.zeros((0, 1))], list("ab"), None, "lengths must be 1 or more each, got 0 for sequence 1"),
-        ([[[0.0], [1.0]], [[2.0]]], list("ab"), None, "X must be rows of as many numbers each, got lists of 1 and of 2 entries"),
-    ],
-)
+@pytest.mark.parametrize(("X", "y", "lengths", "message"), [
+    (np.zeros((10, 1)), list("ab"), None, "y must have one label for each of what it labels: a row, 10, got 2; .* lengths"),
+    (np.zeros((10, 1)), np.eye(2), [5, 5], r"y must have shape \(labels,\), got \(2, 2\); y.argmax\(axis=1\) are the labels"),
+    (np.zeros((10, 1)), list("abc"), [5, 5], "a sequence, 2, or a row, 10, got 3"),
+    (np.zeros((10, 1)), list("aa"), [5, 5], "y must have at least two classes, got one class: .*'a'"),
+    (np.full((10, 1), np.nan), list("ab"), [5, 5], "Input X contains NaN at row 0, column 0"),
+    (np.zeros((10, 1)), [1.0, np.nan], [5, 5], "Input y contains NaN"),
+    (np.zeros((10, 1)), [0.3, 0.7], [5, 5], "continuous"),
+    (np.zeros((10, 1)), [1, "a"], [5, 5], "y must hold texts alone or numbers alone, got both"),
+    ([np.zeros((3, 1)), np.ma.masked_array(np.zeros((4, 1)), True)], list("ab"), None, "got a masked one for sequence 1"),
+    (np.zeros((10, 1)), list("ab"), [5, 4], "lengths must add up to the 10 rows of X"),
+    (np.zeros((2, 5, 1)), list("ab"), [5, 5], "lengths must be None where X holds its sequences apart"),
+    ([np.zeros((3, 1)), np.zeros((3, 2))], list("ab"), None, "as many columns, got 1 in sequence 0, 2 in 1"),
+    ([np.zeros(3), np.zeros(4)], list("ab"), None, r"shape \(3,\) for sequence 0; .*need lengths"),
+    ([np.zeros((3, 1)), np.zeros((0, 1))], list("ab"), None, "lengths must be 1 or more each, got 0 for sequence 1"),
+    ([[[0.0], [1.0]], [[2.0]]], list("ab"), None, "X must be rows of as many numbers each, got lists of 1 and of 2 entries"),
+])  # fmt: skip
 def test_wrong_data_are_named(X, y, lengths, message):
     with pytest.raises((TypeError, ValueError), match=message):
         ReservoirClassifier(10, random_state=0).fit(X, y, lengths)
@@ -286,17 +270,13 @@ def test_saved_classifiers_predict_the_same(save_and_load, labels):
     assert save_and_load(ReservoirClassifier(5)).get_params() == ReservoirClassifier(5).get_params()
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ({"classes_": np.array(["a", "a", "b"])}, "classes_ is not an array"),
-        ({"states_": "first"}, "states_ is 'first'"),
-        ({"n_features_in_": 3}, "not those that it says"),
-        ({"washout_": 2.0}, "washout_ is a float"),
-        ({"states_": "last"}, r"readout_.weights is not a finite array of shape \(3, 13\)"),
-        ({"labels_": 1}, "labels_ is a int"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "message"), [
+    ({"classes_": np.array(["a", "a", "b"])}, "classes_ is not an array"),
+    ({"states_": "first"}, "states_ is 'first'"), ({"n_features_in_": 3}, "not those that it says"),
+    ({"washout_": 2.0}, "washout_ is a float"),
+    ({"states_": "last"}, r"readout_.weights is not a finite array of shape \(3, 13\)"),
+    ({"labels_": 1}, "labels_ is a int"),
+])  # fmt: skip
 def test_inconsistent_classifiers_are_not_saved(tmp_path, damage, message):
     X, y = waves(6)
     classifier = ReservoirClassifier(10, random_state=0).fit(X, y)

@@ -29,18 +29,10 @@ def blurred(X, std):
     return [Gaussian(one, var=np.full(one.shape, std**2)) for one in X]
 
 
-@pytest.mark.parametrize(
-    ("states", "options"),
-    [
-        ("mean", {}),
-        ("last", {}),
-        ("both", {}),
-        ("both", {"washout": 3}),
-        ("both", {"covariance": "low-rank", "rank": 20}),
-        ("both", {"features": Features(lags=1)}),
-        ("both", {"features": Features(products=1)}),
-    ],
-)
+@pytest.mark.parametrize(("states", "options"), [
+    ("mean", {}), ("last", {}), ("both", {}), ("both", {"washout": 3}), ("both", {"covariance": "low-rank", "rank": 20}),
+    ("both", {"features": Features(lags=1)}), ("both", {"features": Features(products=1)}),
+])  # fmt: skip
 def test_probabilities_of_uncertain_inputs_match_samples(states, options):
     X, y = waves()
     classifier = ReservoirClassifier(30, states=states, random_state=0, **options).fit(X, y)

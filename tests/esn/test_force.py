@@ -104,15 +104,12 @@ def test_uncertain_rows_are_refused(method):
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(({"feedback": value}, "feedback must be 'teacher' or 'own', got") for value in ("theirs", None, True)),
-        ({"feedback_scaling": 0.0}, r"feedback='own' needs a feedback_scaling above 0, got 0\.0"),
-        ({"noise": 0.1}, "noise must be 0 with feedback='own'"),
-        *(({"ridge": ridge}, r"ridge must be a number with feedback='own', .* got") for ridge in ("auto", (1.0, 1e-6))),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    *(({"feedback": value}, "feedback must be 'teacher' or 'own', got") for value in ("theirs", None, True)),
+    ({"feedback_scaling": 0.0}, r"feedback='own' needs a feedback_scaling above 0, got 0\.0"),
+    ({"noise": 0.1}, "noise must be 0 with feedback='own'"),
+    *(({"ridge": ridge}, r"ridge must be a number with feedback='own', .* got") for ridge in ("auto", (1.0, 1e-6))),
+])  # fmt: skip
 def test_wrong_parameters_are_named(network, method, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(network(10, **{"feedback": "own", "feedback_scaling": 1.0, **options}), method)(X, Y)

@@ -103,22 +103,19 @@ def fit_waves(targets=slice(None), inputs=slice(None), **options):
     return pesn.EchoStateNetwork(20, random_state=0, **options).fit(y[:-1, inputs], y[1:, targets])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: pesn.EchoStateNetwork(20).generate(5), "not fitted"),
-        (lambda: fit_waves().generate(0), "n must be 1 or more, got 0"),
-        (lambda: fit_waves().generate(2.5), "n must be a whole number"),
-        (lambda: fit_waves().generate(5, "now"), "state must be what return_state=True gave, got str"),
-        (lambda: fit_waves().generate(5, pesn.EchoStateNetwork(10).fit(waves(9), waves(9)).state_), "state must be of this"),
-        (lambda: fit_waves().generate(5, X=waves(5)), r"X must have shape \(5, 0\), the inputs that are no outputs, got"),
-        (lambda: fit_waves().generate(5, return_state=1), "return_state"),
-        (lambda: fit_waves(inputs=slice(1)).generate(5), "to run on its own, got 2 outputs and 1 inputs"),
-        (lambda: fit_waves(0).generate(5), r"X must hold the 1 inputs that are no outputs, of shape \(5, 1\), got None"),
-        (lambda: fit_waves(0).generate(5, X=np.full((5, 1), np.nan)), "X must be finite, got nan"),
-        (lambda: fit_waves(feedback_scaling=0.5).generate(5, X=waves(4)), "a row for each of the n = 5 outputs, got 4"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: pesn.EchoStateNetwork(20).generate(5), "not fitted"),
+    (lambda: fit_waves().generate(0), "n must be 1 or more, got 0"),
+    (lambda: fit_waves().generate(2.5), "n must be a whole number"),
+    (lambda: fit_waves().generate(5, "now"), "state must be what return_state=True gave, got str"),
+    (lambda: fit_waves().generate(5, pesn.EchoStateNetwork(10).fit(waves(9), waves(9)).state_), "state must be of this"),
+    (lambda: fit_waves().generate(5, X=waves(5)), r"X must have shape \(5, 0\), the inputs that are no outputs, got"),
+    (lambda: fit_waves().generate(5, return_state=1), "return_state"),
+    (lambda: fit_waves(inputs=slice(1)).generate(5), "to run on its own, got 2 outputs and 1 inputs"),
+    (lambda: fit_waves(0).generate(5), r"X must hold the 1 inputs that are no outputs, of shape \(5, 1\), got None"),
+    (lambda: fit_waves(0).generate(5, X=np.full((5, 1), np.nan)), "X must be finite, got nan"),
+    (lambda: fit_waves(feedback_scaling=0.5).generate(5, X=waves(4)), "a row for each of the n = 5 outputs, got 4"),
+])  # fmt: skip
 def test_wrong_calls_are_named(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()

@@ -23,11 +23,9 @@ KINDS = {
     "all": {"layers": [Layer(10), [Layer(8, leak_rate=np.linspace(0.1, 1.0, 8)), Layer(7)]], "memory": "orthogonal"},
 }
 FORMS = {
-    "full": {"covariance": "full"},
-    "low-rank": {"covariance": "low-rank", "rank": 9},
-    "diagonal": {"covariance": "diagonal"},
+    "full": {"covariance": "full"}, "low-rank": {"covariance": "low-rank", "rank": 9}, "diagonal": {"covariance": "diagonal"},
     "ensemble": {"covariance": "ensemble", "n_members": 8},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +142,14 @@ def test_files_and_clones(save_and_load, rows, kind, of):
     np.testing.assert_array_equal(clone(again).fit(X, y).predict(X), esn.predict(X))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"leak_rate": [0.5] * 7}, r"leak_rate must be a number or have shape \(12,\)"),
-        ({"layers": 0}, "layers must be 1 or more, got 0"),
-        ({"layers": [12, 12]}, "layers must be a whole number, 1 or more, or a list"),
-        ({"layers": [Layer(), Layer(input_scaling=-1.0)]}, r"layer 2: input_scaling must lie in \[0, ∞\), got -1.0"),
-        ({"memory": 2.0 * np.eye(12)}, "memory must be orthogonal"),
-        ({"memory": "none"}, "memory must be one of 'leaky', 'orthogonal'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"leak_rate": [0.5] * 7}, r"leak_rate must be a number or have shape \(12,\)"),
+    ({"layers": 0}, "layers must be 1 or more, got 0"),
+    ({"layers": [12, 12]}, "layers must be a whole number, 1 or more, or a list"),
+    ({"layers": [Layer(), Layer(input_scaling=-1.0)]}, r"layer 2: input_scaling must lie in \[0, ∞\), got -1.0"),
+    ({"memory": 2.0 * np.eye(12)}, "memory must be orthogonal"),
+    ({"memory": "none"}, "memory must be one of 'leaky', 'orthogonal'"),
+])  # fmt: skip
 @pytest.mark.parametrize("of", [EchoStateNetwork, ProbabilisticESN])
 def test_wrong_parameters_are_refused_and_the_network_stays(rows, of, change, message):
     esn = of(12, density=0.4, random_state=0).fit(*rows)

@@ -232,18 +232,15 @@ def test_ridge_and_washout_are_selected_for_all_patches():
     assert 0 < esn.washout_ < 100
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda kind: a_network(kind, Patches(4, 1)).fit(Y[:-1], Y[1:]), "local .*multiple of size=4, got 6"),
-        (lambda kind: a_network(kind, Patches(2, 3)).fit(Y[:-1], Y[1:]), "local .*got 6"),
-        (lambda kind: a_network(kind, (2, 1)).fit(Y[:-1], Y[1:]), "local .*pesn.Patches"),
-        (lambda kind: a_network(kind).fit(Y[:-1, :4], Y[1:]), "first columns of X"),
-        (lambda kind: a_network(kind, Patches(2, 1, shared=False)).partial_fit(Y[:-1], Y[1:]), "shared=True"),
-        (lambda kind: a_network(kind, feedback="own", feedback_scaling=0.1).fit(Y[:-1], Y[1:]), OWN),
-        (lambda kind: a_network(kind).online(P, P), "a stepper needs a network without local"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda kind: a_network(kind, Patches(4, 1)).fit(Y[:-1], Y[1:]), "local .*multiple of size=4, got 6"),
+    (lambda kind: a_network(kind, Patches(2, 3)).fit(Y[:-1], Y[1:]), "local .*got 6"),
+    (lambda kind: a_network(kind, (2, 1)).fit(Y[:-1], Y[1:]), "local .*pesn.Patches"),
+    (lambda kind: a_network(kind).fit(Y[:-1, :4], Y[1:]), "first columns of X"),
+    (lambda kind: a_network(kind, Patches(2, 1, shared=False)).partial_fit(Y[:-1], Y[1:]), "shared=True"),
+    (lambda kind: a_network(kind, feedback="own", feedback_scaling=0.1).fit(Y[:-1], Y[1:]), OWN),
+    (lambda kind: a_network(kind).online(P, P), "a stepper needs a network without local"),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_invalid_uses_of_local_are_named(kind, call, message):
     with pytest.raises((TypeError, ValueError), match=message):

@@ -378,13 +378,11 @@ BAD = {
     "no y": (lambda X, y: (X, None), "requires y to be passed"),
     "words": (lambda X, y: ([*X.astype(str).tolist()[:-1], ["a", "b"]], y), "could not convert"),
     "one dimension": (lambda X, y: (X[:, 0], y), "Expected 2D array"),
-    "a list of arrays": (
-        lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
-        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each ends",
-    ),
+    "a list of arrays": (lambda X, y: ([X[:20], X[20:]], [y[:20], y[20:]]),
+        r"X must be rows .* got a list of 2 arrays; np.concatenate\(X\) stacks them, and lengths=\[20, 30\] says where each end"),
     "lists in y alone": (lambda X, y: (X, [y[:20], y[20:]]), r"y must be rows .* np.concatenate\(y\).* lengths=\[20, 30\]"),
     "three axes": (lambda X, y: (X.reshape(10, 5, 2), y), r"an array of shape \(10, 5, 2\); .* lengths=\[5, 5, 5, 5, 5, …\]"),
-}
+}  # fmt: skip
 
 
 @BOTH
@@ -407,28 +405,22 @@ def test_bad_input_leaves_the_estimator_as_it_was(network, method, case):
 NO_STATES = "state must be a list of what return_state=True gave, got"
 REFUSED = {
     "one row": (lambda esn, X, y: esn.fit(X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
-    "short sequence": (
-        lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
-        "got washout=20 and 15 rows in sequence 1",
-    ),
+    "short sequence": (lambda esn, X, y: esn.set_params(washout=20).fit(X, y, lengths=[35, 15]),
+        "got washout=20 and 15 rows in sequence 1"),
     "no rows": (lambda esn, X, y: esn.predict(X[:0]), "0 sample"),
     "fewer columns": (lambda esn, X, y: esn.predict(X[:, :1]), "X has 1 features, but .* is expecting 2 features"),
     "more outputs": (lambda esn, X, y: esn.partial_fit(X, np.hstack([y, y])), "y must have 1 columns, as at the first fit, got"),
-    "another's state": (
-        lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
-        "state must be of this network",
-    ),
+    "another's state": (lambda esn, X, y: esn.predict(X, state=clone(esn).set_params(n_units=20).fit(X, y).state_),
+        "state must be of this network"),
     "an array as state": (lambda esn, X, y: esn.predict(X, state=np.zeros(10)), "what return_state=True gave, got ndarray"),
-    "too few states": (
-        lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[esn.state_]),
-        "one state for each of the 2 sequences, got 1",
-    ),
+    "too few states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[esn.state_]),
+        "one state for each of the 2 sequences, got 1"),
     "a flag": (lambda esn, X, y: esn.predict(X, return_state="yes"), "return_state must be True or False, got 'yes'"),
     "one state": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=esn.state_), NO_STATES),
     "a number as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=5), NO_STATES),
     "numbers as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state=[5, 5]), NO_STATES),
     "text as states": (lambda esn, X, y: esn.predict(X, lengths=[25, 25], state="ab"), NO_STATES),
-}
+}  # fmt: skip
 
 
 @BOTH
@@ -455,17 +447,14 @@ def test_an_interrupt_in_the_middle_changes_nothing(monkeypatch):
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("lengths", "error", "message"),
-    [
-        ([20, 20], ValueError, r"lengths must add up to the 50 rows of X, got \[20, 20\], which add up to 40"),
-        ([60, -10], ValueError, "lengths must be 1 or more each, got -10 for sequence 1"),
-        ([], ValueError, "add up to 0"),
-        ([25.0, 25.0], TypeError, "lengths must be a list of whole numbers"),
-        (50, TypeError, "lengths must be a list of whole numbers"),
-        ([True, 49], TypeError, "lengths must be a list of whole numbers"),
-    ],
-)
+@pytest.mark.parametrize(("lengths", "error", "message"), [
+    ([20, 20], ValueError, r"lengths must add up to the 50 rows of X, got \[20, 20\], which add up to 40"),
+    ([60, -10], ValueError, "lengths must be 1 or more each, got -10 for sequence 1"),
+    ([], ValueError, "add up to 0"),
+    ([25.0, 25.0], TypeError, "lengths must be a list of whole numbers"),
+    (50, TypeError, "lengths must be a list of whole numbers"),
+    ([True, 49], TypeError, "lengths must be a list of whole numbers"),
+])  # fmt: skip
 def test_lengths_that_do_not_add_up(network, lengths, error, message):
     X, y = series(50)
     esn = network(10, random_state=0)
@@ -477,41 +466,34 @@ def test_lengths_that_do_not_add_up(network, lengths, error, message):
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        *(("leak_rate", value, rf"leak_rate must lie in \(0, 1\], got {value}") for value in (0.0, 1.5)),
-        *(
-            ("spectral_radius", value, rf"spectral_radius must lie in \(0, ∞\), got {value}")
-            for value in (np.nan, 0.0, -0.9, np.inf)
-        ),
-        *(("density", value, rf"density must lie in \(0, 1\], got {value}") for value in (0.0, 1.1)),
-        ("density", None, "density must"),
-        ("feedback_scaling", np.inf, "feedback_scaling must"),
-        ("bias_scaling", np.nan, "bias_scaling must"),
-        ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
-        (
-            "input_scaling",
-            [1.0, 2.0, 3.0],
-            r"input_scaling must be a number, one for each of the 2 inputs, or the weights .*, 2\), got shape \(3,\)",
-        ),
-        ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
-        ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
-        ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
-        ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
-        ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),
-        ("ridge", -1e-6, r"ridge must lie in \[0, 1e\+100\], got -1e-06"),
-        ("forgetting", 1.01, r"forgetting must lie in \(0, 1\], got 1.01"),
-        ("rls_delta", 0.0, r"rls_delta must lie in \[1e-100, 1e\+100\], got 0.0"),
-        ("n_units", 0, "n_units must be 1 or more, got 0"),
-        *(("n_units", value, f"n_units must be a whole number, 1 or more, got {value}") for value in (10.0, True)),
-        ("washout", -1, "washout must be 0 or more, got -1"),
-        ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
-        ("ridge", 5e-324, "ridge must be 0 or lie in"),
-        ("density", 1e-320, "nilpotent or disconnected: .* it has 0; raise density to 0.01$"),
-        ("random_state", "seed", "random_state must be None, a whole number, 0 or more, or a RandomState"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "message"), [
+    *(("leak_rate", value, rf"leak_rate must lie in \(0, 1\], got {value}") for value in (0.0, 1.5)),
+    *(("spectral_radius", value, rf"spectral_radius must lie in \(0, ∞\), got {value}") for value in (np.nan, 0.0, -0.9, np.inf)),
+    *(("density", value, rf"density must lie in \(0, 1\], got {value}") for value in (0.0, 1.1)),
+    ("density", None, "density must"), ("feedback_scaling", np.inf, "feedback_scaling must"),
+    ("bias_scaling", np.nan, "bias_scaling must"),
+    ("input_scaling", [1.0, -2.0], r"input_scaling must lie in \[0, ∞\), got -2.0 at index 1"),
+    (
+        "input_scaling",
+        [1.0, 2.0, 3.0],
+        r"input_scaling must be a number, one for each of the 2 inputs, or the weights .*, 2\), got shape \(3,\)",
+    ),
+    ("input_scaling", [1.0, np.nan], "input_scaling must be finite, got nan at index 1"),
+    ("feedback_scaling", [1.0, 1.0], r"feedback_scaling must be .* each of the 1 outputs, or .* got shape \(2,\)"),
+    ("bias_scaling", [1.0, 1.0], r"bias_scaling must be a number, or the weights themselves \(.*,\), got shape \(2,\)"),
+    ("bias_scaling", "large", r"bias_scaling must be a number in \[0, ∞\), got 'large'"),
+    ("noise", -0.1, r"noise must lie in \[0, 1e\+100\], got -0.1"),
+    ("ridge", -1e-6, r"ridge must lie in \[0, 1e\+100\], got -1e-06"),
+    ("forgetting", 1.01, r"forgetting must lie in \(0, 1\], got 1.01"),
+    ("rls_delta", 0.0, r"rls_delta must lie in \[1e-100, 1e\+100\], got 0.0"),
+    ("n_units", 0, "n_units must be 1 or more, got 0"),
+    *(("n_units", value, f"n_units must be a whole number, 1 or more, got {value}") for value in (10.0, True)),
+    ("washout", -1, "washout must be 0 or more, got -1"),
+    ("random_state", -1, "random_state must be None, a whole number, 0 or more"),
+    ("ridge", 5e-324, "ridge must be 0 or lie in"),
+    ("density", 1e-320, "nilpotent or disconnected: .* it has 0; raise density to 0.01$"),
+    ("random_state", "seed", "random_state must be None, a whole number, 0 or more, or a RandomState"),
+])  # fmt: skip
 def test_parameters_out_of_range(network, name, value, message):
     for method in ("fit", "partial_fit"):
         esn = network(random_state=0).set_params(**{name: value})

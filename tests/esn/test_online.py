@@ -18,16 +18,13 @@ X = np.column_stack([np.sin(0.2 * np.arange(260.0)), RNG.normal(size=260)])
 Y = np.column_stack([np.roll(X[:, 0], -1), X[:, 0] * X[:, 1]]) + 0.01 * RNG.normal(size=(260, 2))
 NETWORKS = [EchoStateNetwork, ProbabilisticESN]
 KINDS = {
-    "plain": {},
-    "forgetting": {"forgetting": 0.95, "rls_delta": 10.0},
-    "nothing forgotten": {"forgetting": 1.0},
-    "feedback": {"feedback_scaling": 0.5},
-    "own outputs": {"feedback_scaling": 0.5, "feedback": "own"},
+    "plain": {}, "forgetting": {"forgetting": 0.95, "rls_delta": 10.0}, "nothing forgotten": {"forgetting": 1.0},
+    "feedback": {"feedback_scaling": 0.5}, "own outputs": {"feedback_scaling": 0.5, "feedback": "own"},
     "lags": {"features": Features(lags=2)},
     "products": {"features": Features(lags=1, products=2), "washout": 7},
     "no units": {"features": Features(lags=2, products=1, states=False)},
     "relu": {"activation": "relu", "feedback_scaling": 0.5},
-}
+}  # fmt: skip
 RESERVOIRS = {
     "leaks by unit": lambda r: r._replace(leak_rate=np.linspace(0.1, 1.0, r.n_units)),
     "layers": lambda r: r._replace(layers=(10, r.n_units - 10)),
@@ -253,19 +250,16 @@ def test_overflow_is_an_error():
         stepper.learn([9e99])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda network: network(10).online(), "n_inputs and n_outputs must be given"),
-        (lambda network: network(10).online(1, 0), "n_outputs must be 1 or more, got 0"),
-        (lambda network: network(10).online(1.5, 1), r"n_inputs must be a whole number, 1 or more, got 1\.5"),
-        (lambda network: network(10, washout="auto").online(1, 1), "washout must be a number where there are no rows yet"),
-        (lambda network: network(10, forgetting=2.0).online(1, 1), r"forgetting must lie in \(0, 1\], got 2"),
-        (lambda network: network(10).fit(X, Y).online(n_inputs=3), "n_inputs must be 2, as the network has learned, or left out"),
-        (lambda _: ProbabilisticESN(10, noise=0.1).fit(X, Y).online(), r"noise must be 0 for online\(\), .*, got 0\.1"),
-        (lambda _: ProbabilisticESN(10, process_noise=0.1).online(1, 1), "process_noise must be 0 or 'auto' before fit"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda network: network(10).online(), "n_inputs and n_outputs must be given"),
+    (lambda network: network(10).online(1, 0), "n_outputs must be 1 or more, got 0"),
+    (lambda network: network(10).online(1.5, 1), r"n_inputs must be a whole number, 1 or more, got 1\.5"),
+    (lambda network: network(10, washout="auto").online(1, 1), "washout must be a number where there are no rows yet"),
+    (lambda network: network(10, forgetting=2.0).online(1, 1), r"forgetting must lie in \(0, 1\], got 2"),
+    (lambda network: network(10).fit(X, Y).online(n_inputs=3), "n_inputs must be 2, as the network has learned, or left out"),
+    (lambda _: ProbabilisticESN(10, noise=0.1).fit(X, Y).online(), r"noise must be 0 for online\(\), .*, got 0\.1"),
+    (lambda _: ProbabilisticESN(10, process_noise=0.1).online(1, 1), "process_noise must be 0 or 'auto' before fit"),
+])  # fmt: skip
 @pytest.mark.parametrize("network", NETWORKS)
 def test_wrong_calls_of_online_are_named(network, call, message):
     with pytest.raises((TypeError, ValueError), match=message):

@@ -209,17 +209,11 @@ def test_learned_initial_state_is_accurate_and_calibrated(leak_rate):
 
 @FORMS
 @pytest.mark.parametrize("feedback", [0.0, 0.3])
-@pytest.mark.parametrize(
-    ("start", "noise", "uncertain"),
-    [
-        ("learned", 0.0, [3, 70, 71]),  # among the rows that a learned start looks at; and after all is certain again
-        ("learned", 0.0, [0, 70]),
-        ("learned", 0.0, [1, 70]),
-        ("stationary", 0.0, [3, 70, 71]),
-        ("zero", 0.0, [3, 70, 71]),
-        ("zero", 0.01, [3, 70, 71]),
-    ],
-)
+@pytest.mark.parametrize(("start", "noise", "uncertain"), [
+    ("learned", 0.0, [3, 70, 71]),  # among the rows that a learned start looks at; and after all is certain again
+    ("learned", 0.0, [0, 70]), ("learned", 0.0, [1, 70]), ("stationary", 0.0, [3, 70, 71]), ("zero", 0.0, [3, 70, 71]),
+    ("zero", 0.01, [3, 70, 71]),
+])  # fmt: skip
 def test_runs_can_be_split_anywhere(start, noise, uncertain, feedback, covariance):
     X, y = series(500, m=2)
     esn = ProbabilisticESN(25, feedback_scaling=feedback, covariance=covariance, rank=10, initial_state=start, random_state=0)
@@ -408,23 +402,20 @@ def test_monte_carlo_moments_are_reproducible_and_new_in_every_block(monkeypatch
     assert not np.allclose(states[25:30], states[30:35], rtol=0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        *((lambda esn, X, parts=parts: esn.predict(X, parts=parts), "parts must be some of state, noise, weights, in a tuple or")
-          for parts in ("state", ("luck",), None, 3)),
-        (lambda esn, X: esn.predict(X, return_std=True, return_cov=True), "exclude each other"),
-        (lambda esn, X: esn.predict(X, [25, 25]), r"return_std must be True or False, got \[25, 25\]"),
-        (lambda esn, X: esn.predict(X, return_cov=1), "return_cov must be True or False, got 1"),
-        (lambda esn, X: esn.predict(Gaussian(X[:, :1], var=0.1)), "X has 1 features"),
-        (lambda esn, X: esn.predict(Gaussian(X[0], var=0.1)), "Expected 2D array"),
-        (lambda esn, X: EchoStateNetwork(10).fit(X, X).predict(Gaussian(X, var=0.1)), r"got a pesn\.Gaussian; use pesn\.Prob"),
-        (lambda esn, X: EchoStateNetwork(10).fit(Gaussian(X, var=0.1), X), r"got a pesn\.Gaussian; use pesn\.ProbabilisticESN"),
-        *((lambda esn, X, name=name, value=value: esn.set_params(**{name: value}).fit(X, X), name) for name, value in (
-            ("covariance", "dense"), ("initial_state", "ones"), ("process_noise", -1), ("process_noise", np.zeros(3)),
-            ("process_noise", "much"), ("moments", "sureface"), ("rank", 0), ("washout", "long"))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "message"), [
+    *((lambda esn, X, parts=parts: esn.predict(X, parts=parts), "parts must be some of state, noise, weights, in a tuple or")
+      for parts in ("state", ("luck",), None, 3)),
+    (lambda esn, X: esn.predict(X, return_std=True, return_cov=True), "exclude each other"),
+    (lambda esn, X: esn.predict(X, [25, 25]), r"return_std must be True or False, got \[25, 25\]"),
+    (lambda esn, X: esn.predict(X, return_cov=1), "return_cov must be True or False, got 1"),
+    (lambda esn, X: esn.predict(Gaussian(X[:, :1], var=0.1)), "X has 1 features"),
+    (lambda esn, X: esn.predict(Gaussian(X[0], var=0.1)), "Expected 2D array"),
+    (lambda esn, X: EchoStateNetwork(10).fit(X, X).predict(Gaussian(X, var=0.1)), r"got a pesn\.Gaussian; use pesn\.Prob"),
+    (lambda esn, X: EchoStateNetwork(10).fit(Gaussian(X, var=0.1), X), r"got a pesn\.Gaussian; use pesn\.ProbabilisticESN"),
+    *((lambda esn, X, name=name, value=value: esn.set_params(**{name: value}).fit(X, X), name) for name, value in (
+        ("covariance", "dense"), ("initial_state", "ones"), ("process_noise", -1), ("process_noise", np.zeros(3)),
+        ("process_noise", "much"), ("moments", "sureface"), ("rank", 0), ("washout", "long"))),
+])  # fmt: skip
 def test_wrong_arguments_are_named(call, message):
     X, y = series(50)
     with pytest.raises((TypeError, ValueError), match=message):

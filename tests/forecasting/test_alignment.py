@@ -17,13 +17,11 @@ INDICES = {
     "days": DAYS,
     "months on the 15th": pd.DatetimeIndex(pd.date_range("2020-01-01", periods=40, freq="MS") + pd.Timedelta(days=14)),
     "summer time": pd.date_range("2024-03-25", periods=40, freq="D", tz="Europe/Berlin"),
-    "periods": pd.period_range("2020-01", periods=40, freq="M"),
-    "numbers": pd.Index(10 + 5 * np.arange(40)),
-    "seconds": pd.Index(0.1 * np.arange(40)),
-    "numbered": pd.RangeIndex(40),
+    "periods": pd.period_range("2020-01", periods=40, freq="M"), "numbers": pd.Index(10 + 5 * np.arange(40)),
+    "seconds": pd.Index(0.1 * np.arange(40)), "numbered": pd.RangeIndex(40),
     "durations": pd.timedelta_range("1h", periods=40, freq="90min"),
     "text": pd.Index(DAYS.strftime("%Y-%m-%d")),
-}
+}  # fmt: skip
 TIMES = [name for name in INDICES if name != "numbered"]
 
 
@@ -133,21 +131,15 @@ def test_a_date_that_is_wrong_costs_no_memory(peak_memory):
 
 ZONES = "UTC", "Asia/Tokyo", "UTC", "Europe/Berlin"
 ODD = {
-    "intervals": pd.interval_range(0, 4),
-    "differences": pd.timedelta_range("1h", periods=4),
+    "intervals": pd.interval_range(0, 4), "differences": pd.timedelta_range("1h", periods=4),
     "unsigned": pd.Index([2**64 - 4, 2**64 - 3, 2**64 - 2, 2**64 - 1], dtype=np.uint64),
-    "far apart": pd.Index(np.array([-(2**63), 0, 1, 2**63 - 1])),
-    "infinite": pd.Index([-np.inf, 1.0, 2.0, np.inf]),
-    "tiny": pd.Index(1e-310 * np.arange(4)),
-    "huge": pd.Index(1e307 * np.arange(4)),
-    "mixed": pd.Index([1, "a", None, 2.5]),
+    "far apart": pd.Index(np.array([-(2**63), 0, 1, 2**63 - 1])), "infinite": pd.Index([-np.inf, 1.0, 2.0, np.inf]),
+    "tiny": pd.Index(1e-310 * np.arange(4)), "huge": pd.Index(1e307 * np.arange(4)), "mixed": pd.Index([1, "a", None, 2.5]),
     "zones": pd.Index([pd.Timestamp("2024-01-01", tz=zone) for zone in ZONES], dtype=object),
     "the end of time": pd.date_range("2262-04-08", periods=4, unit="ns"),
     "beyond Python's years": pd.DatetimeIndex(np.array(["10000", "10001", "10002", "20000"], "datetime64[Y]").astype("M8[s]")),
-    "no dates": pd.DatetimeIndex([None] * 4),
-    "days": DAYS[:4],
-    "numbered": pd.RangeIndex(4),
-}
+    "no dates": pd.DatetimeIndex([None] * 4), "days": DAYS[:4], "numbered": pd.RangeIndex(4),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("one", ODD)

@@ -265,16 +265,11 @@ def test_columns_may_be_given_by_name_or_number():
         assert np.size(check_encoding(nothing, nothing, 3, 1, NAMES)) == 0
 
 
-@pytest.mark.parametrize(
-    ("angles", "ignorable", "words"),
-    [
-        (["angel"], (), "angles must name columns of y, which are place, angle, speed, got 'angel'"),
-        ([3], (), r"angles must name columns 0 … 2 of y, got \[3\]"),
-        ((), [0, 0], "ignorable must be a list of different columns"),
-        ({"angle": 1}, [1], "angles and ignorable must not have a column in common, got 'angle' in both"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("angles", "ignorable", "words"), [
+    (["angel"], (), "angles must name columns of y, which are place, angle, speed, got 'angel'"),
+    ([3], (), r"angles must name columns 0 … 2 of y, got \[3\]"), ((), [0, 0], "ignorable must be a list of different columns"),
+    ({"angle": 1}, [1], "angles and ignorable must not have a column in common, got 'angle' in both"),
+], ids=repr)  # fmt: skip
 def test_invalid_columns_are_refused_by_name(angles, ignorable, words):
     model = forecaster(angles=angles, ignorable=ignorable)
     with pytest.raises(ValueError, match=words):

@@ -56,14 +56,11 @@ def test_backtest_keeps_the_labels_of_rows(fitted):
     np.testing.assert_allclose(found["observed"], y[100:105].ravel())
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"horizon": 50}, "y must have more rows than the horizon of 50, got 50"),
-        ({"origins": [0, 20]}, "origins must be rows 1 … 30 of y, with 20 rows to come, got 0"),
-        ({"origins": "all"}, "origins must be a number of forecasts or a list of rows, got 'all'"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    ({"horizon": 50}, "y must have more rows than the horizon of 50, got 50"),
+    ({"origins": [0, 20]}, "origins must be rows 1 … 30 of y, with 20 rows to come, got 0"),
+    ({"origins": "all"}, "origins must be a number of forecasts or a list of rows, got 'all'"),
+])  # fmt: skip
 def test_invalid_origins_are_refused(fitted, more, message):
     y, X = rows(50)
     with pytest.raises(ValueError, match=message):

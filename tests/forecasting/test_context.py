@@ -31,15 +31,12 @@ def rows():
 
 
 NETWORKS = {
-    "washout": {"washout": 100},
-    "no washout": {"washout": 0},
-    "process noise": {"process_noise": 1e-4, "washout": 50},
+    "washout": {"washout": 100}, "no washout": {"washout": 0}, "process noise": {"process_noise": 1e-4, "washout": 50},
     "feedback": {"feedback_scaling": 0.3, "washout": 40},
     "feedback of levels": {"feedback_scaling": 0.3, "washout": 40, "target": "level"},
-    "low-rank": {"covariance": "low-rank", "rank": 12},
-    "diagonal": {"covariance": "diagonal"},
+    "low-rank": {"covariance": "low-rank", "rank": 12}, "diagonal": {"covariance": "diagonal"},
     "stationary": {"initial_state": "stationary"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
@@ -56,12 +53,9 @@ def test_same_after_a_last_run_of_any_length(rows, n):
 
 
 GAPS = {
-    "recent": [390],
-    "the last row": [399],
-    "long ago": [100, 101],
-    "a stretch": [*range(350, 385)],
+    "recent": [390], "the last row": [399], "long ago": [100, 101], "a stretch": [*range(350, 385)],
     "shorter stretches than are remembered": [*range(0, 400, 60)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("feedback", [0.0, 0.3])

@@ -22,39 +22,29 @@ def scale_of(y, X):
 # ---------------------------------------------------------------- what is given
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [[1.0], [2.0], [NAN]],
-        [1.0, 2.0, NAN],
-        [1.0, 2.0, None],
-        pd.Series([1, 2, None], dtype="Int64"),
-        pd.DataFrame({"a": pd.array([1.0, 2.0, None], dtype="Float64")}),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("values", [
+    [[1.0], [2.0], [NAN]], [1.0, 2.0, NAN], [1.0, 2.0, None], pd.Series([1, 2, None], dtype="Int64"),
+    pd.DataFrame({"a": pd.array([1.0, 2.0, None], dtype="Float64")}),
+], ids=repr)  # fmt: skip
 def test_as_matrix_accepts_one_column_of_any_type(values):
     found = as_matrix("y", values)
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, [[1.0], [2.0], [NAN]])
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "words"),
-    [
-        (["1", "2"], TypeError, "y must be an array of numbers"),
-        (np.array(["2020-01-01"], dtype="datetime64[D]"), TypeError, "y must be real numbers, got dates or times among them"),
-        ([[1.0], [1.0, 2.0]], ValueError, "y must be rows of as many numbers each, got lists of 1 and of 2 entries"),
-        ([1.0 + 2.0j], ValueError, "y must be real numbers, got complex ones"),
-        (np.ma.masked_array([1.0], [True]), TypeError, "y must be an array, NaN where it is missing, got a MaskedArray"),
-        (pesn.Gaussian(np.zeros(3), var=np.ones(3)), TypeError, "y must be an array, NaN where it is missing, got a Gaussian"),
-        (np.zeros((2, 2, 2)), ValueError, r"got an array of shape \(2, 2, 2\); .* lengths=\[2, 2\]"),
-        ([np.zeros((2, 2)), np.zeros((3, 2))], ValueError, r"got a list of 2 arrays; .* lengths=\[2, 3\]"),
-        (np.zeros((0, 2)), ValueError, "y must have at least one row"),
-        ([[0.0, 1.0], [-np.inf, 0.0]], ValueError, "got -inf in row 1, column 0"),
-        ([[0.0, 1e101]], ValueError, r"within ±1e\+100, got 1e\+101 in row 0, column 1"),
-    ],
-)
+@pytest.mark.parametrize(("values", "kind", "words"), [
+    (["1", "2"], TypeError, "y must be an array of numbers"),
+    (np.array(["2020-01-01"], dtype="datetime64[D]"), TypeError, "y must be real numbers, got dates or times among them"),
+    ([[1.0], [1.0, 2.0]], ValueError, "y must be rows of as many numbers each, got lists of 1 and of 2 entries"),
+    ([1.0 + 2.0j], ValueError, "y must be real numbers, got complex ones"),
+    (np.ma.masked_array([1.0], [True]), TypeError, "y must be an array, NaN where it is missing, got a MaskedArray"),
+    (pesn.Gaussian(np.zeros(3), var=np.ones(3)), TypeError, "y must be an array, NaN where it is missing, got a Gaussian"),
+    (np.zeros((2, 2, 2)), ValueError, r"got an array of shape \(2, 2, 2\); .* lengths=\[2, 2\]"),
+    ([np.zeros((2, 2)), np.zeros((3, 2))], ValueError, r"got a list of 2 arrays; .* lengths=\[2, 3\]"),
+    (np.zeros((0, 2)), ValueError, "y must have at least one row"),
+    ([[0.0, 1.0], [-np.inf, 0.0]], ValueError, "got -inf in row 1, column 0"),
+    ([[0.0, 1e101]], ValueError, r"within ±1e\+100, got 1e\+101 in row 0, column 1"),
+])  # fmt: skip
 def test_invalid_rows_are_refused(values, kind, words):
     with pytest.raises(kind, match=words):
         as_matrix("y", values)
@@ -160,22 +150,19 @@ def steps_of(segments):
     return [value for segment in segments for value in segment.z.ravel().tolist()]
 
 
-@pytest.mark.parametrize(
-    ("spread", "sizes", "held"),
-    [
-        (False, (500,), [100]),  # one run: its last fifth
-        (False, (400, 100), [80]),  # two: the last fifth of each that is long enough
-        (False, (300, 300, 300), [300]),  # three: the last one
-        (False, (50,) * 20, [50] * 4),  # many: the last fifth of them
-        (False, (900, 900, 5), [180, 180]),  # a last one too short to judge by
-        (False, (100, 100, 900), [180]),  # a last one that is most of all
-        (False, (30, 30), []),
-        (True, (3000,), [150] * 4),  # one run: blocks of it
-        (True, (500,), [100]),  # too short for two blocks
-        (True, (50,) * 20, [50] * 4),  # many: every fifth
-        (True, (60, 900), [180]),
-    ],
-)
+@pytest.mark.parametrize(("spread", "sizes", "held"), [
+    (False, (500,), [100]),  # one run: its last fifth
+    (False, (400, 100), [80]),  # two: the last fifth of each that is long enough
+    (False, (300, 300, 300), [300]),  # three: the last one
+    (False, (50,) * 20, [50] * 4),  # many: the last fifth of them
+    (False, (900, 900, 5), [180, 180]),  # a last one too short to judge by
+    (False, (100, 100, 900), [180]),  # a last one that is most of all
+    (False, (30, 30), []),
+    (True, (3000,), [150] * 4),  # one run: blocks of it
+    (True, (500,), [100]),  # too short for two blocks
+    (True, (50,) * 20, [50] * 4),  # many: every fifth
+    (True, (60, 900), [180]),
+])  # fmt: skip
 def test_validation_set_is_long_enough_and_not_trained_on(spread, sizes, held):
     """It may be spread over all rows; then its forecasts know the rows before it."""
     seen, judged = train_validation_split(segments_like(*sizes), 22, spread=spread)
@@ -192,16 +179,12 @@ def test_validation_set_is_long_enough_and_not_trained_on(spread, sizes, held):
         np.testing.assert_array_equal(segment.y[:-1], segment.z)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "kept"),
-    [
-        ((400, 2, 3, 390), (400, 390)),  # two gaps close to each other
-        ((50,) * 10, (50,) * 10),
-        ((100, 80, 60), (100, 80, 60)),
-        ((5, 6, 5, 7), (5, 6, 5, 7)),  # nothing but short ones: none can be spared
-        ((1, 1), ()),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "kept"), [
+    ((400, 2, 3, 390), (400, 390)),  # two gaps close to each other
+    ((50,) * 10, (50,) * 10), ((100, 80, 60), (100, 80, 60)),
+    ((5, 6, 5, 7), (5, 6, 5, 7)),  # nothing but short ones: none can be spared
+    ((1, 1), ()),
+])  # fmt: skip
 def test_short_segments_are_dropped_if_there_are_longer_ones(sizes, kept):
     assert tuple(n for n in sizes if n >= dataset.shortest_segment(sizes, 2)) == kept
 

@@ -273,29 +273,23 @@ ONE = {"all": np.ones((2, 1))}
 ZERO = np.zeros((2, 1))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((np.zeros(2), np.eye(2), ONE), r"mean must have shape \(horizon, d\), with a row and a column at least, got \(2,\)"),
-        (([[np.nan], [0.0]], np.eye(2), ONE), r"mean must be finite, got nan at index \(0, 0\)"),
-        ((ZERO, np.eye(3), ONE), r"joint must have shape \(2, 2\), as mean has 2 entries, got \(3, 3\)"),
-        ((ZERO, [[1.0, 0.5], [0.4, 1.0]], ONE), r"joint must be symmetric, got 0\.5 at \(0, 1\) and 0\.4 at \(1, 0\)"),
-        ((ZERO, [[-1e-9, 0.0], [0.0, 1.0]], ONE), "joint must have no negative variance, got -1e-09 at row 0 of 'y0'"),
-        ((ZERO, [[1.0, 1.1], [1.1, 1.0]], ONE), r"joint must be positive semi-definite, got a covariance of 1\.1 at \(0, 1\)"),
-        ((ZERO, np.eye(2), {}), "parts must name at least one part of the variance, got none"),
-        ((ZERO, np.eye(2), {"a": [[2.0], [2.0]], "b": [[-1.0], [-1.0]]}), r"parts\['b'\] must not be negative, got -1\.0 at"),
-        ((ZERO, np.eye(2), {"a": [[1.0], [1.00001]]}), r"parts must sum to the variance, 1\.0 at row 1 of 'y0', got 1\.00001"),
-        ((ZERO, np.eye(2), ONE, None, [1, 2, 3]), r"index must have 2 labels, one for each row of mean, got shape \(3,\)"),
-        (
-            (ZERO, np.eye(2), ONE, None, None, [[np.inf]]),
-            "history must be NaN or lie within ±1e\\+100, got inf in row 0, column 0",
-        ),
-        ((ZERO.T, np.eye(2), {"a": [[1.0, 1.0]]}, ["x", "x"]), r"names must be 2 different strings, .* got \['x', 'x'\]"),
-        ((["a", "b"], np.eye(2), ONE), "mean must be real numbers"),
-        ((ZERO, np.eye(2), np.ones((2, 1))), "parts must map names to variances, got ndarray"),
-        ((ZERO, np.eye(2), ONE, [3]), r"names must be a sequence of 1 string, got \[3\]"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((np.zeros(2), np.eye(2), ONE), r"mean must have shape \(horizon, d\), with a row and a column at least, got \(2,\)"),
+    (([[np.nan], [0.0]], np.eye(2), ONE), r"mean must be finite, got nan at index \(0, 0\)"),
+    ((ZERO, np.eye(3), ONE), r"joint must have shape \(2, 2\), as mean has 2 entries, got \(3, 3\)"),
+    ((ZERO, [[1.0, 0.5], [0.4, 1.0]], ONE), r"joint must be symmetric, got 0\.5 at \(0, 1\) and 0\.4 at \(1, 0\)"),
+    ((ZERO, [[-1e-9, 0.0], [0.0, 1.0]], ONE), "joint must have no negative variance, got -1e-09 at row 0 of 'y0'"),
+    ((ZERO, [[1.0, 1.1], [1.1, 1.0]], ONE), r"joint must be positive semi-definite, got a covariance of 1\.1 at \(0, 1\)"),
+    ((ZERO, np.eye(2), {}), "parts must name at least one part of the variance, got none"),
+    ((ZERO, np.eye(2), {"a": [[2.0], [2.0]], "b": [[-1.0], [-1.0]]}), r"parts\['b'\] must not be negative, got -1\.0 at"),
+    ((ZERO, np.eye(2), {"a": [[1.0], [1.00001]]}), r"parts must sum to the variance, 1\.0 at row 1 of 'y0', got 1\.00001"),
+    ((ZERO, np.eye(2), ONE, None, [1, 2, 3]), r"index must have 2 labels, one for each row of mean, got shape \(3,\)"),
+    ((ZERO, np.eye(2), ONE, None, None, [[np.inf]]), "history must be NaN or lie within ±1e\\+100, got inf in row 0, column 0"),
+    ((ZERO.T, np.eye(2), {"a": [[1.0, 1.0]]}, ["x", "x"]), r"names must be 2 different strings, .* got \['x', 'x'\]"),
+    ((["a", "b"], np.eye(2), ONE), "mean must be real numbers"),
+    ((ZERO, np.eye(2), np.ones((2, 1))), "parts must map names to variances, got ndarray"),
+    ((ZERO, np.eye(2), ONE, [3]), r"names must be a sequence of 1 string, got \[3\]"),
+])  # fmt: skip
 def test_invalid_forecasts_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         Forecast(*arguments)

@@ -129,16 +129,10 @@ def test_longer_contexts_have_smaller_errors_and_intervals(known, rows):
 
 
 GAPS = {
-    "one entry": (15, 1),
-    "a column": (slice(None), 1),
-    "rows": slice(10, 15),
-    "the first row": 0,
-    "an entry of the first row": (0, 1),
-    "the last row": -1,
-    "an entry of the last row": (-1, 0),
-    "all rows": slice(None),
+    "one entry": (15, 1), "a column": (slice(None), 1), "rows": slice(10, 15), "the first row": 0,
+    "an entry of the first row": (0, 1), "the last row": -1, "an entry of the last row": (-1, 0), "all rows": slice(None),
     "every other row": slice(0, None, 2),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -41,19 +41,16 @@ def arrow(index, dtype):
 
 # name: the index given, and the index of times that it stands for; None: itself
 USED = {
-    "days": lambda: (DAYS, None),
-    "days in seconds": lambda: (DAYS.as_unit("s"), None),
+    "days": lambda: (DAYS, None), "days in seconds": lambda: (DAYS.as_unit("s"), None),
     "months": lambda: (pd.date_range("2001-01-31", periods=N + AHEAD, freq="ME"), None),
-    "zone": lambda: (ZONED, None),
-    "hours of summer time": lambda: (HOURS, None),
+    "zone": lambda: (ZONED, None), "hours of summer time": lambda: (HOURS, None),
     "fixed offset": lambda: (DAYS.tz_localize("+05:30"), None),
     "periods": lambda: (pd.period_range("2001-01", periods=N + AHEAD, freq="M"), None),
     "durations": lambda: (PASSED, None),
     "range": lambda: (pd.RangeIndex(7, 7 + 3 * (N + AHEAD), 3), None),
     "int64": lambda: (YEARS, None),
     "uint8": lambda: (pd.Index(np.arange(1, 1 + N + AHEAD), dtype=np.uint8), pd.RangeIndex(1, 1 + N + AHEAD)),
-    "float64": lambda: (pd.Index(0.25 * T), None),
-    "nullable int": lambda: (YEARS.astype("Int64"), YEARS),
+    "float64": lambda: (pd.Index(0.25 * T), None), "nullable int": lambda: (YEARS.astype("Int64"), YEARS),
     "text of days": lambda: (text(DAYS.date), DAYS),
     "text of months": lambda: (
         pd.Index(pd.date_range("2001-01-01", periods=N + AHEAD, freq="MS").strftime("%Y-%m")),
@@ -78,7 +75,7 @@ USED = {
     "objects: timedelta": lambda: (pd.Index(list(PASSED.to_pytimedelta()), dtype=object), PASSED),
     "objects: int": lambda: (pd.Index(YEARS.tolist(), dtype=object), YEARS),
     "objects: int and float": lambda: (pd.Index([1900.0, *YEARS.tolist()[1:]], dtype=object), YEARS.astype(float)),
-}
+}  # fmt: skip
 
 
 def used(kind):

@@ -115,15 +115,11 @@ def test_patches_of_all_kinds_forecast(patches):
     assert np.square(found.errors).mean() < 0.1 * Y.var()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"ignorable": 0}, "ignorable"),
-        ({"angles": [1]}, "angles"),
-        ({"learn": list(range(1, P)), "kinematics": (np.zeros((1, P)), np.zeros((1, P - 1)), np.zeros(1))}, "learn"),
-        ({"patches": Patches(3, 1)}, "local .*multiple of size=3, got 8"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), [
+    ({"ignorable": 0}, "ignorable"), ({"angles": [1]}, "angles"),
+    ({"learn": list(range(1, P)), "kinematics": (np.zeros((1, P)), np.zeros((1, P - 1)), np.zeros(1))}, "learn"),
+    ({"patches": Patches(3, 1)}, "local .*multiple of size=3, got 8"),
+])  # fmt: skip
 def test_columns_that_are_no_field_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         a_forecaster(**options).fit(Y[:60])

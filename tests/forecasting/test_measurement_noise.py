@@ -96,15 +96,12 @@ def test_measurement_noise_is_saved_and_updated(series, forecaster, save_and_loa
     assert np.abs(np.log(np.diagonal(again.errors_.cov) / np.diagonal(errors))).max() < 1.0  # the process's share alone follows
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("much", "measurement_noise must be deviations, 'auto' or None, got 'much'"),
-        ([0.1, 0.2], "measurement_noise must be a deviation, or one for each of the 3 columns of y, got an array of shape"),
-        (1e200, "measurement_noise must be at most 2 deviations of each column of y"),
-        (pd.Series({"a": 0.1, "b": 0.1, "c": 0.1}), "measurement_noise must have the labels of the columns of y"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ("much", "measurement_noise must be deviations, 'auto' or None, got 'much'"),
+    ([0.1, 0.2], "measurement_noise must be a deviation, or one for each of the 3 columns of y, got an array of shape"),
+    (1e200, "measurement_noise must be at most 2 deviations of each column of y"),
+    (pd.Series({"a": 0.1, "b": 0.1, "c": 0.1}), "measurement_noise must have the labels of the columns of y"),
+])  # fmt: skip
 def test_invalid_measurement_noise_is_refused(series, given, message):
     network = ProbabilisticESN(10, washout=10, random_state=0)
     with pytest.raises(ValueError, match=message.split(",")[0]):

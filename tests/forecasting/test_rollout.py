@@ -212,29 +212,26 @@ def test_plan_as_a_forecast(case):
 PLAIN = Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.broadcast_to(np.eye(2), (2, 3, 2, 2)), names=NAMES)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 4, 1))), "controls must have shape"),
-        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.zeros((2, 3, 2))), "cov must have shape"),
-        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), names=("x",)), "names must be 2 different strings"),
-        (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), start=[0.0]), r"start must have shape \(2,\) or \(2, 2\)"),
-        (lambda: PLAIN.expected_cost(np.eye(3)), r"Q must be a number, \(2,\) or \(2, 2\), got shape \(3, 3\)"),
-        (lambda: PLAIN.expected_cost({"y": 1.0}), "Q must name columns among x, theta, got 'y'"),
-        (lambda: PLAIN.expected_cost(1.0, R=np.ones(2)), "R must be a number"),
-        (lambda: PLAIN.saturating_cost(-1e-10), "Q must be positive semi-definite, got an eigenvalue of -1e-10"),
-        (lambda: PLAIN.expected_cost({"x": [1.0, 2.0]}), r"Q must be a number for each name, got shape \(2,\) for 'x'"),
-        (lambda: PLAIN.expected_cost(1.0, {"x": np.zeros(3), "theta": np.zeros(2)}), r"goal must be numbers, or paths of one"),
-        (lambda: Rollout(PLAIN.mean, PLAIN.controls, -PLAIN.cov).saturating_cost(9.0), "cov must be positive semi-definite"),
-        (lambda: PLAIN.angle_cost("phi"), "column must be among x, theta"),
-        (lambda: PLAIN.angle_cost("theta", [0.0, 1.0]), "goal must be an angle or a path of 3 angles"),
-        (lambda: PLAIN.probability("x"), "above or below must be given"),
-        (lambda: PLAIN.probability("x", above=-1.0, below=1.0), "below must not lie above"),
-        (lambda: PLAIN.path_probability("x", above=1.0, method="exact"), "method must be 'bound' or 'markov'"),
-        (lambda: PLAIN.path_probability("x", above=1.0, method="markov"), "needs lagged"),
-        (lambda: PLAIN.forecast(slice(None)), "plan must be one plan"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 4, 1))), "controls must have shape"),
+    (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), np.zeros((2, 3, 2))), "cov must have shape"),
+    (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), names=("x",)), "names must be 2 different strings"),
+    (lambda: Rollout(np.zeros((2, 3, 2)), np.zeros((2, 3, 1)), start=[0.0]), r"start must have shape \(2,\) or \(2, 2\)"),
+    (lambda: PLAIN.expected_cost(np.eye(3)), r"Q must be a number, \(2,\) or \(2, 2\), got shape \(3, 3\)"),
+    (lambda: PLAIN.expected_cost({"y": 1.0}), "Q must name columns among x, theta, got 'y'"),
+    (lambda: PLAIN.expected_cost(1.0, R=np.ones(2)), "R must be a number"),
+    (lambda: PLAIN.saturating_cost(-1e-10), "Q must be positive semi-definite, got an eigenvalue of -1e-10"),
+    (lambda: PLAIN.expected_cost({"x": [1.0, 2.0]}), r"Q must be a number for each name, got shape \(2,\) for 'x'"),
+    (lambda: PLAIN.expected_cost(1.0, {"x": np.zeros(3), "theta": np.zeros(2)}), r"goal must be numbers, or paths of one"),
+    (lambda: Rollout(PLAIN.mean, PLAIN.controls, -PLAIN.cov).saturating_cost(9.0), "cov must be positive semi-definite"),
+    (lambda: PLAIN.angle_cost("phi"), "column must be among x, theta"),
+    (lambda: PLAIN.angle_cost("theta", [0.0, 1.0]), "goal must be an angle or a path of 3 angles"),
+    (lambda: PLAIN.probability("x"), "above or below must be given"),
+    (lambda: PLAIN.probability("x", above=-1.0, below=1.0), "below must not lie above"),
+    (lambda: PLAIN.path_probability("x", above=1.0, method="exact"), "method must be 'bound' or 'markov'"),
+    (lambda: PLAIN.path_probability("x", above=1.0, method="markov"), "needs lagged"),
+    (lambda: PLAIN.forecast(slice(None)), "plan must be one plan"),
+])  # fmt: skip
 def test_invalid_arguments_are_refused(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()

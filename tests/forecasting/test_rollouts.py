@@ -152,26 +152,23 @@ def test_step_agrees_with_a_one_step_forecast(name):
     assert np.abs(after - RUNS.states[51:61]).max() < 0.05
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: m.rollout(np.zeros((3, 5, 2))), r"controls must have shape \(sequences, steps, 1\)"),
-        (lambda m: m.rollout(np.full((3, 5, 1), np.nan)), "controls must be finite"),
-        (lambda m: m.rollout(np.full((3, 5, 1), 1e200)), "controls must lie within"),
-        (lambda m: m.rollout(controls(), covariance="dense"), "covariance must be one of .* got 'dense'"),
-        (lambda m: m.rollout(controls(), rank=0), "rank must be 1 or more, got 0"),
-        (lambda m: m.rollout(controls(), RUNS.states[:3]), r"start must be what start\(context\) gave, .* ndarray"),
-        (lambda m: m.rollout(controls(), made("static").start()), r"start must be what start\(\) of this forecaster"),
-        (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), "controls must be as many as start has"),
-        (lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))), "context must be one, got a start of 3"),
-        (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), r"X of context must have shape \(3, 3, 1\)"),
-        (lambda m: m.start(np.zeros((3, 2, 4))), r"context must be \(y, X\) with X of shape \(3, 1, 1\), got y alone"),
-        (lambda m: m.start((np.zeros((3, 1, 4)), None, None)), r"context must be y or \(y, X\), got a tuple of 3"),
-        (lambda m: m.linearize(np.zeros(3), [0.0]), r"state must have shape \(4,\), got \(3,\)"),
-        (lambda m: m.step(np.zeros(4), np.zeros(1)), r"states must have shape \(states, 4\), got \(4,\)"),
-        (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), r"controls must have shape \(3, 1\)"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda m: m.rollout(np.zeros((3, 5, 2))), r"controls must have shape \(sequences, steps, 1\)"),
+    (lambda m: m.rollout(np.full((3, 5, 1), np.nan)), "controls must be finite"),
+    (lambda m: m.rollout(np.full((3, 5, 1), 1e200)), "controls must lie within"),
+    (lambda m: m.rollout(controls(), covariance="dense"), "covariance must be one of .* got 'dense'"),
+    (lambda m: m.rollout(controls(), rank=0), "rank must be 1 or more, got 0"),
+    (lambda m: m.rollout(controls(), RUNS.states[:3]), r"start must be what start\(context\) gave, .* ndarray"),
+    (lambda m: m.rollout(controls(), made("static").start()), r"start must be what start\(\) of this forecaster"),
+    (lambda m: m.rollout(controls(B=2), m.start(np.zeros((3, 1, 4)))), "controls must be as many as start has"),
+    (lambda m: m.forecast(5, m.start(np.zeros((3, 1, 4))), np.zeros((5, 1))), "context must be one, got a start of 3"),
+    (lambda m: m.start((np.zeros((3, 4, 4)), np.zeros((3, 2, 1)))), r"X of context must have shape \(3, 3, 1\)"),
+    (lambda m: m.start(np.zeros((3, 2, 4))), r"context must be \(y, X\) with X of shape \(3, 1, 1\), got y alone"),
+    (lambda m: m.start((np.zeros((3, 1, 4)), None, None)), r"context must be y or \(y, X\), got a tuple of 3"),
+    (lambda m: m.linearize(np.zeros(3), [0.0]), r"state must have shape \(4,\), got \(3,\)"),
+    (lambda m: m.step(np.zeros(4), np.zeros(1)), r"states must have shape \(states, 4\), got \(4,\)"),
+    (lambda m: m.step(np.zeros((3, 4)), np.zeros((2, 1))), r"controls must have shape \(3, 1\)"),
+])  # fmt: skip
 def test_invalid_rollouts_are_refused(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(made("given"))

@@ -253,20 +253,17 @@ Y, X = RUNS[0]
 NAMED = pd.DataFrame(Y, columns=["a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("runs", "kind", "words"),
-    [
-        (iter(()), ValueError, "y must hold at least one run, got none"),
-        ([Y, X], ValueError, "run 1: y must have 2 columns in every run, as in run 0, got 1"),
-        ([NAMED, NAMED.rename(columns={"b": "c"})], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got"),
-        ([RUNS[0], Y], ValueError, "run 1: X must be given in every run or in none, got none here and some in run 0"),
-        ([(Y, X), (Y, X[:-1])], ValueError, "run 1: X must have a row for each of the 150 rows of y, got 149"),
-        (iter([Y, Y.astype(str)]), TypeError, "run 1: y must be an array of numbers"),
-        (iter([Y, (Y, X, X)]), ValueError, r"run 1: each run must be y, or \(y, X\), got a tuple of 3"),
-        (Again(5), ValueError, "y must give the same runs in every pass"),
-        ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
-    ],
-)
+@pytest.mark.parametrize(("runs", "kind", "words"), [
+    (iter(()), ValueError, "y must hold at least one run, got none"),
+    ([Y, X], ValueError, "run 1: y must have 2 columns in every run, as in run 0, got 1"),
+    ([NAMED, NAMED.rename(columns={"b": "c"})], ValueError, r"run 1: y must have the columns \['a', 'b'\] of run 0, got"),
+    ([RUNS[0], Y], ValueError, "run 1: X must be given in every run or in none, got none here and some in run 0"),
+    ([(Y, X), (Y, X[:-1])], ValueError, "run 1: X must have a row for each of the 150 rows of y, got 149"),
+    (iter([Y, Y.astype(str)]), TypeError, "run 1: y must be an array of numbers"),
+    (iter([Y, (Y, X, X)]), ValueError, r"run 1: each run must be y, or \(y, X\), got a tuple of 3"),
+    (Again(5), ValueError, "y must give the same runs in every pass"),
+    ("runs.parquet", TypeError, r"y must be rows or runs, got the path 'runs.parquet'; .*ParquetRuns"),
+])  # fmt: skip
 def test_inconsistent_runs_are_refused_by_number(runs, kind, words):
     forecaster = pesn.Forecaster(esn(washout=0))
     with pytest.raises(kind, match=words):
@@ -274,14 +271,11 @@ def test_inconsistent_runs_are_refused_by_number(runs, kind, words):
     assert not hasattr(forecaster, "esn_")
 
 
-@pytest.mark.parametrize(
-    ("options", "more", "words"),
-    [
-        ({}, {"X": X}, "X must be None where y holds runs"),
-        ({}, {"lengths": [150]}, "lengths must be None where y holds runs"),
-        ({"feedback": "own", "feedback_scaling": 0.1}, {}, "feedback must be 'teacher' where runs are streamed"),
-    ],
-)
+@pytest.mark.parametrize(("options", "more", "words"), [
+    ({}, {"X": X}, "X must be None where y holds runs"),
+    ({}, {"lengths": [150]}, "lengths must be None where y holds runs"),
+    ({"feedback": "own", "feedback_scaling": 0.1}, {}, "feedback must be 'teacher' where runs are streamed"),
+])  # fmt: skip
 def test_arguments_of_stacked_rows_are_refused(options, more, words):
     with pytest.raises(ValueError, match=words):
         pesn.Forecaster(esn(**options)).fit([Y], **more)

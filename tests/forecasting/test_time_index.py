@@ -13,15 +13,11 @@ FREQUENCIES = [
     "250ms",
 ]  # fmt: skip
 OTHERS = [
-    pd.period_range("2024-01", periods=20, freq="M", name="month"),
-    pd.period_range("2024-01-01", periods=20, freq="3D"),
-    pd.RangeIndex(1900, 2000, 5, name="year"),
-    pd.Index(np.arange(20) * 10, name="k"),
-    pd.Index(0.25 * np.arange(20), name="t (s)"),
-    pd.Index(0.1 * np.arange(20)),
-    pd.timedelta_range("-3D", periods=20, freq="D", name="passed"),
-    pd.timedelta_range("0s", periods=20, freq="7ns", unit="ns"),
-]
+    pd.period_range("2024-01", periods=20, freq="M", name="month"), pd.period_range("2024-01-01", periods=20, freq="3D"),
+    pd.RangeIndex(1900, 2000, 5, name="year"), pd.Index(np.arange(20) * 10, name="k"),
+    pd.Index(0.25 * np.arange(20), name="t (s)"), pd.Index(0.1 * np.arange(20)),
+    pd.timedelta_range("-3D", periods=20, freq="D", name="passed"), pd.timedelta_range("0s", periods=20, freq="7ns", unit="ns"),
+]  # fmt: skip
 
 
 def same_days(start, day, periods):
@@ -93,24 +89,13 @@ def test_periods_and_numbers_continue(whole):
     np.testing.assert_array_equal(time.positions(whole[::-1], 5), [-1, -1, -1, 5, 4, 3, 2, 1, 0, *[-1] * 11])
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.RangeIndex(0),
-        pd.Index(list("abc")),
-        pd.Index([1, 2, 3000]),
-        pd.Index([3, 2, 1]),
-        pd.Index([1.0, np.nan, 3.0]),
-        pd.Index([0.0, 1.0, 1.3, 2.71]),
-        pd.DatetimeIndex(["2024-01-01", "2024-01-02", None]),
-        pd.DatetimeIndex(["2024-01-01 00:00:00", "2024-01-01 00:00:01", "2024-01-01 00:00:02", "2044-01-01"]),
-        pd.date_range("2024-01-09", periods=5, freq="-1D"),
-        pd.PeriodIndex(["2024-01", "2044-03"], freq="M"),
-        pd.MultiIndex.from_product([[1, 2], [3, 4]]),
-        pd.TimedeltaIndex(["1h", "1h"]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("index", [
+    pd.RangeIndex(0), pd.Index(list("abc")), pd.Index([1, 2, 3000]), pd.Index([3, 2, 1]), pd.Index([1.0, np.nan, 3.0]),
+    pd.Index([0.0, 1.0, 1.3, 2.71]), pd.DatetimeIndex(["2024-01-01", "2024-01-02", None]),
+    pd.DatetimeIndex(["2024-01-01 00:00:00", "2024-01-01 00:00:01", "2024-01-01 00:00:02", "2044-01-01"]),
+    pd.date_range("2024-01-09", periods=5, freq="-1D"), pd.PeriodIndex(["2024-01", "2044-03"], freq="M"),
+    pd.MultiIndex.from_product([[1, 2], [3, 4]]), pd.TimedeltaIndex(["1h", "1h"]),
+], ids=str)  # fmt: skip
 def test_irregular_labels_have_no_rule(index):
     assert time_index(index) is None
 

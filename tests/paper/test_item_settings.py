@@ -26,22 +26,17 @@ def test_every_parameter_is_a_setting_with_a_meaning(name):
         assert setting.meaning.endswith(".")
 
 
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
-        (settings.whole(1), [(3, 3)], [0, 2.0, True, "3", None]),
-        (settings.whole(1, 8), [(8, 8)], [9]),
-        (settings.number(0.0, 1.0), [(0, 0.0), (1, 1.0)], [-0.1, 1.1, math.nan, math.inf, "x", True]),
-        (settings.POSITIVE, [(1e-9, 1e-9)], [0.0, -1.0]),
-        (settings.flag(), [(True, True)], [1, "yes"]),
-        (settings.choice("tanh", "swish"), [("swish", "swish")], ["relu", 1]),
-        (settings.or_word(settings.number(0.0), "auto"), [("auto", "auto"), (1, 1.0)], ["automatic", -1]),
-        (settings.several(settings.whole(1)), [([1, 2], [1, 2]), ((3,), [3]), (4, [4])], [[], [0], "12", [1.5], {"a": 1}]),
-        (settings.several(settings.whole(1), 2), [([1, 2], [1, 2])], [[1], [3, 3]]),
-        (settings.ENDS, [([-1, 1], [-1.0, 1.0])], [[1, -1], [1, 1], [1], [1, 2, 3], 1, "12"]),
-        (settings.MESH, [([-1, 1, 11], [-1.0, 1.0, 11])], [[-1, 1, 11.5], [-1, 1, 2]]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "good", "bad"), [
+    (settings.whole(1), [(3, 3)], [0, 2.0, True, "3", None]), (settings.whole(1, 8), [(8, 8)], [9]),
+    (settings.number(0.0, 1.0), [(0, 0.0), (1, 1.0)], [-0.1, 1.1, math.nan, math.inf, "x", True]),
+    (settings.POSITIVE, [(1e-9, 1e-9)], [0.0, -1.0]), (settings.flag(), [(True, True)], [1, "yes"]),
+    (settings.choice("tanh", "swish"), [("swish", "swish")], ["relu", 1]),
+    (settings.or_word(settings.number(0.0), "auto"), [("auto", "auto"), (1, 1.0)], ["automatic", -1]),
+    (settings.several(settings.whole(1)), [([1, 2], [1, 2]), ((3,), [3]), (4, [4])], [[], [0], "12", [1.5], {"a": 1}]),
+    (settings.several(settings.whole(1), 2), [([1, 2], [1, 2])], [[1], [3, 3]]),
+    (settings.ENDS, [([-1, 1], [-1.0, 1.0])], [[1, -1], [1, 1], [1], [1, 2, 3], 1, "12"]),
+    (settings.MESH, [([-1, 1, 11], [-1.0, 1.0, 11])], [[-1, 1, 11.5], [-1, 1, 2]]),
+])  # fmt: skip
 def test_kinds_accept_the_values_they_describe(kind, good, bad):
     for value, used in good:
         assert kind.accept(value) == used
@@ -67,15 +62,11 @@ def test_run_accepts_custom_settings():
     assert set(frame["variance"]) == {0.5}
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"quick": "yes"}, TypeError, "quick must be True or False"),
-        ({"seed": -1}, ValueError, "seed must be 0 or more"),
-        ({"jobs": 0}, ValueError, "jobs must be 1 or more"),
-        ({"point": 3}, ValueError, "point is no setting of error-bound; did you mean points"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"quick": "yes"}, TypeError, "quick must be True or False"), ({"seed": -1}, ValueError, "seed must be 0 or more"),
+    ({"jobs": 0}, ValueError, "jobs must be 1 or more"),
+    ({"point": 3}, ValueError, "point is no setting of error-bound; did you mean points"),
+])  # fmt: skip
 def test_run_rejects_wrong_arguments(given, error, message):
     with pytest.raises(error, match=message):
         paper.run("error-bound", **given)

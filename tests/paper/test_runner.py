@@ -110,13 +110,9 @@ def test_run_writes_a_folder_per_item_and_a_page(fakes, tmp_path):
     assert json.loads((out / "results.json").read_text()) == records
     draws = [["holds in part", 0.5], ["holds", None], ["holds in part", 2.0], ["holds in part", 0.25]]
     judged = {
-        "id": "printed-bound",
-        "text": CLAIMS["printed-bound"].text,
-        "verdict": "holds in part",
-        "depends": "",
-        "draws": draws,
+        "id": "printed-bound", "text": CLAIMS["printed-bound"].text, "verdict": "holds in part", "depends": "", "draws": draws,
         "support": 3,
-    }
+    }  # fmt: skip
     assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
     assert (record["title"], record["quick"], record["seed"]) == ("Title of one", True, 3)
     assert record["parameters"] == {"units": 6, "scale": 1.0}
@@ -169,11 +165,9 @@ def test_digest_depends_on_parameters_and_code(fakes):
     same = runner._digest(one, settings)
     assert runner._digest(one, Settings(True, 0, {"b": (0.5,), "a": np.int64(1)})) == same
     others = [
-        runner._digest(two, settings),
-        runner._digest(one, Settings(True, 0, {"a": 1, "b": [0.25]})),
-        runner._digest(one, Settings(True, 1, settings.parameters)),
-        runner._digest(one, Settings(False, 0, settings.parameters)),
-    ]
+        runner._digest(two, settings), runner._digest(one, Settings(True, 0, {"a": 1, "b": [0.25]})),
+        runner._digest(one, Settings(True, 1, settings.parameters)), runner._digest(one, Settings(False, 0, settings.parameters)),
+    ]  # fmt: skip
     Path(fake_one.__file__).write_text("# changed")
     others.append(runner._digest(one, settings))
     assert len({same, *others}) == 6
@@ -236,14 +230,12 @@ def put(name, make):
 
 
 DAMAGES = {
-    "empty figure": put("values.svg", Path.touch),
-    "pipe": put("values.png", os.mkfifo),
+    "empty figure": put("values.svg", Path.touch), "pipe": put("values.png", os.mkfifo),
     "cut frame": lambda place: (place / "frame.csv").write_bytes(b"cut"),
     "broken record": lambda place: (place / "result.json").write_bytes(b"{"),
     "deep record": lambda place: (place / "result.json").write_text("[" * 200_000),
-    "changed record": other_seed,
-    "file elsewhere": lead_out,
-}
+    "changed record": other_seed, "file elsewhere": lead_out,
+}  # fmt: skip
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="devices, pipes and links as POSIX has them")
@@ -351,19 +343,16 @@ def test_one_run_at_a_time(out):
     reproduce(out)
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "error", "message"),
-    [
-        (["ones"], {}, ValueError, r"item must be one of one, two, got 'ones'; did you mean 'one'\?"),
-        ([3], {}, TypeError, "item must be a name, got 3"),
-        (["one"], {"seed": -1}, ValueError, "seed must be 0 or more, got -1"),
-        (["one"], {"jobs": 0}, ValueError, "jobs must be 1 or more, got 0"),
-        *[
-            (["one"], {"scheduler": address}, ValueError, "scheduler must be an address such as")
-            for address in ("", "localhost", "http://127.0.0.1:80", "tcp://127.0.0.1:x")
-        ],
+@pytest.mark.parametrize(("names", "options", "error", "message"), [
+    (["ones"], {}, ValueError, r"item must be one of one, two, got 'ones'; did you mean 'one'\?"),
+    ([3], {}, TypeError, "item must be a name, got 3"),
+    (["one"], {"seed": -1}, ValueError, "seed must be 0 or more, got -1"),
+    (["one"], {"jobs": 0}, ValueError, "jobs must be 1 or more, got 0"),
+    *[
+        (["one"], {"scheduler": address}, ValueError, "scheduler must be an address such as")
+        for address in ("", "localhost", "http://127.0.0.1:80", "tcp://127.0.0.1:x")
     ],
-)
+])  # fmt: skip
 def test_wrong_arguments(out, names, options, error, message):
     with pytest.raises(error, match=message):
         reproduce(out, *names, **options)

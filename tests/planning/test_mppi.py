@@ -164,47 +164,37 @@ def test_cost_may_change_its_arguments():
 GOOD = {"model": Point(), "horizon": 5, "limits": (-1.0, 1.0), "cost": to(1.0)}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"horizon": 0}, "horizon must be 1 or more, got 0"),
-        ({"horizon": 2.5}, "horizon must be a whole number"),
-        ({"limits": (1.0, -1.0)}, "limits must be .* low below high"),
-        ({"limits": (1.0, np.nan)}, "limits must be finite"),
-        ({"limits": ([0.0, 0.0], [1.0])}, "limits must be two numbers or two arrays"),
-        ({"limits": 3.0}, "limits must be two"),
-        ({"cost": 1.0}, "cost must be a function"),
-        *(({name: 0}, f"{name} must be 1 or more") for name in ("n_plans", "n_elite", "iterations")),
-        ({"spread": 0.0}, "spread must be above 0"),
-        ({"spread": [0.1, 0.1]}, "spread must be above 0, a number or one for each of 1 inputs"),
-        *(({name: bad}, f"{name} must lie in") for name, bad in (("smoothness", -1), ("fresh", 1.5), ("temperature", np.nan))),
-        ({"covariance": "some"}, "covariance must be one of none, diagonal, low-rank, full"),
-        ({"constraints": ["x < 1"]}, "constraints must be ChanceConstraint"),
-        ({"constraints": None}, "constraints must be a sequence of ChanceConstraint, got None"),
-        ({"constraints": ChanceConstraint("x", above=1.0)}, "constraints must be a sequence of ChanceConstraint"),
-        ({"model": None}, "model must have a rollout, .* got None"),
-        ({"random_state": "x"}, "random_state must be"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"horizon": 0}, "horizon must be 1 or more, got 0"), ({"horizon": 2.5}, "horizon must be a whole number"),
+    ({"limits": (1.0, -1.0)}, "limits must be .* low below high"), ({"limits": (1.0, np.nan)}, "limits must be finite"),
+    ({"limits": ([0.0, 0.0], [1.0])}, "limits must be two numbers or two arrays"),
+    ({"limits": 3.0}, "limits must be two"), ({"cost": 1.0}, "cost must be a function"),
+    *(({name: 0}, f"{name} must be 1 or more") for name in ("n_plans", "n_elite", "iterations")),
+    ({"spread": 0.0}, "spread must be above 0"),
+    ({"spread": [0.1, 0.1]}, "spread must be above 0, a number or one for each of 1 inputs"),
+    *(({name: bad}, f"{name} must lie in") for name, bad in (("smoothness", -1), ("fresh", 1.5), ("temperature", np.nan))),
+    ({"covariance": "some"}, "covariance must be one of none, diagonal, low-rank, full"),
+    ({"constraints": ["x < 1"]}, "constraints must be ChanceConstraint"),
+    ({"constraints": None}, "constraints must be a sequence of ChanceConstraint, got None"),
+    ({"constraints": ChanceConstraint("x", above=1.0)}, "constraints must be a sequence of ChanceConstraint"),
+    ({"model": None}, "model must have a rollout, .* got None"), ({"random_state": "x"}, "random_state must be"),
+])  # fmt: skip
 def test_invalid_arguments_are_refused(change, message):
     with pytest.raises((ValueError, TypeError), match=message):
         MPPI(**{**GOOD, **change})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
-        ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must be finite, got nan"),
-        ({"cost": lambda r: ["dear"] * len(r)}, "cost must be real numbers"),
-        ({"cost": lambda r: np.full(len(r), 1j)}, "cost must be real numbers, got dtype complex"),
-        ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must be an array of numbers, got a ragged"),
-        ({"model": Changed(lambda r: r[:1])}, r"model must roll out plans and steps \(300, 5\) from one start, got \(1, 5\)"),
-        ({"model": Changed(lambda r: r[:, :2])}, r"model must roll out plans and steps \(1, 5\) .* got \(1, 2\)"),
-        ({"model": Changed(lambda r: r.mean)}, "model must roll out to a .*Rollout, got ndarray"),
-        ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be among x, v, or positions, got 'height'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"cost": lambda r: r.mean}, r"cost must give a number a plan, shape \(300,\), got shape \(300, 5, 2\)"),
+    ({"cost": lambda r: np.full(len(r), np.nan)}, "cost must be finite, got nan"),
+    ({"cost": lambda r: ["dear"] * len(r)}, "cost must be real numbers"),
+    ({"cost": lambda r: np.full(len(r), 1j)}, "cost must be real numbers, got dtype complex"),
+    ({"cost": lambda r: [[1.0], [2.0, 3.0]]}, "cost must be an array of numbers, got a ragged"),
+    ({"model": Changed(lambda r: r[:1])}, r"model must roll out plans and steps \(300, 5\) from one start, got \(1, 5\)"),
+    ({"model": Changed(lambda r: r[:, :2])}, r"model must roll out plans and steps \(1, 5\) .* got \(1, 2\)"),
+    ({"model": Changed(lambda r: r.mean)}, "model must roll out to a .*Rollout, got ndarray"),
+    ({"constraints": [ChanceConstraint("height", above=1.0)]}, "column must be among x, v, or positions, got 'height'"),
+])  # fmt: skip
 def test_errors_in_a_plan_keep_the_last_plan(change, message):
     planner = MPPI(**{**GOOD, **change})
     before = planner._next.copy()
@@ -213,19 +203,16 @@ def test_errors_in_a_plan_keep_the_last_plan(change, message):
     np.testing.assert_array_equal(planner._next, before)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"column": "x"}, "above or below must be given"),
-        ({"column": 1.5, "above": 1.0}, "column must be a name or a position"),
-        ({"column": "x", "above": np.nan}, "above must lie in"),
-        ({"column": "x", "above": 0.0, "below": 1.0}, "below must not lie above"),
-        ({"column": "x", "above": 1.0, "probability": 1.0}, "probability must lie in"),
-        ({"column": "x", "above": 1.0, "probability": 0.0}, "probability must lie in"),
-        ({"column": "x", "above": 1.0, "over": "all"}, "over must be 'step' or 'path'"),
-        ({"column": "x", "above": 1.0, "method": "exact"}, "method must be 'bound' or 'markov'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"column": "x"}, "above or below must be given"),
+    ({"column": 1.5, "above": 1.0}, "column must be a name or a position"),
+    ({"column": "x", "above": np.nan}, "above must lie in"),
+    ({"column": "x", "above": 0.0, "below": 1.0}, "below must not lie above"),
+    ({"column": "x", "above": 1.0, "probability": 1.0}, "probability must lie in"),
+    ({"column": "x", "above": 1.0, "probability": 0.0}, "probability must lie in"),
+    ({"column": "x", "above": 1.0, "over": "all"}, "over must be 'step' or 'path'"),
+    ({"column": "x", "above": 1.0, "method": "exact"}, "method must be 'bound' or 'markov'"),
+])  # fmt: skip
 def test_invalid_constraints_are_refused(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ChanceConstraint(**arguments)

@@ -282,16 +282,13 @@ def test_diverging_loop_stays_finite(form):
 # ---------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"lags": -1}, ValueError, "lags must be 0 or more, got -1"),
-        ({"lags": 1.5}, TypeError, "lags must be a whole number, 0 or more, got 1.5"),
-        ({"products": 3, "lags": 5}, ValueError, "products must be 0, 1 or 2, got 3"),
-        ({"products": 2}, ValueError, r"products must not exceed lags \+ 1.*got products=2 and lags=0"),
-        ({"states": 1}, TypeError, "states must be True or False, got 1"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"lags": -1}, ValueError, "lags must be 0 or more, got -1"),
+    ({"lags": 1.5}, TypeError, "lags must be a whole number, 0 or more, got 1.5"),
+    ({"products": 3, "lags": 5}, ValueError, "products must be 0, 1 or 2, got 3"),
+    ({"products": 2}, ValueError, r"products must not exceed lags \+ 1.*got products=2 and lags=0"),
+    ({"states": 1}, TypeError, "states must be True or False, got 1"),
+])  # fmt: skip
 def test_wrong_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         Features(**arguments)

@@ -195,15 +195,13 @@ def test_no_rows_change_nothing():
 OUTSIDE = 0.0, -0.5, 1.5, np.nan, np.inf
 BAD = [
     *((lambda *given, lam=lam: rls_update(*given, lam), r"forgetting must lie in \(0, 1\], got") for lam in OUTSIDE),
-    (
-        lambda state, b, y: rls_update(state, b, np.where(y == y[7, 1], np.inf, y), 0.9),
-        "targets must be finite, got inf at index",
-    ),
+    (lambda state, b, y: rls_update(state, b, np.where(y == y[7, 1], np.inf, y), 0.9),
+        "targets must be finite, got inf at index"),
     (lambda state, b, y: rls_update(state, b[:, :2], y, 0.9), r"features must have shape \(rows, 3\), got \(10, 2\)"),
     (lambda state, b, y: rls_update(state, b, y[1:], 0.9), "as many rows, got 10 and 9"),
     (lambda *_: rls_start((3, 2, 0.0)), "delta must be finite and positive, got 0"),
     (lambda *_: rls_start((0, 2, 1.0)), "at least one of each"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wrong", "message"), BAD)

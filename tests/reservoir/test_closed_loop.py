@@ -14,14 +14,11 @@ from pesn.reservoir.weights import draw
 from pesn.statespace.cell import ActivationMoments, Noise
 
 KINDS = {
-    "change": {},
-    "level": {"change": False},
-    "controls": {"n_known": 2},
-    "feedback": {"feedback": 0.4},
+    "change": {}, "level": {"change": False}, "controls": {"n_known": 2}, "feedback": {"feedback": 0.4},
     "feedback of levels": {"feedback": 0.4, "change": False, "n_known": 1},
     "kinematics": {"learned": (3, 1), "d": 4, "n_known": 1, "feedback": 0.3},
     "low-rank": {"form": "low-rank", "n_known": 1},
-}
+}  # fmt: skip
 
 
 def a_loop(

@@ -101,39 +101,32 @@ MODIFIED = Layer(5)
 object.__setattr__(MODIFIED, "n_units", -5)  # after construction
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"layers": 0}, "layers must be 1 or more, got 0"),
-        ({"layers": []}, r"layers must be a whole number, 1 or more, or a list with one entry a layer, .* got \[\]"),
-        ({"layers": [20, 30]}, r"layers must be .* a pesn.Layer or a list of them, its groups, got \[20, 30\]"),
-        ({"layers": [Layer(5, density=0.01), Layer()]}, "layer 1: density 0.01 leaves W nilpotent or disconnected"),
-        ({"layers": [Layer(), Layer(bias_scaling=-1.0)]}, r"layer 2: bias_scaling must lie in \[0, ∞\), got -1.0"),
-        ({"layers": 2, "input_scaling": [0.5, 0.1]}, BY_INPUT),
-        ({"layers": [Layer(), MODIFIED]}, "layer 2: n_units must be 1 or more, got -5"),
-        ({"layers": [Layer(20), Layer()], "leak_rate": np.full(30, 0.5)}, r"layer 1: leak_rate must .* have shape \(20,\)"),
-        ({"leak_rate": np.full(29, 0.5)}, r"leak_rate must be a number or have shape \(30,\), one for each unit, got \(29,\)"),
-        ({"memory": "elephant"}, "memory must be one of 'leaky', 'orthogonal' or an orthogonal matrix, got 'elephant'"),
-        ({"memory": np.ones((30, 30))}, "memory must be orthogonal, got O Oᵀ that is 3e[+]01 from the identity"),
-        ({"memory": np.eye(29)}, r"memory must have shape \(30, 30\), got \(29, 29\)"),
-        ({"memory": np.roll(np.eye(60), 1, axis=0), "layers": 2}, r"memory must be 0 between the layers \(30, 30\)"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"layers": 0}, "layers must be 1 or more, got 0"),
+    ({"layers": []}, r"layers must be a whole number, 1 or more, or a list with one entry a layer, .* got \[\]"),
+    ({"layers": [20, 30]}, r"layers must be .* a pesn.Layer or a list of them, its groups, got \[20, 30\]"),
+    ({"layers": [Layer(5, density=0.01), Layer()]}, "layer 1: density 0.01 leaves W nilpotent or disconnected"),
+    ({"layers": [Layer(), Layer(bias_scaling=-1.0)]}, r"layer 2: bias_scaling must lie in \[0, ∞\), got -1.0"),
+    ({"layers": 2, "input_scaling": [0.5, 0.1]}, BY_INPUT),
+    ({"layers": [Layer(), MODIFIED]}, "layer 2: n_units must be 1 or more, got -5"),
+    ({"layers": [Layer(20), Layer()], "leak_rate": np.full(30, 0.5)}, r"layer 1: leak_rate must .* have shape \(20,\)"),
+    ({"leak_rate": np.full(29, 0.5)}, r"leak_rate must be a number or have shape \(30,\), one for each unit, got \(29,\)"),
+    ({"memory": "elephant"}, "memory must be one of 'leaky', 'orthogonal' or an orthogonal matrix, got 'elephant'"),
+    ({"memory": np.ones((30, 30))}, "memory must be orthogonal, got O Oᵀ that is 3e[+]01 from the identity"),
+    ({"memory": np.eye(29)}, r"memory must have shape \(30, 30\), got \(29, 29\)"),
+    ({"memory": np.roll(np.eye(60), 1, axis=0), "layers": 2}, r"memory must be 0 between the layers \(30, 30\)"),
+])  # fmt: skip
 def test_invalid_layers_raise_with_the_parameter_name(change, message):
     arguments = {"layers": 1, **OWN, **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         draw_layers(arguments.pop("layers"), 2, 1, rng=0, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n_units": -3}, "n_units must be 1 or more, got -3"),
-        ({"density": 1.5}, r"density must lie in \(0, 1\], got 1.5"),
-        ({"leak_rate": 1.5}, r"leak_rate must lie in \(0, 1\], got 1.5"),
-        ({"n_units": 3, "leak_rate": [0.5, 0.5]}, r"leak_rate must be a number or have shape \(3,\)"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"n_units": -3}, "n_units must be 1 or more, got -3"), ({"density": 1.5}, r"density must lie in \(0, 1\], got 1.5"),
+    ({"leak_rate": 1.5}, r"leak_rate must lie in \(0, 1\], got 1.5"),
+    ({"n_units": 3, "leak_rate": [0.5, 0.5]}, r"leak_rate must be a number or have shape \(3,\)"),
+])  # fmt: skip
 def test_invalid_layer_raises_at_construction(given, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         Layer(**given)

@@ -34,30 +34,19 @@ def reservoir():
 def data(reservoir):
     rng = np.random.default_rng(1)
     return {
-        "inputs": rng.normal(size=(T, D)),
-        "var": rng.uniform(0.0, 0.3, (T, D)),
-        "teacher": rng.normal(size=(T, M)),
+        "inputs": rng.normal(size=(T, D)), "var": rng.uniform(0.0, 0.3, (T, D)), "teacher": rng.normal(size=(T, M)),
         "readout": rng.normal(size=(M, 1 + D + reservoir.n_units)) / 10.0,
         "state": State(rng.uniform(-0.5, 0.5, 70), rng.uniform(0.0, 0.2, 70), rng.normal(size=M), np.full(M, 0.1)),
-    }
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------- 1. drawing
 
 
-@pytest.mark.parametrize(
-    ("n_units", "density", "radius"),
-    [
-        (1, 1.0, 0.5),
-        (2, 0.5, 0.9),
-        (10, 0.1, 0.9),
-        (50, 1.0, 1.3),
-        (100, 0.1, 0.9),
-        (201, 0.1, 1e-3),
-        (300, 0.02, 0.99),
-        (400, 0.1, 0.9),
-    ],
-)
+@pytest.mark.parametrize(("n_units", "density", "radius"), [
+    (1, 1.0, 0.5), (2, 0.5, 0.9), (10, 0.1, 0.9), (50, 1.0, 1.3), (100, 0.1, 0.9), (201, 0.1, 1e-3), (300, 0.02, 0.99),
+    (400, 0.1, 0.9),
+])  # fmt: skip
 def test_spectral_radius_density_and_connectivity_are_as_requested(n_units, density, radius):
     for seed in range(3):
         W = draw(n_units, 1, 1, spectral_radius=radius, density=density, rng=seed).W
@@ -186,16 +175,10 @@ def test_run_gaussian_matches_the_naive_recursion(reservoir, data, given, scale)
         assert outputs is None
 
 
-@pytest.mark.parametrize(
-    ("method", "tolerance"),
-    [
-        (("spline", pesn.Mesh(-10.0, 10.0, 101)), 1e-4),
-        ("spline-raw", 1e-3),
-        ("mixture", 1e-6),
-        ("analytic", 0.2),
-        ("monte-carlo", 0.1),
-    ],
-)
+@pytest.mark.parametrize(("method", "tolerance"), [
+    (("spline", pesn.Mesh(-10.0, 10.0, 101)), 1e-4), ("spline-raw", 1e-3), ("mixture", 1e-6), ("analytic", 0.2),
+    ("monte-carlo", 0.1),
+])  # fmt: skip
 def test_moment_methods_agree_with_the_exact_method(reservoir, data, method, tolerance):
     arguments = reservoir, data["inputs"][:20], data["var"][:20], data["state"]
     exact, other = (run_gaussian(*arguments, moments=name, rng=0) for name in ("exact", method))
@@ -334,24 +317,21 @@ def changed(array, place, value):
     return array
 
 
-@pytest.mark.parametrize(
-    ("function", "change", "message"),
-    [
-        (run, lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
-        (run, lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
-        (run, lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
-        (run, lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
-        (run, lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
-        (run, lambda _: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
-        (run, lambda _: {"state": State(np.zeros(70), output=np.zeros(2))}, r"state.output must have shape \(3,\), got \(2,\)"),
-        (run, lambda _: {"state": np.zeros(70)}, "state must be a pesn.reservoir.drive.State, got ndarray"),
-        (run, lambda _: {"noise": -0.1}, "noise must lie in"),
-        (run_gaussian, lambda _: {"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
-        (run_gaussian, lambda _: {"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
-        (run_gaussian, lambda _: {"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),
-        (run_gaussian, lambda _: {"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
-    ],
-)
+@pytest.mark.parametrize(("function", "change", "message"), [
+    (run, lambda d: {"inputs": changed(d["inputs"], (3, 1), np.nan)}, r"inputs must be finite, got nan at index \(3, 1\)"),
+    (run, lambda d: {"inputs": d["inputs"][:, :1]}, r"inputs must have shape \(T, 2\), got \(200, 1\)"),
+    (run, lambda d: {"inputs": d["inputs"].astype(str)}, "inputs must be real numbers"),
+    (run, lambda d: {"feedback": d["teacher"][1:]}, r"feedback must have shape \(200, 3\), got \(199, 3\)"),
+    (run, lambda d: {"readout": d["readout"][:, 1:]}, r"readout must have shape \(3, 73\), got \(3, 72\)"),
+    (run, lambda _: {"state": State(np.zeros(3))}, r"state.mean must have shape \(70,\), got \(3,\)"),
+    (run, lambda _: {"state": State(np.zeros(70), output=np.zeros(2))}, r"state.output must have shape \(3,\), got \(2,\)"),
+    (run, lambda _: {"state": np.zeros(70)}, "state must be a pesn.reservoir.drive.State, got ndarray"),
+    (run, lambda _: {"noise": -0.1}, "noise must lie in"),
+    (run_gaussian, lambda _: {"mean": np.full((T, D), np.nan)}, r"mean must be finite, got nan at index \(0, 0\)"),
+    (run_gaussian, lambda _: {"var": np.full((T, D), -1.0)}, "var must not be negative, got -1.0"),
+    (run_gaussian, lambda _: {"state": State(np.zeros(70), np.full(70, -1.0))}, "state.var must not be negative"),
+    (run_gaussian, lambda _: {"moments": "surfaces"}, "moments must be one of 'surface', .* got 'surfaces'"),
+])  # fmt: skip
 def test_invalid_input_raises_with_the_parameter_name(reservoir, data, function, change, message):
     given = {"inputs": data["inputs"]} if function is run else {"mean": data["inputs"], "var": data["var"]}
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
@@ -364,16 +344,13 @@ def test_numbers_of_columns_are_refused_by_name(name, value):
         draw(**{"n_units": 20, "n_inputs": 1, "n_outputs": 1, name: value})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda r: {"indices": changed(r.indices, 3, 70)}, "indices must be below n_units = 70, got 70"),
-        (lambda r: {"indices": r.indices.astype(np.int64)}, "indptr and indices must be uint32"),
-        (lambda r: {"indptr": changed(r.indptr, 2, 400)}, "indptr, indices and data must describe 70 rows"),
-        (lambda r: {"data": changed(r.data, 0, np.nan)}, "data must be finite"),
-        (lambda r: {"leak_rate": 0.0}, "leak_rate must lie in"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda r: {"indices": changed(r.indices, 3, 70)}, "indices must be below n_units = 70, got 70"),
+    (lambda r: {"indices": r.indices.astype(np.int64)}, "indptr and indices must be uint32"),
+    (lambda r: {"indptr": changed(r.indptr, 2, 400)}, "indptr, indices and data must describe 70 rows"),
+    (lambda r: {"data": changed(r.data, 0, np.nan)}, "data must be finite"),
+    (lambda r: {"leak_rate": 0.0}, "leak_rate must lie in"),
+])  # fmt: skip
 def test_check_rejects_inconsistent_weights(reservoir, change, message):
     reservoir.check()
     with pytest.raises(ValueError, match=f"^{message}"):

@@ -216,20 +216,16 @@ def test_features_are_clipped_one_width_beyond_their_training_range():
         np.testing.assert_allclose(start.predict([[far]])[0], features @ B, atol=1e-4)  # z in [-1, 1], z² in [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "most", "lags", "n_features"),
-    [
-        (1, 2, 600, 0, 3),  # a single row
-        (11, 2, 600, 0, 3),  # four samples per feature: 4 (1 + d) = 12 are needed
-        (12, 2, 600, 1, 3),  # linear
-        (24, 2, 600, 1, 6),  # and quadratic
-        (60, 2, 600, 1, 6),  # the first sample has no lag: 59 are too few for two lags
-        (61, 2, 600, 2, 15),
-        (500, 2, 600, 7, 120),
-        (9, 40, 600, 0, 41),  # more features than rows
-        (5000, 40, 600, 1, 41),
-    ],
-)
+@pytest.mark.parametrize(("n", "d", "most", "lags", "n_features"), [
+    (1, 2, 600, 0, 3),  # a single row
+    (11, 2, 600, 0, 3),  # four samples per feature: 4 (1 + d) = 12 are needed
+    (12, 2, 600, 1, 3),  # linear
+    (24, 2, 600, 1, 6),  # and quadratic
+    (60, 2, 600, 1, 6),  # the first sample has no lag: 59 are too few for two lags
+    (61, 2, 600, 2, 15), (500, 2, 600, 7, 120),
+    (9, 40, 600, 0, 41),  # more features than rows
+    (5000, 40, 600, 1, 41),
+])  # fmt: skip
 def test_number_of_lags_is_limited_by_samples_and_features(n, d, most, lags, n_features):
     z, h = np.split(np.random.default_rng(0).normal(size=(n, d + 3)), [d], axis=1)
     start = learn([(z, h, 0)], most_features=most)
@@ -290,14 +286,11 @@ def test_single_precision_input_gives_double_precision_output():
 Z, H = np.zeros((9, 2)), np.zeros((9, 3))
 
 
-@pytest.mark.parametrize(
-    ("rows", "context", "message"),
-    [
-        ([], None, "rows must hold at least one sequence, got none"),
-        ([(Z, H, 9), (Z, H, 12)], None, "rows must hold at least one row to learn from, got 2 sequences"),
-        *(([(Z, H, 0)], np.zeros(shape), r"z must have shape \(l, 2\), got") for shape in ((2,), (3, 1), (1, 3, 1))),
-    ],
-)
+@pytest.mark.parametrize(("rows", "context", "message"), [
+    ([], None, "rows must hold at least one sequence, got none"),
+    ([(Z, H, 9), (Z, H, 12)], None, "rows must hold at least one row to learn from, got 2 sequences"),
+    *(([(Z, H, 0)], np.zeros(shape), r"z must have shape \(l, 2\), got") for shape in ((2,), (3, 1), (1, 3, 1))),
+])  # fmt: skip
 def test_missing_samples_and_contexts_of_wrong_shape_raise(rows, context, message):
     with pytest.raises(ValueError, match=message):
         learn(rows).predict(context)

@@ -122,17 +122,14 @@ def test_noise_is_added_after_all_layers_are_updated(reservoir, data):
 # ---------------------------------------------------------------- 2. invalid records
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"leak_rate": np.full(N - 1, 0.5)}, r"leak_rate must be a number or have shape \(28,\)"),
-        ({"leak_rate": np.where(np.arange(N) == 4, 0.0, 0.5)}, r"leak_rate must lie in \(0, 1\], got 0.0 of unit 4"),
-        ({"layers": (20, 9)}, r"layers must have 28 units in all, got \(20, 9\)"),
-        ({"layers": (28, 0)}, "layers must be a tuple of numbers of units, each 1 or more"),
-        ({"rotation": 1.1 * np.eye(N)}, "rotation must be orthogonal, got O Oᵀ that is 0.2 from the identity"),
-        ({"rotation": ortho_group.rvs(N, random_state=0), "layers": SIZES}, "rotation must be 0 between the layers"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "message"), [
+    ({"leak_rate": np.full(N - 1, 0.5)}, r"leak_rate must be a number or have shape \(28,\)"),
+    ({"leak_rate": np.where(np.arange(N) == 4, 0.0, 0.5)}, r"leak_rate must lie in \(0, 1\], got 0.0 of unit 4"),
+    ({"layers": (20, 9)}, r"layers must have 28 units in all, got \(20, 9\)"),
+    ({"layers": (28, 0)}, "layers must be a tuple of numbers of units, each 1 or more"),
+    ({"rotation": 1.1 * np.eye(N)}, "rotation must be orthogonal, got O Oᵀ that is 0.2 from the identity"),
+    ({"rotation": ortho_group.rvs(N, random_state=0), "layers": SIZES}, "rotation must be 0 between the layers"),
+])  # fmt: skip
 def test_check_rejects_invalid_layers_and_rotations(plain, parts, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         Reservoir(**{**plain._asdict(), **parts}).check()

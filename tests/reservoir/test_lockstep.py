@@ -63,21 +63,11 @@ def test_predict_with_lengths_equals_single_sequences(options):
         same(states[rows], esn.transform(X[rows]))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"initial_state": "zero"},
-        {"initial_state": "stationary"},
-        {"noise": 0.02, "feedback_scaling": 0.3},
-        {"process_noise": 0.01},
-        {"features": pesn.Features(products=1)},
-        {"features": pesn.Features(lags=2)},
-        KINDS[1],
-        *({"initial_state": "zero", **kind} for kind in KINDS),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {}, {"initial_state": "zero"}, {"initial_state": "stationary"}, {"noise": 0.02, "feedback_scaling": 0.3},
+    {"process_noise": 0.01}, {"features": pesn.Features(products=1)}, {"features": pesn.Features(lags=2)}, KINDS[1],
+    *({"initial_state": "zero", **kind} for kind in KINDS),
+], ids=str)  # fmt: skip
 def test_probabilistic_predict_with_lengths_equals_single_sequences(options):
     esn = pesn.ProbabilisticESN(30, covariance="diagonal", random_state=0, **options).fit(X, Y)
     for alone in (lambda rows: X[rows], lambda rows: pesn.Gaussian(X[rows], var=0.01 + 0.0 * X[rows])):

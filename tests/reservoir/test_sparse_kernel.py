@@ -25,15 +25,13 @@ def uneven(n, rng):
 
 
 KINDS = {
-    "one unit": lambda rng: np.array([[0.5]]),
-    "three units": lambda rng: rng.normal(size=(3, 3)),
+    "one unit": lambda rng: np.array([[0.5]]), "three units": lambda rng: rng.normal(size=(3, 3)),
     "dense": lambda rng: rng.normal(size=(13, 13)),
     "sparse": lambda rng: rng.normal(size=(34, 34)) * (rng.random((34, 34)) < 0.2),
     "rows without weights": lambda rng: rng.normal(size=(21, 21)) * (np.arange(21) % 3 > 0)[:, None],
-    "no weights": lambda rng: np.zeros((9, 9)),
-    "rows of different lengths": lambda rng: uneven(40, rng),
+    "no weights": lambda rng: np.zeros((9, 9)), "rows of different lengths": lambda rng: uneven(40, rng),
     "one long row": lambda rng: np.vstack([rng.normal(size=(1, 30)), np.eye(30)[1:]]),
-}
+}  # fmt: skip
 
 
 def reservoir_of(W, layers=(), leak=0.3):

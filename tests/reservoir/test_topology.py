@@ -32,13 +32,10 @@ def chain_of_blocks(n, rng):
     return np.kron(np.diag([1.0, 3.0, 2.0]) + 1e3 * np.eye(3, k=-1), np.kron(np.eye(n // 6), [[0.0, 1.0], [1.0, 0.0]]))
 
 
-@pytest.mark.parametrize(
-    "topology",
-    [
-        *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
-        lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("topology", [
+    *DRAWN, lambda n, rng: rng.normal(size=(n, n)), lambda n, rng: sparse.eye_array(n),
+    lambda n, rng: np.diag(np.arange(1.0, n + 1)), chain_of_blocks,
+])  # fmt: skip
 @pytest.mark.parametrize("n", [30, 252])  # dense and iterative eigenvalue solver
 def test_named_and_callable_topologies_have_the_requested_spectral_radius(topology, n):
     assert radius(made(topology, n)) == pytest.approx(0.7, rel=1e-9)
@@ -112,17 +109,14 @@ def test_given_matrix_is_used_unscaled(kind):
         np.testing.assert_allclose(state, h, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("topology", "message"),
-    [
-        ("rings", "topology must be one of 'random', 'ring', 'orthogonal', 'none', a function or a matrix, got 'rings'"),
-        (np.ndarray, "topology must be a name, a function or a matrix, got the class ndarray; call it"),
-        (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
-        (sparse.csr_array(1j * np.eye(12)), "topology must be real numbers, got dtype complex128"),
-        (lambda n, rng: 1e-320 * np.eye(n), "spectral_radius must leave the weights finite, got 0.9 for a W whose own is 1e-320"),
-        (lambda n, rng: np.triu(np.ones((n, n)), 1), "topology must give .* nilpotent: .* a matrix itself is taken as it is"),
-    ],
-)
+@pytest.mark.parametrize(("topology", "message"), [
+    ("rings", "topology must be one of 'random', 'ring', 'orthogonal', 'none', a function or a matrix, got 'rings'"),
+    (np.ndarray, "topology must be a name, a function or a matrix, got the class ndarray; call it"),
+    (np.eye(5), r"topology must be a matrix of shape \(12, 12\) for 12 units, got \(5, 5\)"),
+    (sparse.csr_array(1j * np.eye(12)), "topology must be real numbers, got dtype complex128"),
+    (lambda n, rng: 1e-320 * np.eye(n), "spectral_radius must leave the weights finite, got 0.9 for a W whose own is 1e-320"),
+    (lambda n, rng: np.triu(np.ones((n, n)), 1), "topology must give .* nilpotent: .* a matrix itself is taken as it is"),
+])  # fmt: skip
 def test_invalid_topology_raises(topology, message):
     with pytest.raises((TypeError, ValueError), match=message):
         draw(12, 2, 1, topology=topology, rng=0)

@@ -33,12 +33,9 @@ def driven():
 
 
 SMOOTH = {
-    "ramp": lambda t: t + 1.0,
-    "fall": lambda t: 700.0 - t,
-    "below zero": lambda t: -3.0 * t,
-    "exponential": lambda t: 1.02**t,
+    "ramp": lambda t: t + 1.0, "fall": lambda t: 700.0 - t, "below zero": lambda t: -3.0 * t, "exponential": lambda t: 1.02**t,
     "square": lambda t: t**2,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", [90, 150, 250, 400])
@@ -210,8 +207,7 @@ def frame():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("n_jobs", 0), ("n_jobs", 1.5), ("n_jobs", "a"), ("id_col", "pesn"), ("target_col", "cutoff")],
+    ("name", "value"), [("n_jobs", 0), ("n_jobs", 1.5), ("n_jobs", "a"), ("id_col", "pesn"), ("target_col", "cutoff")]
 )
 def test_a_wrong_parameter_of_long_frames_is_named(name, value, frame):
     with pytest.raises((TypeError, ValueError), match=f"{name}.* must"):

@@ -39,16 +39,11 @@ def test_every_way_forecasts_the_same(file):
         assert found[way] == (index if way == "index_col=0" else "same"), way
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "says"),
-    [
-        ("a", lambda one: one, ""),
-        ("b", lambda one: one, "targets ['b']"),
-        ("a", lambda one: one[1:], "horizon 2"),
-        ("a", lambda one: one.shift(1, freq="D"), "times up to 2024-01-04 00:00:00"),
-        ("a", lambda one: one * (1.0 + 1e-8), "a by 1.0e-08"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "says"), [
+    ("a", lambda one: one, ""), ("b", lambda one: one, "targets ['b']"), ("a", lambda one: one[1:], "horizon 2"),
+    ("a", lambda one: one.shift(1, freq="D"), "times up to 2024-01-04 00:00:00"),
+    ("a", lambda one: one * (1.0 + 1e-8), "a by 1.0e-08"),
+])  # fmt: skip
 def test_differences_are_seen(name, change, says):
     one = pd.Series([1.0, 2.0, 3.0], DAYS[:3])
     assert compare_ways.difference({"a": one}, {name: change(one)}) == says
@@ -111,22 +106,17 @@ def test_dates_of_the_index_win_over_a_column():
     assert chosen.forecast(1).index[0] == pd.Timestamp("2024-02-28")
 
 
-@pytest.mark.parametrize(
-    ("values", "note"),
-    [
-        ({"weekday": DAYS.day_of_week}, "left out, as it follows from the calendar: weekday (target=NAME forecasts it)"),
-        ({"shop_id": 7}, "left out, as it is an id: shop_id (target=NAME forecasts it)"),
-        ({"index": np.arange(60)}, "left out, as it is a row number: index"),
-        ({"open": SALES > 20.0}, FLAG),
-        ({"open": pd.array(SALES > 20.0, dtype="boolean")}, FLAG),
-        ({"town": "Oslo"}, "left out, as it is not numbers: town"),
-        ({"town": pd.Categorical(["Oslo"] * 60)}, "left out, as it is not numbers: town"),
-        ({"none": np.nan}, "column 'none' has no numbers at all; it is left out"),
-        ({"none": None}, "column 'none' has no numbers at all; it is left out"),
-        ({"Unnamed: 0": SALES}, "left out, as it has no name: Unnamed: 0"),
-    ],
-    ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "all None", "unnamed"],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "note"), [
+    ({"weekday": DAYS.day_of_week}, "left out, as it follows from the calendar: weekday (target=NAME forecasts it)"),
+    ({"shop_id": 7}, "left out, as it is an id: shop_id (target=NAME forecasts it)"),
+    ({"index": np.arange(60)}, "left out, as it is a row number: index"),
+    ({"open": SALES > 20.0}, FLAG), ({"open": pd.array(SALES > 20.0, dtype="boolean")}, FLAG),
+    ({"town": "Oslo"}, "left out, as it is not numbers: town"),
+    ({"town": pd.Categorical(["Oslo"] * 60)}, "left out, as it is not numbers: town"),
+    ({"none": np.nan}, "column 'none' has no numbers at all; it is left out"),
+    ({"none": None}, "column 'none' has no numbers at all; it is left out"),
+    ({"Unnamed: 0": SALES}, "left out, as it has no name: Unnamed: 0"),
+], ids=["calendar", "id", "counter", "boolean", "nullable", "text", "category", "empty", "all None", "unnamed"])  # fmt: skip
 def test_columns_that_are_no_targets(values, note):
     model = pesn.SeriesForecaster(horizon=1)
     with pytest.warns(UserWarning, match="left out") as caught:
@@ -150,17 +140,10 @@ def test_columns_that_are_asked_for_are_targets():
     assert model.fitted_.names == ("open", "sales")
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        pd.array(SALES, dtype="Float64"),
-        [f"{x:.6f}" for x in SALES],
-        [f"{x:.6f}".replace(".", ",") for x in SALES],
-        SALES.astype(object),
-        pd.Categorical(SALES),
-    ],
-    ids=["nullable", "text", "decimal comma", "objects", "category"],
-)
+@pytest.mark.parametrize("numbers", [
+    pd.array(SALES, dtype="Float64"), [f"{x:.6f}" for x in SALES], [f"{x:.6f}".replace(".", ",") for x in SALES],
+    SALES.astype(object), pd.Categorical(SALES),
+], ids=["nullable", "text", "decimal comma", "objects", "category"])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:decimal comma:UserWarning")
 def test_numbers_of_every_type_are_numbers(numbers):
     found = means(pd.DataFrame({"sales": numbers, "visits": SALES[::-1]}, index=DAYS))

@@ -18,21 +18,16 @@ SALES = pd.Series(100.0 + T + 10.0 * np.sin(np.pi * T / 6) + np.random.default_r
 BOTH = pd.DataFrame({"north": SALES, "south": 3.0 * SALES[::-1].to_numpy()})
 INPUTS = pd.DataFrame({"price": RNG.normal(size=96), "holiday": RNG.integers(0, 2, 96).astype(float)}, index=MONTHS)
 GIVEN = {
-    "series": (SALES, None),
-    "frame with inputs": (BOTH, INPUTS),
-    "array": (SALES.to_numpy(), None),
+    "series": (SALES, None), "frame with inputs": (BOTH, INPUTS), "array": (SALES.to_numpy(), None),
     "arrays": (BOTH.to_numpy(), INPUTS.to_numpy()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", GIVEN)
-@pytest.mark.parametrize(
-    ("forecaster", "grid"),
-    [
-        (SeriesForecaster(horizon=12), {"season": [None, 12]}),
-        (pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0), calibrate=False), {"esn__leak_rate": [0.2, 0.9]}),
-    ],
-)
+@pytest.mark.parametrize(("forecaster", "grid"), [
+    (SeriesForecaster(horizon=12), {"season": [None, 12]}),
+    (pesn.Forecaster(pesn.ProbabilisticESN(10, random_state=0), calibrate=False), {"esn__leak_rate": [0.2, 0.9]}),
+])  # fmt: skip
 def test_searches_score_the_rows_after_each_fit(forecaster, grid, kind):
     y, X = GIVEN[kind]
     search = GridSearchCV(forecaster, grid, cv=FOLDS, error_score="raise").fit(y, X)

@@ -84,16 +84,13 @@ def told(demand, back):
     return [line.strip() for line in lines(shown) if "better" in line]
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "says"),
-    [
-        ([2.0], [0.0], ["persistence was better here: its forecasts were exact"]),
-        ([2.0], [1.5], ["persistence was better here: its CRPS is 25 % lower"]),
-        ([2.0], [1.999], ["persistence was better here: its CRPS is less than 1 % lower"]),
-        ([2.0], [2.5], []),
-        ([2.0, 1.0, np.nan], [0.0, 5.0, np.nan], ["persistence was better for 1 of 3: a"]),
-    ],
-)
+@pytest.mark.parametrize(("ours", "theirs", "says"), [
+    ([2.0], [0.0], ["persistence was better here: its forecasts were exact"]),
+    ([2.0], [1.5], ["persistence was better here: its CRPS is 25 % lower"]),
+    ([2.0], [1.999], ["persistence was better here: its CRPS is less than 1 % lower"]),
+    ([2.0], [2.5], []),
+    ([2.0, 1.0, np.nan], [0.0, 5.0, np.nan], ["persistence was better for 1 of 3: a"]),
+])  # fmt: skip
 def test_a_baseline_that_is_exact_is_not_a_hundred_percent_better(demand, ours, theirs, says):
     assert told(demand, backtest_of(ours, persistence=theirs)) == says
 

@@ -15,20 +15,15 @@ def seasonal(n=72, m=12, seed=0, noise=0.3):
 
 _rng = np.random.default_rng(0)
 ODD = {
-    "constant": np.full(50, 3.0),
-    "zeros": np.zeros(40),
-    "two numbers": np.array([1.0, 2.0]),
+    "constant": np.full(50, 3.0), "zeros": np.zeros(40), "two numbers": np.array([1.0, 2.0]),
     "alternating": np.tile([1.0, 2.0], 20),
     "intermittent": np.where(_rng.random(60) < 0.2, _rng.poisson(5, 60), 0).astype(float),
-    "tiny": _rng.random(50) * 1e-300,
-    "huge": _rng.random(50) * 1e300,
-    "near the largest": (_rng.random(50) - 0.5) * 1.7e308,
-    "far apart": np.where(np.arange(40) % 2, 1e300, 1e-300),
-    "falling to zero": np.arange(60.0, 0.0, -1.0),
+    "tiny": _rng.random(50) * 1e-300, "huge": _rng.random(50) * 1e300, "near the largest": (_rng.random(50) - 0.5) * 1.7e308,
+    "far apart": np.where(np.arange(40) % 2, 1e300, 1e-300), "falling to zero": np.arange(60.0, 0.0, -1.0),
     "mostly missing": np.r_[np.full(50, np.nan), 1.0, 2.0, 3.0],
     "infinite": np.r_[1.0, 2.0, np.inf, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0],
     "a step": np.r_[np.ones(30), 100.0 * np.ones(30)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -121,15 +116,12 @@ def test_intervals_hold_what_they_say():
     assert 0.7 < np.mean(inside) < 0.9
 
 
-@pytest.mark.parametrize(
-    ("y", "x", "horizon", "message"),
-    [
-        (np.full(3, np.nan), None, 2, "at least one number, got none in 3 rows"),
-        (np.ones(20), None, 0, "horizon must be at least 1, got 0"),
-        (np.ones(20), np.ones((19, 1)), 2, r"x must be \(20, u\), got \(19, 1\)"),
-        (np.ones((20, 1)), None, 2, r"y must be one column \(n,\), got \(20, 1\)"),
-    ],
-)
+@pytest.mark.parametrize(("y", "x", "horizon", "message"), [
+    (np.full(3, np.nan), None, 2, "at least one number, got none in 3 rows"),
+    (np.ones(20), None, 0, "horizon must be at least 1, got 0"),
+    (np.ones(20), np.ones((19, 1)), 2, r"x must be \(20, u\), got \(19, 1\)"),
+    (np.ones((20, 1)), None, 2, r"y must be one column \(n,\), got \(20, 1\)"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_refused(y, x, horizon, message):
     with pytest.raises(ValueError, match=message):
         univariate.fit(y, x, horizon=horizon)

@@ -297,11 +297,9 @@ N = 10
 LEAKS = np.random.default_rng(8).uniform(0.1, 1.0, N)
 TURN = ortho_group.rvs(N, random_state=4)
 KINDS = {
-    "plain": {"leak": 0.6},
-    "leaks": {"leak": LEAKS},
-    "rotation": {"leak": 0.3, "rotation": TURN},
+    "plain": {"leak": 0.6}, "leaks": {"leak": LEAKS}, "rotation": {"leak": 0.3, "rotation": TURN},
     "both": {"leak": LEAKS, "rotation": TURN},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(params=KINDS)

@@ -340,8 +340,7 @@ def reproduce(
     scheduler: Annotated[str | None, option("ADDRESS", "Address of a Dask scheduler, such as tcp://127.0.0.1:8786.")] = None,
     seed: Annotated[int, option(None, "Random seed.")] = 0,
     settings: Annotated[
-        list[str] | None,
-        option("NAME=VALUE", "Setting of an item, as listed by pesn list ITEM; may be repeated.", name="--set"),
+        list[str] | None, option("NAME=VALUE", "Setting of an item, as listed by pesn list ITEM; may be repeated.", name="--set")
     ] = None,
 ) -> None:
     """Reproduce the paper's tables and figures: a report with published and obtained values side by side."""

@@ -38,16 +38,7 @@ from pesn._support.types import (
 )
 from pesn.activations import Activation, get
 from pesn.esn.online import Online, Stepper, learn, learn_rows, open_stepper, start_empty
-from pesn.esn.training import (
-    Drive,
-    StartRows,
-    StreamedRows,
-    draw_reservoir,
-    fit_readout,
-    generator,
-    ridge_value,
-    washout_length,
-)
+from pesn.esn.training import Drive, StartRows, StreamedRows, draw_reservoir, fit_readout, generator, ridge_value, washout_length
 from pesn.esn.validation import (
     TrainingRows,
     UncertainRows,

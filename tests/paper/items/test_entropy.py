@@ -67,16 +67,12 @@ def test_published_numbers():
     assert all(row[0] < row[1] for row in entropy.PUBLISHED.values())  # P is bold in every row
 
 
-@pytest.mark.parametrize(
-    ("P", "zero", "outcome"),
-    [
-        ([4.0, 5.0, 5.0], 5.1, "holds"),
-        ([4.0, 5.0, 5.0], None, UNFAIR),  # without noise a start at 0 has the same
-        ([4.0, 5.0, 5.3], None, UNFAIR),
-        ([4.0, 5.3, 5.3], None, "does not hold"),
-        ([4.5, 5.099, 5.199], None, "does not hold"),  # what no printed digit shows is no difference
-    ],
-)
+@pytest.mark.parametrize(("P", "zero", "outcome"), [
+    ([4.0, 5.0, 5.0], 5.1, "holds"),
+    ([4.0, 5.0, 5.0], None, UNFAIR),  # without noise a start at 0 has the same
+    ([4.0, 5.0, 5.3], None, UNFAIR), ([4.0, 5.3, 5.3], None, "does not hold"),
+    ([4.5, 5.099, 5.199], None, "does not hold"),  # what no printed digit shows is no difference
+])  # fmt: skip
 def test_entropy_of_one_draw(P, zero, outcome):
     made_up = pd.DataFrame({"P mean": P, "MC mean": [4.5, 5.1, 5.2], "zero start mean": P if zero is None else zero})
     assert entropy.grade_entropy(made_up).outcome == outcome
@@ -88,16 +84,11 @@ def falling(**steps):
     return pd.DataFrame(columns)
 
 
-@pytest.mark.parametrize(
-    ("P", "MC", "zero", "outcome"),
-    [
-        (10, 20, 20, "holds"),
-        (10, 20, 10, UNFAIR),
-        (10, 20, 12, UNFAIR),  # two steps are no gain
-        (20, 20, 25, "does not hold"),
-        (25, 20, 10, "does not hold"),
-    ],
-)
+@pytest.mark.parametrize(("P", "MC", "zero", "outcome"), [
+    (10, 20, 20, "holds"), (10, 20, 10, UNFAIR),
+    (10, 20, 12, UNFAIR),  # two steps are no gain
+    (20, 20, 25, "does not hold"), (25, 20, 10, "does not hold"),
+])  # fmt: skip
 def test_echo_state_verdict(P, MC, zero, outcome):
     found = entropy._judge_echo_state([falling(P=P, MC=MC, zero_start=zero)] * 3)
     assert (found.verdict, found.support) == (outcome, 3)

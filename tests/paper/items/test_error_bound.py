@@ -61,8 +61,7 @@ def test_without_tails_mass_beyond_the_mesh_counts_nothing():
 
 
 @pytest.mark.parametrize(
-    ("by_place", "by_value", "verdict"),
-    [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "misprint"), (1.0, 4.1e-4, "does not hold")],
+    ("by_place", "by_value", "verdict"), [(1.0, 4.2e-5, "holds"), (4.2e-5, 4.1e-4, "misprint"), (1.0, 4.1e-4, "does not hold")]
 )
 def test_printed_bound_verdict_for_every_outcome(by_place, by_value, verdict):
     judged = error_bound.judge_example(4.2e-5, [by_place, by_value, 8.5e-5, 2.3e-7], 9.9e-6)

@@ -51,15 +51,11 @@ def test_a_variance_that_is_not_positive_counts_as_wrong(result):
     assert wrong[(frame["spline-raw variance"] <= 0.0).to_numpy()].all()
 
 
-@pytest.mark.parametrize(
-    ("spreads", "verdict"),
-    [
-        ([WrongShare(1e-6, 0.9, 0.01, 1e-6)], "holds"),
-        ([WrongShare(1e-6, 0.9, 0.2, 1e-3), WrongShare(1e-5, 0.9, 0.01, 1e-5)], "holds"),
-        ([WrongShare(1e-6, 0.9, 0.2, 1e-3)], "holds in part"),
-        ([WrongShare(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
-    ],
-)
+@pytest.mark.parametrize(("spreads", "verdict"), [
+    ([WrongShare(1e-6, 0.9, 0.01, 1e-6)], "holds"),
+    ([WrongShare(1e-6, 0.9, 0.2, 1e-3), WrongShare(1e-5, 0.9, 0.01, 1e-5)], "holds"),
+    ([WrongShare(1e-6, 0.9, 0.2, 1e-3)], "holds in part"), ([WrongShare(1e-6, 0.1, 0.0, 1e-9)], "does not hold"),
+])  # fmt: skip
 def test_small_variance_verdict_for_every_outcome(spreads, verdict):
     judged = higher_moments.judge_small_variance(spreads, 0.034)
     assert judged.verdict == verdict

@@ -182,42 +182,34 @@ SOME_PLACES = np.where(np.indices((3, 20, 2)).sum(axis=0) == 8, 0.6, 0.95)
 ONE_OF_TWENTY, SIX_OF_TWENTY = (np.where(np.arange(20)[:, None, None] < n, 0.5, np.full((20, 20, 2), 0.95)) for n in (1, 6))
 
 
-@pytest.mark.parametrize(
-    ("judge", "given", "outcome"),
-    [
-        (verdicts.grade_cross_terms, (np.array([0.5, 0.6, 1.0]),), "holds"),
-        (verdicts.grade_cross_terms, (np.array([1.5, 2.0, 1.0]),), "does not hold"),
-        (verdicts.grade_cross_terms, (np.array([0.5, 2.0]),), "holds in part"),
-        (verdicts.grade_cross_terms, (np.array([1.0, 1.01]),), "does not hold"),
-        (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 1.0)), "holds"),
-        (verdicts.grade_multi_step, ([20, 20, 20], np.full((3, 20, 2), 1.0)), "holds in part"),  # a half of it
-        (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 2.0)), "holds in part"),  # the other half
-        (verdicts.grade_multi_step, ([1, 1, 2], np.full((3, 20, 2), 2.0)), "does not hold"),
-        (verdicts.grade_twenty_steps, bands(0.95, 0.95), "holds"),
-        (verdicts.grade_twenty_steps, bands(0.5, 0.95), "holds in part"),
-        (verdicts.grade_twenty_steps, bands(1.0, 0.95), "holds in part"),
-        (verdicts.grade_twenty_steps, bands(0.5, 0.5), "does not hold"),
-        (verdicts.grade_updating, (1.0, 0.5, 0.4), "holds"),
-        (verdicts.grade_updating, (1.0, 0.9, 0.4), "holds in part"),
-        (verdicts.grade_updating, (1.0, 1.1, 0.9), "does not hold"),
-        (verdicts.grade_updating, (1.0, 0.69, 2.0), "holds"),
-        (verdicts.grade_twenty_steps, (SOME_PLACES, bands(0.95)[0]), "holds in part"),
-        # one stretch of twenty refutes a claim about all, not its correction
-        (verdicts.grade_twenty_steps, (ONE_OF_TWENTY, ONE_OF_TWENTY), "holds in part"),
-        (verdicts.grade_twenty_steps, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
-        (verdicts.grade_single_step, (compared(1.0, 10),), "does not hold"),
-        *[
-            (verdicts.grade_single_step, (compared(0.01, good),), outcome)
-            for good, outcome in ((10, "holds"), (9, "holds"), (7, "holds in part"), (4, "does not hold"))
-        ],
-        (verdicts.grade_same_weights, (1e-9, 0.1), "holds in part"),
-        (verdicts.grade_same_weights, (1e-9, 1e-3), "holds"),
-        (verdicts.grade_same_weights, (0.1, 0.1), "does not hold"),
-        (verdicts.grade_dimensions, (1.0, 0.95, 1.0), "holds"),
-        (verdicts.grade_dimensions, (1.0, 0.5, 0.5), "holds in part"),
-        (verdicts.grade_dimensions, (0.5, 0.5, 1.0), "holds in part"),
-        (verdicts.grade_dimensions, (0.5, 0.5, 0.5), "does not hold"),
+@pytest.mark.parametrize(("judge", "given", "outcome"), [
+    (verdicts.grade_cross_terms, (np.array([0.5, 0.6, 1.0]),), "holds"),
+    (verdicts.grade_cross_terms, (np.array([1.5, 2.0, 1.0]),), "does not hold"),
+    (verdicts.grade_cross_terms, (np.array([0.5, 2.0]),), "holds in part"),
+    (verdicts.grade_cross_terms, (np.array([1.0, 1.01]),), "does not hold"),
+    (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 1.0)), "holds"),
+    (verdicts.grade_multi_step, ([20, 20, 20], np.full((3, 20, 2), 1.0)), "holds in part"),  # a half of it
+    (verdicts.grade_multi_step, ([4, 5, 5], np.full((3, 20, 2), 2.0)), "holds in part"),  # the other half
+    (verdicts.grade_multi_step, ([1, 1, 2], np.full((3, 20, 2), 2.0)), "does not hold"),
+    (verdicts.grade_twenty_steps, bands(0.95, 0.95), "holds"),
+    (verdicts.grade_twenty_steps, bands(0.5, 0.95), "holds in part"),
+    (verdicts.grade_twenty_steps, bands(1.0, 0.95), "holds in part"),
+    (verdicts.grade_twenty_steps, bands(0.5, 0.5), "does not hold"),
+    (verdicts.grade_updating, (1.0, 0.5, 0.4), "holds"), (verdicts.grade_updating, (1.0, 0.9, 0.4), "holds in part"),
+    (verdicts.grade_updating, (1.0, 1.1, 0.9), "does not hold"), (verdicts.grade_updating, (1.0, 0.69, 2.0), "holds"),
+    (verdicts.grade_twenty_steps, (SOME_PLACES, bands(0.95)[0]), "holds in part"),
+    # one stretch of twenty refutes a claim about all, not its correction
+    (verdicts.grade_twenty_steps, (ONE_OF_TWENTY, ONE_OF_TWENTY), "holds in part"),
+    (verdicts.grade_twenty_steps, (SIX_OF_TWENTY, SIX_OF_TWENTY), "does not hold"),
+    (verdicts.grade_single_step, (compared(1.0, 10),), "does not hold"),
+    *[
+        (verdicts.grade_single_step, (compared(0.01, good),), outcome)
+        for good, outcome in ((10, "holds"), (9, "holds"), (7, "holds in part"), (4, "does not hold"))
     ],
-)
+    (verdicts.grade_same_weights, (1e-9, 0.1), "holds in part"), (verdicts.grade_same_weights, (1e-9, 1e-3), "holds"),
+    (verdicts.grade_same_weights, (0.1, 0.1), "does not hold"), (verdicts.grade_dimensions, (1.0, 0.95, 1.0), "holds"),
+    (verdicts.grade_dimensions, (1.0, 0.5, 0.5), "holds in part"), (verdicts.grade_dimensions, (0.5, 0.5, 1.0), "holds in part"),
+    (verdicts.grade_dimensions, (0.5, 0.5, 0.5), "does not hold"),
+])  # fmt: skip
 def test_every_outcome(judge, given, outcome):
     assert judge(*given).outcome == outcome

@@ -160,29 +160,23 @@ def made_up(P=1.0, MC=1.1, zero=1.0):
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(
-    ("mc", "zero", "outcome"),
-    [
-        (2.0, 1.2, "holds"),  # wins as printed, and fairly
-        (2.0, 1.0, UNFAIR),  # wins against noise alone
-        (2.0, 1.02, UNFAIR),  # what is so close gains nothing
-        (1.0, 2.0, "does not hold"),  # not even as printed
-        (0.9, 1.0, "does not hold"),
-    ],
-)
+@pytest.mark.parametrize(("mc", "zero", "outcome"), [
+    (2.0, 1.2, "holds"),  # wins as printed, and fairly
+    (2.0, 1.0, UNFAIR),  # wins against noise alone
+    (2.0, 1.02, UNFAIR),  # what is so close gains nothing
+    (1.0, 2.0, "does not hold"),  # not even as printed
+    (0.9, 1.0, "does not hold"),
+])  # fmt: skip
 def test_wins_are_judged_as_printed_and_then_fairly(mc, zero, outcome):
     assert washout.grade_wins(made_up(MC=mc, zero=zero)).outcome == outcome
 
 
-@pytest.mark.parametrize(
-    ("mc", "outcome"),
-    [
-        (1.1, "holds"),  # loses nowhere
-        ([1.1] * 4 + [0.99] * 4, "holds"),  # loses half, by 1 %
-        ([1.1] * 7 + [0.5], "does not hold"),  # loses once, by far
-        ([1.1] * 4 + [0.99] * 3 + [0.9], "holds"),  # once by 11 %, else by little
-        (1.0, "holds"),  # nothing but ties
-    ],
-)
+@pytest.mark.parametrize(("mc", "outcome"), [
+    (1.1, "holds"),  # loses nowhere
+    ([1.1] * 4 + [0.99] * 4, "holds"),  # loses half, by 1 %
+    ([1.1] * 7 + [0.5], "does not hold"),  # loses once, by far
+    ([1.1] * 4 + [0.99] * 3 + [0.9], "holds"),  # once by 11 %, else by little
+    (1.0, "holds"),  # nothing but ties
+])  # fmt: skip
 def test_losses_are_small_or_not(mc, outcome):
     assert washout.grade_losses(made_up(MC=mc)).outcome == outcome

@@ -51,12 +51,9 @@ def fake_result(folder, name, i=0, **changes):
     (place / "obtained.csv").write_text("mean,variance,error\n0,0.2,1.2e-16\n")
     own = [key for key, claim in CLAIMS.items() if name in claim.items]
     record = {
-        "name": name,
-        "title": describe(name).title,
-        "place": "Figure 1",
+        "name": name, "title": describe(name).title, "place": "Figure 1",
         "about": 'The paper compares its two methods. Here both are computed again, beside `method="exact"` and 10,000 samples.',
-        "quick": True,
-        "seed": 0,
+        "quick": True, "seed": 0,
         "parameters": {"samples": 10_000, "variances": [0.2, 1.0], "mesh": [-10, 10, 101], "trials": 50},
         "changed": {"trials": {"value": 50, "default": 12}} if name == "washout" else {},
         "meanings": {"samples": "Monte Carlo samples.", "trials": "Forecasts, each with its own random starts."},
@@ -64,14 +61,10 @@ def fake_result(folder, name, i=0, **changes):
         "claims": [fake_claim(key, KINDS[(i + j) % len(KINDS)], j) for j, key in enumerate(own)],
         "errata": ERRATA.get(name, []),
         "notes": ["The baseline alone carries noise in the paper; the fair comparison stands beside it.", "Errors are absolute."],
-        "figures": shown,
-        "seconds": 30.0,
-        "cpu_seconds": 50.0,
-        "cores": 2,
+        "figures": shown, "seconds": 30.0, "cpu_seconds": 50.0, "cores": 2,
         "versions": {"pesn": "0.1.0", "python": "3.11.2", "numpy": "2.2.1"},
-        "command": f"pesn reproduce {name} --quick --seed 0",
-        "digest": "3f7a" * 16,
-    }
+        "command": f"pesn reproduce {name} --quick --seed 0", "digest": "3f7a" * 16,
+    }  # fmt: skip
     (place / "result.json").touch()
     return record | changes
 

@@ -68,22 +68,14 @@ def test_a_straight_line_of_counts_is_continued():
     np.testing.assert_array_equal(ahead.quantile([0.1, 0.5, 0.9]), np.tile(np.arange(40.0, 44.0), (3, 1)))
 
 
-@pytest.mark.parametrize(
-    ("y", "expected"),
-    [
-        (demand(), True),
-        (demand() * 1.37, True),  # many zeros
-        (np.arange(50.0), False),  # its median is 24
-        (np.arange(15.0), True),
-        (demand() - 1.0, False),
-        (np.zeros(20), False),
-        (np.r_[np.zeros(20), 1.0], False),
-        (np.r_[1.0, np.zeros(20)], True),
-        (np.linspace(0.1, 5.0, 30), False),
-        (np.r_[np.nan, demand()], True),
-        (1e300 * demand(), True),
-    ],
-)
+@pytest.mark.parametrize(("y", "expected"), [
+    (demand(), True),
+    (demand() * 1.37, True),  # many zeros
+    (np.arange(50.0), False),  # its median is 24
+    (np.arange(15.0), True), (demand() - 1.0, False), (np.zeros(20), False), (np.r_[np.zeros(20), 1.0], False),
+    (np.r_[1.0, np.zeros(20)], True), (np.linspace(0.1, 5.0, 30), False), (np.r_[np.nan, demand()], True),
+    (1e300 * demand(), True),
+])  # fmt: skip
 def test_which_series_are_counts(y, expected):
     assert counts.is_intermittent(y) == expected
     model = univariate.fit(y, horizon=3)

@@ -83,15 +83,11 @@ def test_joint_dynamics_are_saved(forecaster, save_and_load):
     np.testing.assert_array_equal(*(one.forecast(3).quantile([0.05, 0.5, 0.95]) for one in both))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rng: np.cumsum(rng.normal(size=(400, 3)), axis=0),
-        lambda rng: np.sin(np.arange(400)[:, None] * [0.5, 0.52]) + 0.1 * rng.normal(size=(400, 2)),
-        lambda rng: np.hstack([rng.normal(size=(400, 1)), np.full((400, 1), 3.0)]),
-        lambda rng: np.where(rng.random((400, 2)) < 0.01, np.nan, chaotic.henon(runs=1, steps=400, rng=0).states),
-    ],
-    ids=["walks", "waves", "a constant", "missing values"],
-)
+@pytest.mark.parametrize("make", [
+    lambda rng: np.cumsum(rng.normal(size=(400, 3)), axis=0),
+    lambda rng: np.sin(np.arange(400)[:, None] * [0.5, 0.52]) + 0.1 * rng.normal(size=(400, 2)),
+    lambda rng: np.hstack([rng.normal(size=(400, 1)), np.full((400, 1), 3.0)]),
+    lambda rng: np.where(rng.random((400, 2)) < 0.01, np.nan, chaotic.henon(runs=1, steps=400, rng=0).states),
+], ids=["walks", "waves", "a constant", "missing values"])  # fmt: skip
 def test_independent_columns_are_no_joint_system(make):
     assert not dynamics._promising(make(np.random.default_rng(0)))

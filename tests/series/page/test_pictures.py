@@ -74,16 +74,13 @@ def test_past_forecasts_are_one_panel_an_origin_twelve_at_most(model, origins, s
 
 
 ROWS = {
-    "eight rows": (np.arange(8.0) ** 1.5, 2),
-    "a constant": (np.full(30, 7.0), 3),
-    "zeros": (np.zeros(20), 3),
+    "eight rows": (np.arange(8.0) ** 1.5, 2), "a constant": (np.full(30, 7.0), 3), "zeros": (np.zeros(20), 3),
     "one step": (monthly(40), 1),
     "gaps": (np.where(np.arange(60) % 7 == 3, np.nan, np.arange(60.0)), 5),
     "a gap at the end": (np.append(np.arange(30.0), [np.nan] * 3), 4),
-    "large": (1e99 * (1.0 + 0.1 * np.sin(np.arange(40.0))), 4),
-    "small": (1e-300 * (1.0 + 0.1 * np.sin(np.arange(40.0))), 4),
+    "large": (1e99 * (1.0 + 0.1 * np.sin(np.arange(40.0))), 4), "small": (1e-300 * (1.0 + 0.1 * np.sin(np.arange(40.0))), 4),
     "a spike": (np.where(np.arange(40) == 20, 1e6, 1.0), 4),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ROWS)
@@ -102,17 +99,12 @@ def test_odd_series_have_sections(case):
     assert (one.scores is None) == (judged is None)
 
 
-@pytest.mark.parametrize(
-    ("index", "first"),
-    [
-        (None, "row 30"),
-        (pd.RangeIndex(5, 35, name="day"), "35"),
-        (pd.Index(0.5 * np.arange(30.0)), "15"),
-        (pd.period_range("1990", periods=30, freq="Y"), "2020"),
-        (pd.date_range("2024-01-01", periods=30, freq="h", tz="Europe/Berlin"), "2024-01-02 06:00"),
-        (pd.date_range("2024-01-01", periods=30, freq="W"), "2024-08-04"),
-    ],
-)
+@pytest.mark.parametrize(("index", "first"), [
+    (None, "row 30"), (pd.RangeIndex(5, 35, name="day"), "35"), (pd.Index(0.5 * np.arange(30.0)), "15"),
+    (pd.period_range("1990", periods=30, freq="Y"), "2020"),
+    (pd.date_range("2024-01-01", periods=30, freq="h", tz="Europe/Berlin"), "2024-01-02 06:00"),
+    (pd.date_range("2024-01-01", periods=30, freq="W"), "2024-08-04"),
+])  # fmt: skip
 def test_rows_are_called_by_their_labels(index, first):
     model = fitted(np.cumsum(np.ones(30)) ** 0.5, 2, index)
     ahead = model.forecast(2)

@@ -160,28 +160,25 @@ def test_one_bad_series_does_not_end_the_others(frame, forecasts):
     assert "5 failed: see failures_" in model.summary()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: f.drop(columns="ds"), "y must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"),
-        (lambda f: f.drop(columns="unique_id"), "y must have each label once, got 2019-01-01 2 times"),
-        (lambda f: f.iloc[:0], "y must have at least one row, got an empty frame"),
-        (lambda f: f.assign(y="oops"), "column 'y' must hold numbers, got 'oops' in series 'b'"),
-        (lambda f: f.assign(region="north"), "column 'region' must hold numbers to be a known input, got 'north' in series 'b'"),
-        (lambda f: f.assign(ds="1st of May"), "column 'ds' must be dates, .* got '1st of May' in series 'b'"),
-        (lambda f: f.assign(ds=f["ds"].where(f.index != 45)), "column 'ds' must be known in every row, .* series 'a'"),
-        (
-            lambda f: f.assign(unique_id=f["unique_id"].where(f.index != 1)),
-            "column 'unique_id' must be known in every row, got none in 1, first beside ds 2019-02-01",
-        ),
-        (lambda f: pd.concat([f, f]), "series 'a' fails: it has two rows at ds 2019-01-01: duplicates .*; and 2 others fail too"),
-        (
-            lambda f: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
-            "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
-        ),
-        (lambda f: f.assign(ds=f["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda f: f.drop(columns="ds"), "y must have columns 'unique_id', 'ds', 'y', got none named 'ds' among"),
+    (lambda f: f.drop(columns="unique_id"), "y must have each label once, got 2019-01-01 2 times"),
+    (lambda f: f.iloc[:0], "y must have at least one row, got an empty frame"),
+    (lambda f: f.assign(y="oops"), "column 'y' must hold numbers, got 'oops' in series 'b'"),
+    (lambda f: f.assign(region="north"), "column 'region' must hold numbers to be a known input, got 'north' in series 'b'"),
+    (lambda f: f.assign(ds="1st of May"), "column 'ds' must be dates, .* got '1st of May' in series 'b'"),
+    (lambda f: f.assign(ds=f["ds"].where(f.index != 45)), "column 'ds' must be known in every row, .* series 'a'"),
+    (
+        lambda f: f.assign(unique_id=f["unique_id"].where(f.index != 1)),
+        "column 'unique_id' must be known in every row, got none in 1, first beside ds 2019-02-01",
+    ),
+    (lambda f: pd.concat([f, f]), "series 'a' fails: it has two rows at ds 2019-01-01: duplicates .*; and 2 others fail too"),
+    (
+        lambda f: pd.concat([series("m", 100, start="1990-01-01"), series("d", 90, freq="D")]),
+        "column 'ds' must keep one step in all series, got a month in 'm' and a day in 'd': forecast them apart, or say freq",
+    ),
+    (lambda f: f.assign(ds=f["ds"].iloc[0]).drop_duplicates("unique_id"), "column 'ds' must keep a step"),
+])  # fmt: skip
 def test_frames_that_are_refused(frame, change, message):
     model = pesn.SeriesForecaster().fit(frame)
     before = dict(vars(model))
@@ -190,16 +187,13 @@ def test_frames_that_are_refused(frame, change, message):
     assert vars(model) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"horizon": 0}, "horizon must be 1 or more"),
-        ({"horizon": 100_000}, "horizon must be at most 610, as there are 61 rows, got 100000; the longest series is 'a'"),
-        ({"horizon": 3, "level": 1}, "level must lie between 0 and 1, or between 1 and 100 for per cent, got 1"),
-        ({"horizon": 3, "level": [80, 100]}, "level must lie between 0 and 1, .* got 100"),
-        ({"horizon": 3, "X": 1}, "X must not be given: the frame of fit had no columns of inputs"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"horizon": 0}, "horizon must be 1 or more"),
+    ({"horizon": 100_000}, "horizon must be at most 610, as there are 61 rows, got 100000; the longest series is 'a'"),
+    ({"horizon": 3, "level": 1}, "level must lie between 0 and 1, or between 1 and 100 for per cent, got 1"),
+    ({"horizon": 3, "level": [80, 100]}, "level must lie between 0 and 1, .* got 100"),
+    ({"horizon": 3, "X": 1}, "X must not be given: the frame of fit had no columns of inputs"),
+])  # fmt: skip
 def test_wrong_arguments_of_forecast_are_refused(frame, arguments, message):
     with pytest.raises(ValueError, match=message):
         pesn.SeriesForecaster().fit(frame).forecast(**arguments)

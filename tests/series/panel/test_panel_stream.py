@@ -138,14 +138,11 @@ def test_numbers_of_other_types_over_files(frame, expected, later, tmp_path):
     assert (done.series, done.failures) == (29, 1)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "shift", "says"),
-    [
-        ("int64", "str", 0, r"values of one kind in all files, got .*0.parquet and .*1.parquet: .*unique_id.* int64 vs .*string"),
-        ("int64", "float64", 2**53, r"0.parquet must hold values of the types .*double.* that all files have: Integer value"),
-        ("bool", "int64", 0, "values of one kind in all files, got .*: .*unique_id.* bool vs int64"),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "shift", "says"), [
+    ("int64", "str", 0, r"values of one kind in all files, got .*0.parquet and .*1.parquet: .*unique_id.* int64 vs .*string"),
+    ("int64", "float64", 2**53, r"0.parquet must hold values of the types .*double.* that all files have: Integer value"),
+    ("bool", "int64", 0, "values of one kind in all files, got .*: .*unique_id.* bool vs int64"),
+])  # fmt: skip
 def test_ids_that_have_no_type_in_common(numbered, tmp_path, first, second, shift, says):
     source = write_two(tmp_path / "rows", numbered.assign(unique_id=numbered["unique_id"] + shift), first, second)
     with pytest.raises(ValueError, match=says) as error:

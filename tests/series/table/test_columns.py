@@ -50,15 +50,12 @@ def test_decimal_years_are_dates(cells, name, decimals, per_year, freq, middle):
     assert roles.times.equals(pd.date_range("1949-01-01", periods=60, freq=freq, unit=roles.times.unit, name=roles.times.name))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        1949.0 + NOISE[:60],  # in the range of years, at no regular step
-        1949.0 + 0.1 * np.arange(60),  # another step
-        np.random.default_rng(1).permutation(1949 + np.arange(60)),  # each year once, in no order
-        100.0 + np.arange(60) / 12,  # months of no year
-    ],
-)
+@pytest.mark.parametrize("values", [
+    1949.0 + NOISE[:60],  # in the range of years, at no regular step
+    1949.0 + 0.1 * np.arange(60),  # another step
+    np.random.default_rng(1).permutation(1949 + np.arange(60)),  # each year once, in no order
+    100.0 + np.arange(60) / 12,  # months of no year
+])  # fmt: skip
 def test_ordinary_numbers_are_no_years(cells, values):
     roles = assign_roles(cells(months(first=values)))
     assert (roles.time, roles.targets) == (None, ["first", "x"])
@@ -109,16 +106,11 @@ def test_calendar_columns_are_no_targets_unless_named(cells):
     assert (asked.targets, asked.notes) == (["weekday", "cnt"], [])
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        *((name, NOISE) for name in ("month", "holiday", "time")),
-        *((name, (10 * NOISE).astype(int)) for name in ("day", "season", "bid", "store", "index", "week")),
-        ("year", 2000 + np.arange(500) // 3),
-        ("weekday", np.arange(500) % 6),
-        ("hour", np.arange(500) % 24),
-    ],
-)
+@pytest.mark.parametrize(("name", "values"), [
+    *((name, NOISE) for name in ("month", "holiday", "time")),
+    *((name, (10 * NOISE).astype(int)) for name in ("day", "season", "bid", "store", "index", "week")),
+    ("year", 2000 + np.arange(500) // 3), ("weekday", np.arange(500) % 6), ("hour", np.arange(500) % 24),
+])  # fmt: skip
 def test_a_series_is_no_calendar_column_by_its_name_alone(cells, name, values):
     assert assign_roles(cells(pd.DataFrame({"date": DAYS, name: values, "x": NOISE}))).targets == [name, "x"]
 
@@ -162,14 +154,11 @@ def test_nothing_to_forecast_says_what_may_be_asked_for(cells):
         assign_roles(cells(pd.DataFrame({"date": DAYS, "mnth": DAYS.month})))
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (["2024-01-01", "soon", "2024-01-03"], r"column 'day' has 'soon' in line 3, which is not a time"),
-        (["2024-01-01", "2024-01-02", "3 Jan 2024"], r"has '3 Jan 2024' in line 4, which is not written as '2024-01-01' is"),
-        (["1970 Q1", "1970 Q2", "1970 X3"], r"column 'day' has '1970 X3' in line 4, which is not a time"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cells", "message"), [
+    (["2024-01-01", "soon", "2024-01-03"], r"column 'day' has 'soon' in line 3, which is not a time"),
+    (["2024-01-01", "2024-01-02", "3 Jan 2024"], r"has '3 Jan 2024' in line 4, which is not written as '2024-01-01' is"),
+    (["1970 Q1", "1970 Q2", "1970 X3"], r"column 'day' has '1970 X3' in line 4, which is not a time"),
+])  # fmt: skip
 def test_the_cell_that_is_no_time_is_named(cells, message):
     with pytest.raises(DataError, match=message):
         assign_roles(Cells(pd.DataFrame({"day": cells, "x": ["1", "2", "3"]}, dtype=object), [2, 3, 4]))

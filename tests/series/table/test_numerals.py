@@ -11,21 +11,16 @@ def numbers(*cells, **options):
     return to_numbers(pd.Series(cells, name="x"), list(range(2, len(cells) + 2)), **options).tolist()
 
 
-@pytest.mark.parametrize(
-    ("cells", "meant"),
-    [
-        (("1", "-2.5", "1e3", ".5", "+4"), [1.0, -2.5, 1000.0, 0.5, 4.0]),
-        (("1,234.5", "12", "1,000,000"), [1234.5, 12.0, 1e6]),
-        (("1,5", "1,234"), [1.5, 1.234]),  # the first cell tells
-        (("1.234,5", "12"), [1234.5, 12.0]),
-        (("1 234", "1\u00a0234\u00a0567"), [1234.0, 1234567.0]),
-        (("\u22125", " 7 "), [-5.0, 7.0]),
-        (("0,125", "1,250", "2,500"), [0.125, 1.25, 2.5]),  # a leading zero is no thousands separator
-        (("1,250", "00,125"), [1.25, 0.125]),
-        (("1,250", "-0,125"), [1.25, -0.125]),
-        (("TRUE", "False", "", "true"), [1.0, 0.0, np.nan, 1.0]),
-    ],
-)
+@pytest.mark.parametrize(("cells", "meant"), [
+    (("1", "-2.5", "1e3", ".5", "+4"), [1.0, -2.5, 1000.0, 0.5, 4.0]),
+    (("1,234.5", "12", "1,000,000"), [1234.5, 12.0, 1e6]),
+    (("1,5", "1,234"), [1.5, 1.234]),  # the first cell tells
+    (("1.234,5", "12"), [1234.5, 12.0]), (("1 234", "1\u00a0234\u00a0567"), [1234.0, 1234567.0]),
+    (("\u22125", " 7 "), [-5.0, 7.0]),
+    (("0,125", "1,250", "2,500"), [0.125, 1.25, 2.5]),  # a leading zero is no thousands separator
+    (("1,250", "00,125"), [1.25, 0.125]), (("1,250", "-0,125"), [1.25, -0.125]),
+    (("TRUE", "False", "", "true"), [1.0, 0.0, np.nan, 1.0]),
+])  # fmt: skip
 def test_texts_become_the_numbers_meant(cells, meant):
     np.testing.assert_array_equal(numbers(*cells), meant)
 
@@ -35,17 +30,14 @@ def test_a_leading_zero_shows_a_decimal_comma_anywhere(comma_separated):
     assert numbers("1,250", "0,125", comma_separated=comma_separated) == [1.25, 0.125]
 
 
-@pytest.mark.parametrize(
-    ("other", "mark", "first", "says"),
-    [
-        (["2,5", "3"], ",", 1.125, "decimal comma, as '2,5' in column 'z' shows"),
-        (["0,250", "3,125"], ",", 1.125, "decimal comma, as '0,250' in column 'z' shows"),
-        (["2.5", "3"], ".", 1125.0, "decimal point, as '2.5' in column 'z' shows"),
-        (["2,345,678", "3"], ".", 1125.0, "decimal point, as '2,345,678' in column 'z' shows"),
-        (["2", "3"], None, None, None),
-        (["08.30", "09.30"], None, None, None),  # a clock shows nothing
-    ],
-)
+@pytest.mark.parametrize(("other", "mark", "first", "says"), [
+    (["2,5", "3"], ",", 1.125, "decimal comma, as '2,5' in column 'z' shows"),
+    (["0,250", "3,125"], ",", 1.125, "decimal comma, as '0,250' in column 'z' shows"),
+    (["2.5", "3"], ".", 1125.0, "decimal point, as '2.5' in column 'z' shows"),
+    (["2,345,678", "3"], ".", 1125.0, "decimal point, as '2,345,678' in column 'z' shows"),
+    (["2", "3"], None, None, None),
+    (["08.30", "09.30"], None, None, None),  # a clock shows nothing
+])  # fmt: skip
 def test_the_file_as_a_whole_shows_the_decimal_mark(other, mark, first, says):
     frame = pd.DataFrame({"x": ["1,125", "1,250"], "z": other}, dtype=object)
     assert find_decimal(frame) == (mark, [] if says is None else [says])

@@ -56,14 +56,10 @@ def test_the_row_names_that_r_writes_do_not_hide_the_dates(file):
     check_airline(read(file("\n".join([lines[0], *rows]))))  # write.table: no name above them
 
 
-@pytest.mark.parametrize(
-    "titles",
-    [
-        "Monthly airline passengers;\nsource: Box & Jenkins;\n\n",
-        "Monthly airline passengers\nsource: Box & Jenkins\n\n",
-        "Monthly airline passengers\n\nsource: Box & Jenkins\n",
-    ],
-)
+@pytest.mark.parametrize("titles", [
+    "Monthly airline passengers;\nsource: Box & Jenkins;\n\n", "Monthly airline passengers\nsource: Box & Jenkins\n\n",
+    "Monthly airline passengers\n\nsource: Box & Jenkins\n",
+])  # fmt: skip
 @pytest.mark.parametrize("end", ["", "Total;7404\n", "\nTotal;7404\nSource: Box & Jenkins 1976\n"])
 def test_lines_above_and_below_the_table_are_left_out_and_said(file, titles, end):
     table = read(file(titles + airline(index=False, sep=";") + end))
@@ -133,32 +129,25 @@ MEASURED = "day,x\n" + "".join(f"2024-01-0{1 + i // 4},{i}.5\n" for i in range(8
 MIXED = ("0.101", "10.4%", "10.2%"), ("$3.5", "€4.5", "$4"), ("10 %", "11 %", "12")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is empty"),
-        ("a,b\n", "has no rows below its header"),
-        ("a\n1\n", "has 1 row"),
-        ("a,b\n1,2\n3\n4,5,6\n", "Expected 2 fields in line 4, saw 3"),
-        ("a,a\n1,2\n3,4\n", "two columns named 'a'"),
-        (days(1, 2, "oops", 4), "column 'x' has 'oops' in line 4, which is not a number"),
-        (days(1, 2) + "2024-01-02,3\n", r"column 'day' has 2024-01-02 2 times, in lines 3, 4; keep one row .*--id"),
-        (days(5, 5, 5), "column 'x' is constant, 5 in every row"),
-        (days("", "", ""), "column 'x' has no numbers at all"),
-        ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),
-        ("day,name\n2024-01-01,a\n2024-01-02,b\n", "no column of numbers to forecast; there are 'name' with 'a'"),
-        ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon' in line 2, which is not a time"),
-        ("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n", "column 'Datum' has no time in line 3; give each row one"),
-        ("PK\0\0", "is not a text file"),
-        ("Title\n\n" + days(1, 2, "oops", 4), "column 'x' has 'oops' in line 6, which is not a number"),
-        ("x,y\n1,2\n3,4\n-Infinity,5\n6,7\n", "column 'x' has '-Infinity' in line 4, which is not a number"),
-        ("x\n13.072\n471\n5.661\n", r"'13\.072' in line 2, which may be a thousand or a fraction"),
-        (SYMBOLS, "column 'symbol' tells many series apart: --id 'symbol' forecasts each"),
-        (MEASURED, "where the file has many series, --id names the column"),
-        (RUNS, r"column 't' begins again at row 31 of the table: it holds several runs"),
-        *((days(*cells), "column 'x' has .* in line .* and .* in line .*; write all numbers in one unit") for cells in MIXED),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("", "is empty"), ("a,b\n", "has no rows below its header"), ("a\n1\n", "has 1 row"),
+    ("a,b\n1,2\n3\n4,5,6\n", "Expected 2 fields in line 4, saw 3"), ("a,a\n1,2\n3,4\n", "two columns named 'a'"),
+    (days(1, 2, "oops", 4), "column 'x' has 'oops' in line 4, which is not a number"),
+    (days(1, 2) + "2024-01-02,3\n", r"column 'day' has 2024-01-02 2 times, in lines 3, 4; keep one row .*--id"),
+    (days(5, 5, 5), "column 'x' is constant, 5 in every row"), (days("", "", ""), "column 'x' has no numbers at all"),
+    ("name,town\nA,B\nC,D\n", "no column of numbers to forecast"),
+    ("day,name\n2024-01-01,a\n2024-01-02,b\n", "no column of numbers to forecast; there are 'name' with 'a'"),
+    ("day,x\nsoon,1\nlater,2\n", "column 'day' has 'soon' in line 2, which is not a time"),
+    ("Datum,x\n31.12.2000,1\n,2\n31.10.2000,3\n30.09.2000,5\n", "column 'Datum' has no time in line 3; give each row one"),
+    ("PK\0\0", "is not a text file"),
+    ("Title\n\n" + days(1, 2, "oops", 4), "column 'x' has 'oops' in line 6, which is not a number"),
+    ("x,y\n1,2\n3,4\n-Infinity,5\n6,7\n", "column 'x' has '-Infinity' in line 4, which is not a number"),
+    ("x\n13.072\n471\n5.661\n", r"'13\.072' in line 2, which may be a thousand or a fraction"),
+    (SYMBOLS, "column 'symbol' tells many series apart: --id 'symbol' forecasts each"),
+    (MEASURED, "where the file has many series, --id names the column"),
+    (RUNS, r"column 't' begins again at row 31 of the table: it holds several runs"),
+    *((days(*cells), "column 'x' has .* in line .* and .* in line .*; write all numbers in one unit") for cells in MIXED),
+])  # fmt: skip
 def test_unusable_files_are_refused_with_a_reason(file, text, says):
     with pytest.raises(DataError, match=says):
         read(file(text))
@@ -298,22 +287,18 @@ EPOCH = "ts,v\n" + "".join(f"{1_700_000_000 + 3600 * k},{k % 7}\n" for k in rang
 COMMAS = "Report\nTable 1\n\na\tb\tc\n" + "".join(f"2,{i}\t3,{i % 4}\t-4,{i % 3}\n" for i in range(9))
 
 
-@pytest.mark.parametrize(
-    ("text", "targets", "freq", "first", "said"),
-    [
-        ("Datum;x;y\n01.01.2024;1,5;1.000,25\n02.01.2024;2,5;7\n", ["x", "y"], "D", [1.5, 1000.25], "decimal comma"),
-        ('a\n"1,234"\n"2,345"\n', ["a"], None, [1234.0], ""),
-        ("1.5\n2.5\n3.5\n", ["column 1"], None, [1.5], "no names"),
-        ("x,u\n1,\n2,5\n3,6\n4,7\n", ["x", "u"], None, [1.0, np.nan], ""),  # no title
-        ("year,quarter,gdp\n1999.0,3.0,1\n1999.0,4.0,2\n2000.0,1.0,4\n", ["gdp"], "QS-JAN", [1.0], ""),
-        (EPOCH, ["v"], "h", [0.0], ""),
-        ("0,420\t-11,26\n-0,286\t-6,07\n0,103\t0,79\n", ["column 1", "column 2"], None, [0.42, -11.26], "decimal comma"),
-        (COMMAS, ["a", "b", "c"], None, [2.0, 3.0, -4.0], "2 title lines"),
-        ("x\n1,5\n2,7\n3,6\n", ["x"], None, [5.0], "the first column has no name, as the first line has one cell less"),
-        ("place,0.1,0.9\nnorth,1.5,2\nnorth,1.7,3\n", ["0.1", "0.9"], None, [1.5, 2.0], "although '0.1' may be a value"),
-        ("day,x\n2024-01-02,2\n2024-01-01,1\n2024-01-03,3\n", ["x"], "D", [1.0], "(first in line 3); they were sorted"),
-    ],
-)
+@pytest.mark.parametrize(("text", "targets", "freq", "first", "said"), [
+    ("Datum;x;y\n01.01.2024;1,5;1.000,25\n02.01.2024;2,5;7\n", ["x", "y"], "D", [1.5, 1000.25], "decimal comma"),
+    ('a\n"1,234"\n"2,345"\n', ["a"], None, [1234.0], ""), ("1.5\n2.5\n3.5\n", ["column 1"], None, [1.5], "no names"),
+    ("x,u\n1,\n2,5\n3,6\n4,7\n", ["x", "u"], None, [1.0, np.nan], ""),  # no title
+    ("year,quarter,gdp\n1999.0,3.0,1\n1999.0,4.0,2\n2000.0,1.0,4\n", ["gdp"], "QS-JAN", [1.0], ""),
+    (EPOCH, ["v"], "h", [0.0], ""),
+    ("0,420\t-11,26\n-0,286\t-6,07\n0,103\t0,79\n", ["column 1", "column 2"], None, [0.42, -11.26], "decimal comma"),
+    (COMMAS, ["a", "b", "c"], None, [2.0, 3.0, -4.0], "2 title lines"),
+    ("x\n1,5\n2,7\n3,6\n", ["x"], None, [5.0], "the first column has no name, as the first line has one cell less"),
+    ("place,0.1,0.9\nnorth,1.5,2\nnorth,1.7,3\n", ["0.1", "0.9"], None, [1.5, 2.0], "although '0.1' may be a value"),
+    ("day,x\n2024-01-02,2\n2024-01-01,1\n2024-01-03,3\n", ["x"], "D", [1.0], "(first in line 3); they were sorted"),
+])  # fmt: skip
 def test_layouts_of_files_are_recognized(file, text, targets, freq, first, said):
     table = read(file(text))
     assert (table.targets, table.freq) == (targets, freq)
@@ -333,17 +318,13 @@ def test_commas_of_a_single_column_separate_nothing(file, title, quote, cells, n
     assert any("decimal" in note for note in table.notes)
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("-76315,0|2|\n1,5|3|\n1,7|4|\n", [[-76315.0, 2.0], [1.5, 3.0], [1.7, 4.0]]),
-        ("1,5\t$295\n1,7\t$300\n", [[1.5, 295.0], [1.7, 300.0]]),
-        ("1.5,12 %\n1.7,13 %\n", [[1.5, 12.0], [1.7, 13.0]]),
-        ("1.5,NA\n1.7,3\n1.8,4\n", [[1.5, np.nan], [1.7, 3.0], [1.8, 4.0]]),
-        ("NA;1,5\n3;1,7\n4;1,8\n", [[np.nan, 1.5], [3.0, 1.7], [4.0, 1.8]]),
-        ("2024-01-01,north,1.5\n2024-01-02,south,1.7\n", [[1.5], [1.7]]),
-    ],
-)
+@pytest.mark.parametrize(("text", "numbers"), [
+    ("-76315,0|2|\n1,5|3|\n1,7|4|\n", [[-76315.0, 2.0], [1.5, 3.0], [1.7, 4.0]]),
+    ("1,5\t$295\n1,7\t$300\n", [[1.5, 295.0], [1.7, 300.0]]), ("1.5,12 %\n1.7,13 %\n", [[1.5, 12.0], [1.7, 13.0]]),
+    ("1.5,NA\n1.7,3\n1.8,4\n", [[1.5, np.nan], [1.7, 3.0], [1.8, 4.0]]),
+    ("NA;1,5\n3;1,7\n4;1,8\n", [[np.nan, 1.5], [3.0, 1.7], [4.0, 1.8]]),
+    ("2024-01-01,north,1.5\n2024-01-02,south,1.7\n", [[1.5], [1.7]]),
+])  # fmt: skip
 def test_a_first_row_of_values_is_no_header(file, text, numbers):
     np.testing.assert_array_equal(read(file(text)).y, numbers)
 
