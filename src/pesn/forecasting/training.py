@@ -232,6 +232,7 @@ def _weight_inflation(blocks: list[tuple[Array, Array]], readout: Readout, poste
 LEAST_HELD_BACK = 4  # least rows of a validation segment
 _LEADS_TO_CHOOSE = 20  # steps ahead over which ridges and process noise are compared
 _MOST_CORRELATED = 0.15  # largest autocorrelation of one-step residuals, median over columns, of measurement noise
+_ROUNDING = 1e-14  # variance, in those of y, up to which errors are no measurement noise: rounding in float32
 _FINALISTS, _OPTIMISM = 4, 1.25  # number of compared designs, and largest correction for the selection
 _EVERY, _EVERY_LONG = 3, 4  # every third forecast is compared over 20 steps, every fourth over 50
 _LEAST_BEFORE = 10  # least known rows of a validation segment
@@ -409,7 +410,8 @@ class Validation:
         if task.known_var is None and np.median(self._fit(best.ridge).errors.persistence) <= _MOST_CORRELATED:
             with steps.step("choosing measurement noise", len(SHARES) * len(self._few), "forecasts") as advance:
                 share = search(lambda share: self._score(best._replace(share=share), LEADS, advance), SHARES)
-            best = best._replace(share=share)
+            var = task.measurement_var(self._fit(best.ridge).errors, share)
+            best = best._replace(share=share if var.max(initial=0.0) > _ROUNDING else 1.0)
         return best
 
     def _is_noisy(self, setting: Setting) -> bool:
