@@ -40,8 +40,7 @@ def textbook_condition(mean, cov, seen, values):
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
 def test_variance_covariance_and_shapes_agree(kind, batch):
     x = draw(kind, batch=batch)
-    assert x.dim == 4
-    assert x.batch_shape == batch
+    assert (x.dim, x.batch_shape) == (4, batch)
     assert x.mean.shape == x.var.shape == x.std.shape == (*batch, 4)
     assert x.cov.shape == (*batch, 4, 4)
     np.testing.assert_allclose(np.diagonal(x.cov, axis1=-2, axis2=-1), x.var, rtol=1e-12)
@@ -324,8 +323,7 @@ def test_gaussian_is_immutable():
     mean, cov = np.zeros(2), np.eye(2)
     x = Gaussian(mean, cov=cov)
     mean[0], cov[0, 0] = 7.0, 7.0
-    assert x.mean[0] == 0.0
-    assert x.cov[0, 0] == 1.0
+    assert (x.mean[0], x.cov[0, 0]) == (0.0, 1.0)
     for name in ("mean", "var", "anything"):
         with pytest.raises(AttributeError, match="does not change"):
             setattr(x, name, 1.0)

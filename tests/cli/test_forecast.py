@@ -60,8 +60,7 @@ def test_forecast_needs_only_a_file(call, tmp_path):
     assert len(lines) <= 25
     assert lines[0] == "data      60 rows, one each day, 2024-01-01 … 2024-02-29"
     assert lines[1] == "target    sales, temp; season of 7 days in 1 of 2 targets"
-    assert sorted(os.listdir("forecast")) == FILES
-    assert sorted(os.listdir()) == ["data.csv", "forecast"]
+    assert (sorted(os.listdir("forecast")), sorted(os.listdir())) == (FILES, ["data.csv", "forecast"])
     frame = pd.read_csv("forecast/forecast.csv")
     assert frame["day"].tolist() == [str(FIRST + timedelta(60 + i)) for i in range(7)]
     ends = ("median", "mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
@@ -306,8 +305,7 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
     [left] = (tmp_path / "forecast").glob(".*.part")
     os.utime(left, (0.0, 0.0))  # old enough to be nobody's
     assert call(*common).exit_code == 0
-    assert sorted(os.listdir()) == ["data.csv", "forecast"]
-    assert sorted(os.listdir("forecast")) == FILES
+    assert (sorted(os.listdir()), sorted(os.listdir("forecast"))) == (["data.csv", "forecast"], FILES)
 
 
 def started(arguments):
@@ -331,5 +329,4 @@ def test_an_interrupt_leaves_nothing(call, tmp_path):
     until_writing(process)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
-    assert (process.returncode, out, error) == (130, "", "pesn: interrupted\n")
-    assert sorted(os.listdir()) == ["data.csv"]
+    assert (process.returncode, out, error, sorted(os.listdir())) == (130, "", "pesn: interrupted\n", ["data.csv"])

@@ -328,8 +328,7 @@ def test_frames_keep_their_names(network):
     X, y = series(100)
     frame = pd.DataFrame(X, columns=["voltage", "load"], index=pd.date_range("2026-01-01", periods=100, freq="h"))
     esn = network(12, random_state=0).fit(frame, pd.Series(y[:, 0], index=frame.index))
-    assert list(esn.feature_names_in_) == ["voltage", "load"]
-    assert esn.n_features_in_ == 2
+    assert (list(esn.feature_names_in_), esn.n_features_in_) == (["voltage", "load"], 2)
     names = [f"{network.__name__.lower()}{i}" for i in range(12)]
     assert list(esn.get_feature_names_out()) == names
     states = clone(esn).set_output(transform="pandas").fit(frame, y[:, 0]).transform(frame)

@@ -61,8 +61,7 @@ def test_scores_have_a_frame_and_a_plot(forecaster):
     design = forecaster.design_
     frame = design.scores
     assert set(frame["kind"]) <= set(KINDS)
-    assert frame["rung"].iloc[0] == 3
-    assert frame["score"].iloc[0] == frame.loc[frame["rung"] == 3, "score"].min()
+    assert (frame["rung"].iloc[0], frame["score"].iloc[0]) == (3, frame.loc[frame["rung"] == 3, "score"].min())
     assert (frame["kind"].iloc[0], frame["lags"].iloc[0]) == (design.candidate.kind, design.candidate.lags)
     assert {("none", 9, 0)} <= set(zip(frame["kind"], frame["lags"], frame["products"], strict=True))  # ARX(10) is among them
     ax = design.plot()

@@ -42,8 +42,7 @@ def test_shapes_and_covariances_agree(h, d):
     f = draw(h, d)
     assert (len(f), f.horizon, len(f.names)) == (h, h, d)
     assert f.mean.shape == f.std.shape == f.var.shape == (h, d)
-    assert f.cov.shape == (h, d, d)
-    assert f.joint.shape == (h * d, h * d)
+    assert (f.cov.shape, f.joint.shape) == ((h, d, d), (h * d, h * d))
     np.testing.assert_array_equal(f.var.ravel(), np.diag(f.joint))
     np.testing.assert_allclose(f.std**2, f.var, rtol=1e-15)
     for k in range(h):

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn import Features, Forecaster, Gaussian, ProbabilisticESN
 from pesn.evaluation.calibration import process_errors, process_share
 from pesn.forecasting.design import Candidate, Design
-from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel, variance_inflation
 from pesn.systems import chaotic
 

@@ -180,9 +180,7 @@ def test_indexing_selects_plans_and_steps(case):
     early, late = rollout[:, :2], rollout[:, 2:]
     np.testing.assert_allclose(early.expected_cost(1.0, 0.2) + late.expected_cost(1.0, 0.2), costs)
     np.testing.assert_array_equal(late.lagged, rollout.lagged[:, 2:])
-    assert early.lagged.shape == (B, 1, D, D)
-    assert len(rollout) == B
-    assert rollout[-1].horizon == H
+    assert (early.lagged.shape, len(rollout), rollout[-1].horizon) == ((B, 1, D, D), B, H)
     for wrong in (7, [0, 5]):
         with pytest.raises(IndexError, match="plans must be among the 3"):
             rollout[wrong]

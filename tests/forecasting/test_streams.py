@@ -200,8 +200,7 @@ def test_benchmark_measures_costs(monkeypatch):
     monkeypatch.setattr(scale, "COLUMNS", 4)
     monkeypatch.setattr(scale, "RUN_STEPS", 100)
     found = scale.fit_rows(500, "10")
-    assert found["passes"] == 5
-    assert found["seconds"] == pytest.approx(found["once"] + found["rows over all passes"])
+    assert (found["passes"], found["seconds"]) == (5, pytest.approx(found["once"] + found["rows over all passes"]))
     assert scale.Cost(10.0, 1e-3).seconds(1e6, workers=100) == 20.0
 
 

@@ -35,8 +35,7 @@ def _assert_same(model, state, inputs, moved=False, served=True):
     np.testing.assert_allclose(fast.mean, slow.mean, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(fast.state.mean, slow.state.mean, rtol=1e-11, atol=1e-11)
     np.testing.assert_array_equal(fast.left, slow.left)
-    assert fast.cov.shape == slow.cov.shape
-    assert fast.parts.keys() == slow.parts.keys()
+    assert (fast.cov.shape, fast.parts.keys()) == (slow.cov.shape, slow.parts.keys())
     return fast
 
 

@@ -106,9 +106,7 @@ def test_better_cell_is_marked_by_text_and_symbol(make_page):
 
 def test_ids_are_unique_links_resolve_and_headings_are_nested(folder, read):
     ids, headings = read.values("id"), [int(tag[1]) for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)]
-    assert len(ids) == len(set(ids))
-    assert headings[0] == 1
-    assert headings.count(1) == 1
+    assert (len(ids), headings[0], headings.count(1)) == (len(set(ids)), 1, 1)
     assert all(below <= above + 1 for above, below in pairwise(headings) if above > 1)
     for link in read.values("href", "src"):
         if link.startswith("#"):
@@ -188,8 +186,7 @@ def places(svg):
 
 def test_marks_are_placed_by_value_without_overlap():
     marks = places(strip([["holds", value] for value in (0.0, 0.5, 0.501, 0.502, 1.0)], "a number"))
-    assert [x for x, _ in marks] == sorted(x for x, _ in marks)
-    assert len(set(marks)) == 5
+    assert ([x for x, _ in marks], len(set(marks))) == (sorted(x for x, _ in marks), 5)
     assert len({y for _, y in marks[1:4]}) == 3  # one above the other
     assert marks[0][1] == marks[-1][1]  # on the line
 

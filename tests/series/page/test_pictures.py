@@ -95,8 +95,7 @@ def test_odd_series_have_sections(case):
     for text in (one.picture, one.members, one.components, one.backtest, one.spark):
         assert "nan" not in text.replace("naive", "")
         parsed(text)
-    assert len(one.numbers.rows) == horizon
-    assert (one.scores is None) == (judged is None)
+    assert (len(one.numbers.rows), one.scores is None) == (horizon, judged is None)
 
 
 @pytest.mark.parametrize(("index", "first"), [

@@ -70,8 +70,7 @@ def test_ids_of_every_kind(names):
     model = pesn.SeriesForecaster()
     with pytest.warns(UserWarning, match="1 of 2 series failed"):
         found = model.fit(frame.assign(unique_id=ids)).forecast(1)
-    assert found["unique_id"].tolist() == [ids.iloc[0]]
-    assert model.failures_["unique_id"].tolist() == [ids.iloc[-1]]
+    assert (found["unique_id"].tolist(), model.failures_["unique_id"].tolist()) == ([ids.iloc[0]], [ids.iloc[-1]])
     assert found["unique_id"].dtype == model.failures_["unique_id"].dtype == ids.dtype
 
 
