@@ -115,15 +115,12 @@ def test_bundled_data_are_forecast_as_in_python(call, name, first):
     assert (expected > 0.3 * frame.iloc[-1].to_numpy()).all()
 
 
-def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
+def test_rows_out_of_order_are_sorted_and_duplicates_merged(call, tmp_path):
     table = rows()
     write(tmp_path / "mixed.csv", table[30:] + table[:30])
     result = done(call("mixed.csv", "--backtest", 0, "--horizon", 2))
     assert result.stderr == "pesn: rows were not in order of 'day' (first in line 32); they were sorted\n"
-
-
-def test_steps_and_duplicates_are_options(call, tmp_path):
-    table = rows()
+    # steps and duplicates are options
     write(tmp_path / "odd.csv", [*table[:40:2], table[38], *table[40::2]])
     assert "--duplicates mean or --duplicates last merges such rows" in call("odd.csv").stderr
     result = done(call("odd.csv", "--duplicates", "last", "--freq", "D", "--backtest", 0, "--horizon", 2))

@@ -66,15 +66,13 @@ def test_kinds_of_pictures(call, tmp_path, name, start):
     assert sorted(os.listdir(tmp_path)) == sorted([name, "mackey-glass.csv"])
 
 
-def test_a_picture_of_the_first_thousand_rows(call, monkeypatch):
+def test_a_picture_is_of_the_first_thousand_rows_or_an_image(call, monkeypatch):
     shown = []
     monkeypatch.setattr(plotting, "save", lambda axes, path: shown.append(axes[0].lines[0].get_xdata()))
     assert call("narma-10", "--steps", 1200, "--runs", 2, "--plot", "a.png").exit_code == 0
     np.testing.assert_array_equal(shown, [np.arange(1000.0)])
-
-
-def test_many_columns_are_one_image(call, monkeypatch):
-    shown = []
+    # many columns are one image
+    shown.clear()
     monkeypatch.setattr(plotting, "save", lambda ax, path: shown.append(ax.images[0].get_array().shape))
     result = call("kuramoto-sivashinsky", "--steps", 30, "--plot", "a.png")
     assert result.stdout == "30 rows, 1 run, columns run t u0 u1 … u63: kuramoto-sivashinsky.csv and a.png\n"

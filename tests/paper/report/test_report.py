@@ -189,17 +189,13 @@ def test_marks_are_placed_by_value_without_overlap():
     assert ([x for x, _ in marks], len(set(marks))) == (sorted(x for x, _ in marks), 5)
     assert len({y for _, y in marks[1:4]}) == 3  # one above the other
     assert marks[0][1] == marks[-1][1]  # on the line
-
-
-def test_each_outcome_has_its_own_mark_and_limits_are_drawn():
+    # each outcome has its own mark and limits are drawn
     svg = str(strip([["holds", 1.0], ["holds in part", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
     assert svg.count("<circle") == 2
     assert 'fill="none"' in svg
     assert 'class="limit"' in svg
     assert "3 draws: 1 holds, 1 holds in part, 1 does not hold; a number: 1 to 3" in svg
-
-
-def test_draws_without_values_are_evenly_spaced():
+    # draws without values are evenly spaced
     svg = str(strip([["holds", None], ["holds in part", None], ["holds", None]]))
     assert 'class="limit"' not in svg
     assert "3 draws: 2 holds, 1 holds in part" in svg
