@@ -102,8 +102,7 @@ def test_a_peer_that_fails_is_reported(monkeypatch):
         raise RuntimeError("no\nwonder")
 
     ready, out = peer_libraries.prepare_peers({"a": lambda: lambda: 1, "b": fails, "c": fails})
-    assert list(ready) == ["a"]
-    assert out == {"b": "failed: RuntimeError: no", "c": "not installed"}
+    assert (list(ready), out) == (["a"], {"b": "failed: RuntimeError: no", "c": "not installed"})
 
 
 def test_different_results_are_reported_in_place_of_the_time():

@@ -43,23 +43,20 @@ CHECKS = ["make lint test", "make test-portable", "make test-lowest", "make dist
 
 def test_root_installs_the_browser_that_is_missing(run, tmp_path):
     commands, done = run(apt=f"cp {tmp_path}/id {tmp_path}/chromium")
-    assert [line.split()[-1] for line in commands[:2]] == ["update", "chromium"]
-    assert commands[2:] == CHECKS
+    assert ([line.split()[-1] for line in commands[:2]], commands[2:]) == (["update", "chromium"], CHECKS)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("case", [{"browser": "chromium"}, {"browser": "google-chrome"}, {"user": 1000}, {"apt": None}])
 def test_nothing_is_installed_where_there_is_one_or_no_right_to(run, case):
     commands, done = run(**case)
-    assert commands == CHECKS
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (commands, done.returncode, done.stderr) == (CHECKS, 0, "")
 
 
 @pytest.mark.parametrize("apt", ["exit 100", "true"])
 def test_an_install_that_fails_is_told_before_and_after_the_tests(run, apt):
     commands, done = run(apt=apt)
-    assert commands[2:] == CHECKS
-    assert done.stderr.count("could not install chromium") == 2
+    assert (commands[2:], done.stderr.count("could not install chromium")) == (CHECKS, 2)
 
 
 def test_the_parts_of_the_suite_that_ci_runs_exist():

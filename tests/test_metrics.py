@@ -102,13 +102,11 @@ def test_crps_of_samples_keeps_its_precision(fair):
 def test_log_score_is_the_density():
     y, mean, std = np.array([0.3, -4.0, 7.0]), np.array([0.0, 1.0, 7.0]), np.array([1.0, 0.2, 30.0])
     np.testing.assert_allclose(log_score(y, mean, std), -stats.norm.logpdf(y, mean, std), rtol=1e-12)
-
-
-def test_log_score_of_certain_forecasts():
+    # log score of certain forecasts
     np.testing.assert_array_equal(log_score([1.0, 1.5, NAN], 1.0, 0.0), [-math.inf, math.inf, NAN])
 
 
-def test_log_score_of_vectors():
+def test_log_score_of_vectors_and_independent_entries():
     rng = np.random.default_rng(3)
     root = rng.normal(size=(5, 4, 4))
     cov, y, mean = root @ root.swapaxes(-1, -2), rng.normal(size=(5, 4)), rng.normal(size=(5, 4))
@@ -118,10 +116,7 @@ def test_log_score_of_vectors():
     np.testing.assert_allclose(log_score(y, mean[0], cov=cov[0]), one, rtol=1e-9)
     np.testing.assert_allclose(log_score(y.reshape(5, 1, 4), mean[0], cov=cov[0]), np.reshape(one, (5, 1)), rtol=1e-9)
     assert log_score(y[0], mean[0], cov=cov[0]) == pytest.approx(one[0], rel=1e-9)
-
-
-def test_log_score_of_independent_entries_is_the_sum():
-    """Also if variances differ by 400 orders of magnitude."""
+    # log score of independent entries is the sum: Also if variances differ by 400 orders of magnitude.
     y, std = np.array([[1e-150, 2.0, 1e100]]), np.array([1e-150, 1.0, 1e100])
     np.testing.assert_allclose(log_score(y, np.zeros(3), cov=np.diag(std**2)), log_score(y, 0.0, std).sum(axis=1), rtol=1e-12)
 
@@ -129,14 +124,12 @@ def test_log_score_of_independent_entries_is_the_sum():
 # calibration
 
 
-def test_coverage_counts():
+def test_coverage_counts_and_is_that_of_the_true_distribution():
     q = stats.norm.ppf(0.95)
     y = np.array([q - 1e-9, q + 1e-9, -q + 1e-9, -q - 1e-9, 0.0])
     assert coverage(10 + 2 * y, 10.0, 2.0, level=0.9) == pytest.approx(0.6)
     assert coverage([1.0, 1.0, 2.0, 2.0], 1.0, 0.0) == 0.5  # std 0: the point itself
-
-
-def test_coverage_of_the_true_distribution():
+    # coverage of the true distribution
     rng = np.random.default_rng(5)
     mean, std = rng.normal(size=(50_000, 2)), rng.uniform(0.1, 3.0, size=(50_000, 2))
     y = mean + std * rng.normal(size=mean.shape)
@@ -148,14 +141,12 @@ def test_coverage_of_the_true_distribution():
     assert coverage(y, mean, 2 * std) > 0.99 > 0.95 > 0.7 > coverage(y, mean, 0.5 * std)
 
 
-def test_pit_is_the_distribution_function():
+def test_pit_is_the_distribution_function_and_uniform():
     np.testing.assert_allclose(pit([-1.0, 0.0, 4.0], [0.0, 0.0, 1.0], 2.0), stats.norm.cdf([-0.5, 0.0, 1.5]), rtol=1e-14)
     np.testing.assert_allclose(pit(-30.0, 0.0, 1.0), stats.norm.cdf(-30.0), rtol=1e-12)  # the lower tail keeps its digits
     np.testing.assert_array_equal(pit([0.0, 1.0, 2.0], 1.0, 0.0), [0.0, 0.5, 1.0])
     np.testing.assert_array_equal(pit([-1e300, 1e300], 0.0, 1e-300), [0.0, 1.0])
-
-
-def test_pit_of_the_true_distribution_is_uniform():
+    # pit of the true distribution is uniform
     rng = np.random.default_rng(6)
     mean, std = rng.normal(size=20_000), rng.uniform(0.1, 3.0, size=20_000)
     y = mean + std * rng.normal(size=20_000)
@@ -186,7 +177,7 @@ def test_scores_are_proper(score):
 # errors of points
 
 
-def test_nrmse_is_its_definition():
+def test_nrmse_is_its_definition_in_any_units():
     rng = np.random.default_rng(7)
     y, prediction = rng.normal(2, 3, size=(100, 2)), rng.normal(2, 3, size=(100, 2))
     expected = np.sqrt(np.mean((y - prediction) ** 2, axis=0)) / np.std(y, axis=0)
@@ -195,9 +186,7 @@ def test_nrmse_is_its_definition():
     assert nrmse(y[:, 0], prediction[:, 0]) == pytest.approx(expected[0])
     assert nrmse(y[:, 0], np.full(100, y[:, 0].mean())) == pytest.approx(1.0)
     np.testing.assert_array_equal(nrmse(y, y), [0.0, 0.0])
-
-
-def test_nrmse_is_invariant_to_units():
+    # nrmse is invariant to units
     y, prediction = np.array([[0.0, 5.0], [2.0, 6.0], [4.0, 9.0]]), np.array([[1.0, 5.0], [2.5, 6.5], [3.0, 8.0]])
     expected = nrmse(y, prediction)
     np.testing.assert_allclose(nrmse(y * [1e-300, 1e300], prediction * [1e-300, 1e300]), expected, rtol=1e-14)
@@ -206,7 +195,7 @@ def test_nrmse_is_invariant_to_units():
     assert nrmse([-1.7e308, 1.7e308], [1.7e308, -1.7e308]) == pytest.approx(2.0)
 
 
-def test_valid_time_is_its_definition():
+def test_valid_time_is_its_definition_with_missing_rows_and_entries():
     t = np.arange(1000) * 0.02
     y = np.column_stack([np.sin(t), np.cos(t)])
     scale = np.sqrt(np.mean(np.sum((y - y.mean(axis=0)) ** 2, axis=1)))
@@ -221,9 +210,7 @@ def test_valid_time_is_its_definition():
     assert valid_time(y * 1e-300, prediction * 1e-300, dt=0.02) == pytest.approx(expected, abs=1e-9)
     assert valid_time(y * 1e-300, y * 1e300) == 0.0
     assert valid_time(y[:, 0], prediction[:, 0]) == valid_time(y[:, :1], prediction[:, :1])
-
-
-def test_valid_time_with_missing_rows_and_entries():
+    # valid time with missing rows and entries
     y = np.array([[0.0, 0.0], [2.0, 2.0], [0.0, 0.0], [2.0, 2.0], [0.0, 0.0], [2.0, 2.0]])
     prediction = y.copy()
     prediction[2:] += 3.0

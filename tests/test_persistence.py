@@ -17,15 +17,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from pesn import persistence
+from pesn import EchoStateNetwork, Features, Forecaster, Gaussian, Mesh, ProbabilisticESN, load, persistence
 from pesn._support.files import digest
-from pesn.esn.network import EchoStateNetwork
-from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.forecasting.forecaster import Forecaster
-from pesn.gaussian import Gaussian
-from pesn.moments import Mesh
-from pesn.persistence import load
-from pesn.readout.features import Features
 
 BOTH = pytest.mark.parametrize("network", [EchoStateNetwork, ProbabilisticESN])
 X = np.sin(np.arange(300.0)[:, None] * [0.1, 0.23])
@@ -92,8 +85,7 @@ def test_round_trip_is_exact(network, learned, tmp_path):
     esn.save(tmp_path / "esn.pesn")
     again = load(str(tmp_path / "esn.pesn"))
     assert type(again) is network
-    assert again.get_params() == esn.get_params()
-    assert sorted(os.listdir(tmp_path)) == ["esn.pesn"]
+    assert (again.get_params(), sorted(os.listdir(tmp_path))) == (esn.get_params(), ["esn.pesn"])
     if learned == "nothing":
         assert not again.__sklearn_is_fitted__()
         return

@@ -51,7 +51,7 @@ def test_long_names_do_not_overlap():
     assert all(box.x0 >= 0.0 for box in boxes)
 
 
-def test_plot_run_on_given_axes():
+def test_plot_run_on_given_axes_and_without_units():
     from matplotlib.figure import Figure
 
     own = Figure().subplots(1, 2)
@@ -64,9 +64,7 @@ def test_plot_run_on_given_axes():
     with pytest.raises(IndexError, match="run must lie in 0 … 1, got 2"):
         plotting.plot_run(runs_of(1, 1), run=2)
     assert len(own[0].lines) == 1
-
-
-def test_labels_without_units():
+    # labels without units
     plain = Trajectories(np.zeros((3, 2)), np.zeros((3, 0)), 1.0, ("x", "y"), (3,), ("", ""))
     axes = plotting.plot_run(plain)
     assert [ax.get_ylabel() for ax in axes] == ["x", "y"]

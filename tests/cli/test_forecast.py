@@ -60,8 +60,7 @@ def test_forecast_needs_only_a_file(call, tmp_path):
     assert len(lines) <= 25
     assert lines[0] == "data      60 rows, one each day, 2024-01-01 … 2024-02-29"
     assert lines[1] == "target    sales, temp; season of 7 days in 1 of 2 targets"
-    assert sorted(os.listdir("forecast")) == FILES
-    assert sorted(os.listdir()) == ["data.csv", "forecast"]
+    assert (sorted(os.listdir("forecast")), sorted(os.listdir())) == (FILES, ["data.csv", "forecast"])
     frame = pd.read_csv("forecast/forecast.csv")
     assert frame["day"].tolist() == [str(FIRST + timedelta(60 + i)) for i in range(7)]
     ends = ("median", "mean", "std", "lower_80", "upper_80", "lower_95", "upper_95")
@@ -116,15 +115,12 @@ def test_bundled_data_are_forecast_as_in_python(call, name, first):
     assert (expected > 0.3 * frame.iloc[-1].to_numpy()).all()
 
 
-def test_rows_out_of_order_are_sorted_with_a_warning(call, tmp_path):
+def test_rows_out_of_order_are_sorted_and_duplicates_merged(call, tmp_path):
     table = rows()
     write(tmp_path / "mixed.csv", table[30:] + table[:30])
     result = done(call("mixed.csv", "--backtest", 0, "--horizon", 2))
     assert result.stderr == "pesn: rows were not in order of 'day' (first in line 32); they were sorted\n"
-
-
-def test_steps_and_duplicates_are_options(call, tmp_path):
-    table = rows()
+    # steps and duplicates are options
     write(tmp_path / "odd.csv", [*table[:40:2], table[38], *table[40::2]])
     assert "--duplicates mean or --duplicates last merges such rows" in call("odd.csv").stderr
     result = done(call("odd.csv", "--duplicates", "last", "--freq", "D", "--backtest", 0, "--horizon", 2))
@@ -306,8 +302,7 @@ def test_a_kill_leaves_the_old_forecast_and_the_next_run_nothing_half_written(ca
     [left] = (tmp_path / "forecast").glob(".*.part")
     os.utime(left, (0.0, 0.0))  # old enough to be nobody's
     assert call(*common).exit_code == 0
-    assert sorted(os.listdir()) == ["data.csv", "forecast"]
-    assert sorted(os.listdir("forecast")) == FILES
+    assert (sorted(os.listdir()), sorted(os.listdir("forecast"))) == (["data.csv", "forecast"], FILES)
 
 
 def started(arguments):
@@ -331,5 +326,4 @@ def test_an_interrupt_leaves_nothing(call, tmp_path):
     until_writing(process)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
-    assert (process.returncode, out, error) == (130, "", "pesn: interrupted\n")
-    assert sorted(os.listdir()) == ["data.csv"]
+    assert (process.returncode, out, error, sorted(os.listdir())) == (130, "", "pesn: interrupted\n", ["data.csv"])

@@ -90,8 +90,7 @@ def test_inputs_that_are_known_ahead(call, frame):
 def test_errors_are_one_line(call, words, code, message):
     result = call("sales.csv", *words.split())
     assert result.stderr.startswith(f"pesn: {message}"), result.stderr
-    assert result.stderr.count("\n") == 1
-    assert result.exit_code == code
+    assert (result.stderr.count("\n"), result.exit_code) == (1, code)
     assert not os.path.exists("forecast")
 
 

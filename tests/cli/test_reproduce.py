@@ -99,13 +99,11 @@ def test_no_dask(call, monkeypatch):
     assert (result.exit_code, result.stderr) == (1, "pesn: a scheduler needs Dask: pip install 'pesn[dask]'\n")
 
 
-def test_list(call):
+def test_list_of_all_and_of_one_item(call):
     result = call("list")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "one  Title of one (Table 9)\ntwo  Title of two (Table 9)\n"
-
-
-def test_list_of_one_item(call):
+    # list of one item
     result = call("list", "two")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.split("\n\n") == [

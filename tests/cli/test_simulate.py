@@ -36,8 +36,7 @@ def test_defaults(call, tmp_path):
     result = call("cart-pole")
     assert result.exit_code == 0
     assert result.stdout == "2,500 rows, 1 run, columns run t x theta v omega u: cart-pole.csv\n"
-    assert result.stderr == ""
-    assert os.listdir(tmp_path) == ["cart-pole.csv"]
+    assert (result.stderr, os.listdir(tmp_path)) == ("", ["cart-pole.csv"])
     expected = cart_pole.simulate(rng=0).to_frame()
     pd.testing.assert_frame_equal(pd.read_csv("cart-pole.csv"), expected, rtol=1e-14)
 
@@ -55,8 +54,7 @@ def test_options(call, tmp_path, suffix):
     else:
         read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[suffix]
         pd.testing.assert_frame_equal(read(f"sub/a.{suffix}"), expected.to_frame(), rtol=1e-14)
-    assert os.listdir(tmp_path / "sub") == [f"a.{suffix}"]
-    assert os.listdir(tmp_path) == ["sub"]
+    assert (os.listdir(tmp_path / "sub"), os.listdir(tmp_path)) == ([f"a.{suffix}"], ["sub"])
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")])
@@ -68,15 +66,13 @@ def test_kinds_of_pictures(call, tmp_path, name, start):
     assert sorted(os.listdir(tmp_path)) == sorted([name, "mackey-glass.csv"])
 
 
-def test_a_picture_of_the_first_thousand_rows(call, monkeypatch):
+def test_a_picture_is_of_the_first_thousand_rows_or_an_image(call, monkeypatch):
     shown = []
     monkeypatch.setattr(plotting, "save", lambda axes, path: shown.append(axes[0].lines[0].get_xdata()))
     assert call("narma-10", "--steps", 1200, "--runs", 2, "--plot", "a.png").exit_code == 0
     np.testing.assert_array_equal(shown, [np.arange(1000.0)])
-
-
-def test_many_columns_are_one_image(call, monkeypatch):
-    shown = []
+    # many columns are one image
+    shown.clear()
     monkeypatch.setattr(plotting, "save", lambda ax, path: shown.append(ax.images[0].get_array().shape))
     result = call("kuramoto-sivashinsky", "--steps", 30, "--plot", "a.png")
     assert result.stdout == "30 rows, 1 run, columns run t u0 u1 … u63: kuramoto-sivashinsky.csv and a.png\n"
@@ -86,8 +82,7 @@ def test_many_columns_are_one_image(call, monkeypatch):
 def test_a_name_that_the_terminal_cannot_show(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner(charset="ascii").invoke(cli.app, ["simulate", "narma-10", "--steps", "1", "--out", "ä.csv"])
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "1 row, 1 run, columns run t y u: \\xe4.csv\n"
+    assert (result.exit_code, result.stderr, result.stdout) == (0, "", "1 row, 1 run, columns run t y u: \\xe4.csv\n")
     assert os.listdir(tmp_path) == ["ä.csv"]
 
 
@@ -129,18 +124,15 @@ def test_refused_in_one_line_before_anything_is_simulated(call, tmp_path, monkey
     get = systems.get
     monkeypatch.setattr(systems, "get", lambda name: get(name) and refuse)
     result = call(*arguments)
-    assert result.exit_code == code
-    assert result.stdout == ""
+    assert (result.exit_code, result.stdout) == (code, "")
     assert re.match(f"pesn: {message}", result.stderr.rstrip("\n"))
-    assert result.stderr.count("\n") == 1
-    assert sorted(os.listdir(tmp_path)) == ["file", "folder.csv"]
+    assert (result.stderr.count("\n"), sorted(os.listdir(tmp_path))) == (1, ["file", "folder.csv"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["cart-pole", "--runs", "many"], ["cart-pole", "--rnus", "3"], ["cart-pole", "more"]])
 def test_invalid_command_lines_exit_with_code_2(call, arguments):
     result = call(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr
 
 
@@ -189,8 +181,7 @@ def test_a_simulation_that_fails(call, tmp_path, monkeypatch, error, message):
     result = call("cart-pole", "--plot", "a.png")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"pesn: {message}")
-    assert result.stderr.count("\n") == 1
-    assert os.listdir(tmp_path) == ["cart-pole.csv"]
+    assert (result.stderr.count("\n"), os.listdir(tmp_path)) == (1, ["cart-pole.csv"])
     assert (tmp_path / "cart-pole.csv").read_text() == "old"
 
 

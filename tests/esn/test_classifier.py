@@ -61,8 +61,7 @@ def test_labels_per_row_need_memory():
     x = np.random.default_rng(0).choice([-1.0, 1.0], 1000)[:, None]
     y = np.roll(x[:, 0], 3) > 0.0
     classifier = ReservoirClassifier(50, leak_rate=1.0, washout=10, random_state=0).fit(x[:700], y[:700])
-    assert classifier.labels_ == "row"
-    assert classifier.classes_.tolist() == [False, True]
+    assert (classifier.labels_, classifier.classes_.tolist()) == ("row", [False, True])
     assert classifier.score(x[700:], y[700:]) > 0.95
     assert classifier.predict(x[700:]).shape == (300,)
     several = ReservoirClassifier(50, leak_rate=1.0, random_state=0).fit(x[:700], y[:700], lengths=[300, 400])

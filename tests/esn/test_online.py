@@ -51,8 +51,7 @@ def assert_same(one, other, rtol=1e-8):
         np.testing.assert_allclose(getattr(one.readout_, name), getattr(other.readout_, name), rtol=rtol, atol=rtol)
     covariances = (esn.readout_.covariance_root @ esn.readout_.covariance_root.T for esn in (one, other))
     np.testing.assert_allclose(*covariances, rtol=rtol, atol=rtol)
-    assert one.readout_.n_samples == other.readout_.n_samples
-    assert one.rls_[4:] == other.rls_[4:]
+    assert (one.readout_.n_samples, one.rls_[4:]) == (other.readout_.n_samples, other.rls_[4:])
     after = ((esn.state_.mean, esn.state_.output, esn.predict(X[:20], state=esn.state_)) for esn in (one, other))
     for found, expected in zip(*after, strict=True):
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from pesn.esn.network import EchoStateNetwork
-from pesn.esn.probabilistic import ProbabilisticESN
-from pesn.gaussian import Gaussian
+from pesn import EchoStateNetwork, Gaussian, Mesh, ProbabilisticESN, gain, moments
 from pesn.metrics import crps_gaussian
-from pesn.moments import Mesh, gain, moments
 from pesn.moments.covariance import covariance as unit_covariance
 from pesn.reservoir.drive import State, run
 from pesn.reservoir.initial_state import Start

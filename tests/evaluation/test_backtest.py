@@ -18,28 +18,23 @@ def backtest():
     return evaluate(lambda origins: forecasts, rolling_origins(30, 52, 5), 8, y)
 
 
-def test_rolling_origins_are_evenly_spaced():
+def test_origins_are_evenly_spaced_and_observations_may_be_a_function_of_them(backtest):
     found = rolling_origins(100, 200, 11)
     assert (found[0], found[-1]) == (100, 200)
     np.testing.assert_array_equal(np.diff(found), 10)
     assert len(rolling_origins(0, 3, 100)) == 4  # no row twice
-
-
-def test_observations_may_come_from_a_function_of_the_origin(backtest):
-    """Origins need not be row numbers."""
+    # observations may come from a function of the origin: Origins need not be row numbers.
     again = evaluate(lambda origins: backtest.forecasts, ["a", "b"], 8, {"a": np.ones((9, 2)), "b": np.zeros((8, 2))}.get)
     np.testing.assert_array_equal(again.observed[:, :, 0], [[1.0] * 8, [0.0] * 8])
 
 
-def test_coverage_is_the_share_inside_the_interval(backtest):
+def test_coverage_is_the_share_inside_and_scores_ignore_missing_observations(backtest):
     inside = np.abs(backtest.errors) <= 1.6448536 * backtest.std
     seen = ~np.isnan(backtest.observed)
     assert backtest.coverage(0.9) == pytest.approx(inside.sum() / seen.sum())
     np.testing.assert_allclose(backtest.coverage_by_column(0.9), inside.sum(axis=(0, 1)) / seen.sum(axis=(0, 1)))
     assert np.isnan(replace(backtest, observed=np.full_like(backtest.observed, np.nan)).coverage(0.9))
-
-
-def test_scores_ignore_missing_observations(backtest):
+    # scores ignore missing observations
     assert np.isnan(backtest.observed).any()
     crps = crps_gaussian(backtest.observed, backtest.mean, backtest.std)
     np.testing.assert_allclose(backtest.crps(), np.nanmean(crps, axis=(0, 1)))

@@ -61,7 +61,7 @@ def test_align_reorders_shuffled_inputs(kind, order, gaps):
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_align_refuses_inputs_shifted_by_one_row(kind):
+def test_shifted_and_unsorted_labels_are_refused(kind):
     index = INDICES[kind]
     with pytest.raises(ValueError, match=r"X must have a row for each label of y, got none at .*, which is row 0 of y, but rows"):
         placed(series(index[:30]), series(index[1:31]))
@@ -69,6 +69,14 @@ def test_align_refuses_inputs_shifted_by_one_row(kind):
         placed(series(index[:30]), series(index[:29]))
     with pytest.raises(ValueError, match="X must have"):
         placed(series(index[:3]), series(pd.date_range("1990-01-01", periods=3)))
+    # unsorted labels are refused with a remedy
+    swapped = index[[0, 1, 2, 4, 3, 5]]
+    with pytest.raises(ValueError, match=r"y must have labels that increase, .* in row 4 after .*; y.sort_index\(\) brings"):
+        placed(series(swapped), None)
+    with pytest.raises(ValueError, match=r"in row 3 after .*; keep one row for each label"):
+        placed(series(index[[0, 1, 2, 2, 3]]), None)
+    with pytest.raises(ValueError, match=r"in row 34 after"):
+        placed(series(index[:30].append(swapped)), None, [30, 6])
 
 
 @pytest.mark.parametrize(
@@ -91,18 +99,6 @@ def test_default_index_is_aligned_by_position():
 
 
 # ---------------------------------------------------------------- y
-
-
-@pytest.mark.parametrize("kind", TIMES)
-def test_unsorted_labels_are_refused_with_a_remedy(kind):
-    index = INDICES[kind]
-    swapped = index[[0, 1, 2, 4, 3, 5]]
-    with pytest.raises(ValueError, match=r"y must have labels that increase, .* in row 4 after .*; y.sort_index\(\) brings"):
-        placed(series(swapped), None)
-    with pytest.raises(ValueError, match=r"in row 3 after .*; keep one row for each label"):
-        placed(series(index[[0, 1, 2, 2, 3]]), None)
-    with pytest.raises(ValueError, match=r"in row 34 after"):
-        placed(series(index[:30].append(swapped)), None, [30, 6])
 
 
 def test_runs_are_aligned_separately():

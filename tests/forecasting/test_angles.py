@@ -188,16 +188,14 @@ def test_uncertain_angle_agrees_with_forecasts_from_its_samples(missing, start):
     np.testing.assert_allclose((found.mean[0] - means.mean(axis=0)) / expected, 0.0, atol=0.15)
 
 
-def test_missing_ignorable_column_does_not_affect_the_others(model):
+def test_missing_columns_do_not_affect_the_others(model):
     row = LATER[30:31].copy()
     row[0, 0] = np.nan
     one, other = (model.forecast(6, context, LATER_U[30:36]) for context in (row, LATER[30:31]))
     np.testing.assert_allclose(one.mean[:, 1:], other.mean[:, 1:], rtol=1e-9)
     np.testing.assert_allclose(one.std[:, 1:], other.std[:, 1:], rtol=1e-6)
     assert np.all(one.std[:, 0] >= 0.9 * Y[:, 0].std())
-
-
-def test_missing_speed_is_uncertain_and_the_angle_stays_known(model):
+    # missing speed is uncertain and the angle stays known
     row = LATER[30:31].copy()
     row[0, 2] = np.nan
     one, other = (model.forecast(1, context, LATER_U[30:31]) for context in (row, LATER[30:31]))
@@ -277,15 +275,13 @@ def test_invalid_columns_are_refused_by_name(angles, ignorable, words):
     assert not hasattr(model, "model_")
 
 
-def test_network_must_have_an_input():
+def test_a_network_without_input_and_the_level_of_an_angle_are_refused():
     with pytest.raises(ValueError, match=r"ignorable must leave a column of y .* no X, got all 3"):
         forecaster(angles=(), ignorable=[0, 1, 2]).fit(Y)
     driven = forecaster(angles=(), ignorable=[0, 1, 2], n_units=10).fit(Y, U)
     assert driven.esn_.n_features_in_ == 1
     assert np.isfinite(driven.forecast(5, X=U[:5]).std).all()
-
-
-def test_level_of_an_angle_cannot_be_learned():
+    # level of an angle cannot be learned
     with pytest.raises(ValueError, match="target must be 'change' where angles are learned"):
         forecaster(target="level").fit(Y, U)
     kinematic = forecaster(target="level", kinematic=True).fit(Y, U)

@@ -38,8 +38,7 @@ def test_backtest_equals_forecasts_from_each_origin(fitted):
 def test_score_is_minus_crps_in_standard_deviations_of_training(fitted):
     y, X = rows(100, seed=2)
     found = fitted.backtest(y, X, 20, 20)
-    assert len(found.origins) == 20
-    assert found.origins[-1] == 80
+    assert (len(found.origins), found.origins[-1]) == (20, 80)
     assert fitted.score(y, X) == pytest.approx(-np.mean(found.crps() / fitted.scale_.y_std))
     assert fitted.score(y, X) > fitted.score(y[::-1].copy(), X)  # of another system
 

@@ -72,8 +72,7 @@ def test_scales_are_mean_and_standard_deviation_without_nan():
 def test_constant_column_has_scale_one(value, n):
     """Also if rounding changes its mean."""
     found = scale_of(np.full((n, 1), value), np.zeros((n, 0)))
-    assert found.y_mean[0] == value
-    assert found.y_std[0] == 1.0
+    assert (found.y_mean[0], found.y_std[0]) == (value, 1.0)
 
 
 def test_column_without_observations_is_refused():

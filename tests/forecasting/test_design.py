@@ -33,6 +33,9 @@ def test_design_beats_a_fixed_network_and_an_autoregression(lorenz, forecaster):
     arx = pesn.Forecaster(design=Design(Candidate("none", 9, 0, ridge=(1e-10, 1e-10)))).fit(lorenz[:700])
     found = _error(forecaster, lorenz)
     assert found < 0.1 * min(_error(fixed, lorenz), _error(arx, lorenz))
+    # intervals have their coverage
+    backtest = forecaster.backtest(lorenz[700:], horizon=20, origins=30)
+    assert backtest.coverage(0.95) > 0.8
 
 
 def test_loops_of_a_design_from_few_rows_do_not_diverge():
@@ -41,39 +44,30 @@ def test_loops_of_a_design_from_few_rows_do_not_diverge():
     low, high = y.min(axis=0), y.max(axis=0)
     for k in (850, 900):
         ahead = few.forecast(60, y[k - 40 : k], joint=False).mean
-        assert (ahead > low - 0.2 * (high - low)).all()
-        assert (ahead < high + 0.2 * (high - low)).all()
+        assert ((ahead > low - 0.2 * (high - low)) & (ahead < high + 0.2 * (high - low))).all()
 
 
-def test_intervals_have_their_coverage(lorenz, forecaster):
-    backtest = forecaster.backtest(lorenz[700:], horizon=20, origins=30)
-    assert backtest.coverage(0.95) > 0.8
-
-
-def test_design_can_be_refitted_without_a_search(lorenz, forecaster):
+def test_design_can_be_refitted_without_a_search_and_saved(lorenz, forecaster, save_and_load):
     again = pesn.Forecaster(design=forecaster.design_).fit(lorenz[:700])
     one, other = (f.forecast(20, lorenz[800:840]) for f in (forecaster, again))
     np.testing.assert_array_equal(one.mean, other.mean)
     np.testing.assert_array_equal(one.std, other.std)
+    # design is saved
+    loaded = save_and_load(forecaster)
+    assert loaded.design_ == forecaster.design_
+    np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 
 
 def test_scores_have_a_frame_and_a_plot(forecaster):
     design = forecaster.design_
     frame = design.scores
     assert set(frame["kind"]) <= set(KINDS)
-    assert frame["rung"].iloc[0] == 3
-    assert frame["score"].iloc[0] == frame.loc[frame["rung"] == 3, "score"].min()
+    assert (frame["rung"].iloc[0], frame["score"].iloc[0]) == (3, frame.loc[frame["rung"] == 3, "score"].min())
     assert (frame["kind"].iloc[0], frame["lags"].iloc[0]) == (design.candidate.kind, design.candidate.lags)
     assert {("none", 9, 0)} <= set(zip(frame["kind"], frame["lags"], frame["products"], strict=True))  # ARX(10) is among them
     ax = design.plot()
     assert "error" in ax.get_xlabel()
     assert "units" in str(design)
-
-
-def test_design_is_saved(save_and_load, lorenz, forecaster):
-    loaded = save_and_load(forecaster)
-    assert loaded.design_ == forecaster.design_
-    np.testing.assert_array_equal(loaded.forecast(5, lorenz[800:840]).mean, forecaster.forecast(5, lorenz[800:840]).mean)
 
 
 def test_design_of_a_linear_system_with_inputs_runs_and_levels():
@@ -103,16 +97,14 @@ def test_whole_runs_are_held_out(lorenz, forecaster):
         assert all(problem.folds[origin.segment][0] == fold for origin in problem.origins(fold, 16))
 
 
-def test_readout_of_some_features_equals_a_fit_of_these_features(lorenz, forecaster):
+def test_readouts_and_units_equal_those_of_a_fit_of_their_own(lorenz, forecaster):
     problem = _problem(forecaster, [lorenz[:500]])
     widest, one = Candidate("static 0.5", 9, 2, 20), Candidate("static 0.5", 1, 1, 20)
     pieces = problem.pieces(10_000)
     found = Network(problem, widest, pieces).readouts(one, 2, [(1e-4, 1e-4)])
     alone = Network(problem, one, pieces).readouts(one, 2, [(1e-4, 1e-4)])
     np.testing.assert_allclose(found, alone, rtol=1e-6, atol=1e-9)
-
-
-def test_units_at_an_origin_equal_those_of_the_whole_segment(lorenz, forecaster):
+    # units at an origin equal those of the whole segment
     problem = _problem(forecaster, [lorenz[:1000]])
     one = Candidate("static 0.5", 0, 0, 20)
     few, many = (Network(problem, one, problem.pieces(500)) for _ in range(2))

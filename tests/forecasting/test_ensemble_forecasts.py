@@ -87,7 +87,7 @@ def test_ensemble_agrees_with_kinematics_and_feedback():
     agree(*(f.forecast(8, (y[:40], u[:39]), u[39:47]) for f in (as_ensemble(forecaster), forecaster)), deviations=7.0)
 
 
-def test_ensemble_is_reproducible_updated_and_saved(save_and_load):
+def test_ensemble_is_reproducible_updated_and_saved(save_and_load, full):
     y, u = series(300, seed=2)
     calibrated = {"calibrate": True}
     forecaster, same = (fitted("ensemble", calibrated, n_members=32, process_noise="auto", density=0.2) for _ in range(2))
@@ -101,10 +101,7 @@ def test_ensemble_is_reproducible_updated_and_saved(save_and_load):
     loaded = save_and_load(forecaster)
     np.testing.assert_array_equal(loaded.forecast(5, X=u[12:17]).joint, after.joint)
     loaded.update(y[12:14], u[12:14])
-
-
-def test_online_updates_agree_with_the_full_covariance(full):
-    y, u = series(300, seed=2)
+    # online updates agree with the full covariance
     one, other = as_ensemble(full), copy.deepcopy(full)
     model = one.model_
     state = model.context_filter().filter_rows(one.loop(), model.recent, model.recent_known[:-1])  # in members

@@ -42,8 +42,7 @@ def test_shapes_and_covariances_agree(h, d):
     f = draw(h, d)
     assert (len(f), f.horizon, len(f.names)) == (h, h, d)
     assert f.mean.shape == f.std.shape == f.var.shape == (h, d)
-    assert f.cov.shape == (h, d, d)
-    assert f.joint.shape == (h * d, h * d)
+    assert (f.cov.shape, f.joint.shape) == ((h, d, d), (h * d, h * d))
     np.testing.assert_array_equal(f.var.ravel(), np.diag(f.joint))
     np.testing.assert_allclose(f.std**2, f.var, rtol=1e-15)
     for k in range(h):
@@ -68,6 +67,14 @@ def test_a_row_is_a_gaussian():
     for wrong in (1.0, True, slice(2), "x"):
         with pytest.raises(TypeError, match="step must be a whole number"):
             f[wrong]
+    # sampling is reproducible
+    np.testing.assert_array_equal(f.sample(3, rng=7), f.sample(3, rng=np.random.default_rng(7)))
+    assert f.sample(0).shape == (0, 5, 2)
+    assert not np.array_equal(f.sample(3), f.sample(3))
+    with pytest.raises(ValueError, match="n must not be negative, got -1"):
+        f.sample(-1)
+    with pytest.raises(TypeError, match=r"n must be a whole number of draws, got 1\.5"):
+        f.sample(1.5)
 
 
 # ---------------------------------------------------------------- samples
@@ -154,17 +161,6 @@ def test_variances_may_differ_by_twenty_orders_of_magnitude():
     np.testing.assert_allclose(f.std[:, 0], 1e-10 * gains, rtol=1e-12)
 
 
-def test_sampling_is_reproducible():
-    f = draw()
-    np.testing.assert_array_equal(f.sample(3, rng=7), f.sample(3, rng=np.random.default_rng(7)))
-    assert f.sample(0).shape == (0, 5, 2)
-    assert not np.array_equal(f.sample(3), f.sample(3))
-    with pytest.raises(ValueError, match="n must not be negative, got -1"):
-        f.sample(-1)
-    with pytest.raises(TypeError, match=r"n must be a whole number of draws, got 1\.5"):
-        f.sample(1.5)
-
-
 # ---------------------------------------------------------------- frames, names, words
 
 
@@ -188,10 +184,7 @@ def test_to_frame_has_means_standard_deviations_and_intervals():
     assert list(draw(index=list("abcde")).to_frame().index) == list("abcde")
     with pytest.raises(ValueError, match="names must differ from each other with _std, _lower, _upper added, got"):
         draw(names=("x", "x_std")).to_frame()
-
-
-def test_to_frame_of_several_levels():
-    f = draw(names=NAMES)
+    # to frame of several levels
     frame = f.to_frame(level=(0.8, 0.975))
     endings = ["", "_std", "_lower_80", "_upper_80", "_lower_97.5", "_upper_97.5"]
     assert list(frame.columns) == [name + end for name in NAMES for end in endings]

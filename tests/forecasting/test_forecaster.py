@@ -101,12 +101,10 @@ def test_a_short_forecast_is_the_beginning_of_a_long_one(known, driven, carts, r
         np.testing.assert_allclose(short.joint, long.joint[:n, :n], rtol=1e-9, atol=1e-15)
 
 
-def test_fit_and_forecast_are_reproducible_to_the_bit(rows):
+def test_fit_and_forecast_are_reproducible_to_the_bit(rows, known):
     one, two = (Forecaster(network(30, process_noise="auto")).fit(rows[:140]).forecast(8, rows[400:405]) for _ in range(2))
     same(one, two)
-
-
-def test_forecast_does_not_change_the_model(known, rows):
+    # forecast does not change the model
     before = pickle.dumps(known.model_)
     known.forecast(5, rows[1000:1010])
     known.forecast(5)

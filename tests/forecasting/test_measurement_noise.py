@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, ProbabilisticESN
+from pesn import Features, Forecaster, Gaussian, ProbabilisticESN
 from pesn.evaluation.calibration import process_errors, process_share
 from pesn.forecasting.design import Candidate, Design
-from pesn.readout.features import Features
 from pesn.reservoir.closed_loop import ErrorModel, variance_inflation
 from pesn.systems import chaotic
 
@@ -27,14 +26,11 @@ def forecaster(series):
     return Forecaster(design=DESIGN).fit(series[1][:1200])
 
 
-def test_measurement_noise_is_estimated(series, forecaster):
+def test_measurement_noise_is_estimated_and_small_without_noise(series, forecaster):
     clean, _ = series
     share = forecaster.measurement_std_ / clean.std(axis=0)
     assert np.all((share > 0.5 * NOISE) & (share < 2.0 * NOISE))
-
-
-def test_estimate_is_small_without_noise(series):
-    clean, _ = series
+    # estimate is small without noise
     found = Forecaster(design=DESIGN).fit(clean[:1200])
     assert np.all(found.measurement_std_ < 1e-3 * clean.std(axis=0))
 
@@ -63,6 +59,11 @@ def test_measurement_noise_improves_forecasts(series, forecaster):
     assert not without.measurement_std_.any()
     one, other = (f.backtest(y[1200:], horizon=40, origins=20).crps_by_step()[20:].mean() for f in (forecaster, without))
     assert one < 0.9 * other
+    # noisy rows leave posterior uncertainty: An exact row leaves less.
+    exact = Gaussian(y[1200:1240], cov=np.tile(1e-12 * np.eye(3), (40, 1, 1)))
+    noisy = forecaster.forecast(1, y[1200:1240], parts=("state",)).std
+    known = forecaster.forecast(1, exact, parts=("state",)).std
+    assert np.all(known < noisy)
 
 
 def test_given_measurement_noise_is_used(series):
@@ -73,15 +74,6 @@ def test_given_measurement_noise_is_used(series):
     ahead = forecaster.forecast(5, y[1200:1240])
     assert np.all(ahead.std > 0.5 * std)  # what is measured next has it too
     assert not (forecaster.forecast(5, y[1200:1240], parts=("state",)).std > ahead.std).any()
-
-
-def test_noisy_rows_leave_posterior_uncertainty(series, forecaster):
-    """An exact row leaves less."""
-    _, y = series
-    exact = Gaussian(y[1200:1240], cov=np.tile(1e-12 * np.eye(3), (40, 1, 1)))
-    noisy = forecaster.forecast(1, y[1200:1240], parts=("state",)).std
-    known = forecaster.forecast(1, exact, parts=("state",)).std
-    assert np.all(known < noisy)
 
 
 def test_measurement_noise_is_saved_and_updated(series, forecaster, save_and_load):

@@ -58,9 +58,7 @@ def test_persistent_weight_errors_agree_with_an_ensemble(case):
         assert np.all(path.parts["weights"][-1] > path.parts["weights"][0])
         total = sum(path.parts.values())
         np.testing.assert_allclose(total, np.diagonal(path.cov, axis1=-2, axis2=-1), rtol=1e-9)
-
-
-def test_persistent_weight_errors_are_wider_than_independent_ones(case):
+    # persistent weight errors are wider than independent ones
     loop, state, _, _ = case
     inputs = np.zeros((15, 0))
     staying, fresh = predict_path(loop, state, inputs), rollout(loop.model, state, inputs, moved=True)
@@ -76,10 +74,7 @@ def test_ensemble_takes_over_far_ahead(case):
     assert late.max() < 2.01
     assert np.median(late) > 0.2
     np.testing.assert_array_equal(ahead.mean, forecaster.forecast(300, y[300:340], joint=False).mean)  # by their own seed
-
-
-def test_joint_covariance_is_semidefinite(case):
-    _, _, forecaster, y = case
+    # joint covariance is semidefinite
     ahead = forecaster.forecast(60, y[300:340], joint=True)
     values = np.linalg.eigvalsh(ahead.joint / np.outer(ahead.std.ravel(), ahead.std.ravel()))
     assert values[0] > -1e-8

@@ -51,32 +51,26 @@ def near(found, samples, axis=-1):
 # ---------------------------------------------------------------- costs
 
 
-def test_expected_cost_is_the_mean_over_samples(case):
+def test_costs_are_means_over_samples(case):
     rollout, paths = case
     Q, R = np.array([[2.0, 0.3], [0.3, 0.5]]), np.array([[0.7]])
     goal = np.linspace(0, 1, H)[:, None] * [1.0, -0.5]
     away = paths - goal
     found = rollout.expected_cost(Q, goal, R)
     near(found - 0.7 * np.square(rollout.controls).sum((1, 2)), np.einsum("bnti,ij,bntj->bn", away, Q, away))
-
-
-def test_saturating_cost_is_the_mean_over_samples(case):
-    rollout, paths = case
+    # saturating cost is the mean over samples
     for Q in (np.array([[2.0, 0.9], [0.9, 0.5]]), np.diag([4.0, 0.0])):
         away = paths - [0.5, 0.2]
         samples = (1 - np.exp(-0.5 * np.einsum("bnti,ij,bntj->bnt", away, Q, away))).sum(axis=2)
         near(rollout.saturating_cost(Q, [0.5, 0.2]), samples)
     assert rollout.saturating_cost(1e12).max() <= H
     np.testing.assert_allclose(rollout.saturating_cost(0.0), 0.0)
-
-
-def test_angle_cost_is_the_mean_over_samples_and_periodic(case):
-    rollout, paths = case
+    # angle cost is the mean over samples and periodic
     near(rollout.angle_cost("theta", 0.7), (1 - np.cos(paths[..., 1] - 0.7)).sum(axis=2))
     np.testing.assert_allclose(rollout.angle_cost(1, np.full(H, 0.7 + 2 * np.pi)), rollout.angle_cost(1, 0.7))
 
 
-def test_cost_of_means_is_that_of_zero_variance(case):
+def test_costs_of_means_and_by_name(case):
     rollout, _ = case
     means = Rollout(rollout.mean, rollout.controls, names=NAMES)
     certain = Rollout(rollout.mean, rollout.controls, np.zeros((B, H, D, D)), names=NAMES)
@@ -91,10 +85,7 @@ def test_cost_of_means_is_that_of_zero_variance(case):
     for question in (lambda: means.interval(), lambda: means.probability("x", above=1.0)):
         with pytest.raises(ValueError, match="means alone were rolled out"):
             question()
-
-
-def test_weights_and_goals_may_be_given_by_name(case):
-    rollout, _ = case
+    # weights and goals may be given by name
     expected = rollout.expected_cost(np.diag([0.0, 2.0]), [0.0, 1.0])
     np.testing.assert_allclose(rollout.expected_cost({"theta": 2.0}, {"theta": 1.0}), expected)
     np.testing.assert_allclose(rollout.expected_cost(pd.Series({"theta": 2.0, "x": 0.0}), pd.Series({"theta": 1.0})), expected)
@@ -108,24 +99,20 @@ def test_weights_and_goals_may_be_given_by_name(case):
 # ---------------------------------------------------------------- probabilities
 
 
-def test_probability_of_each_step_is_the_share_of_samples(case):
+def test_probabilities_of_steps_and_paths_are_shares_of_samples(case):
     rollout, paths = case
     x = np.swapaxes(paths[..., 0], 1, 2)
     near(rollout.probability("x", above=0.3), x > 0.3)
     near(rollout.probability(0, below=-0.2), x < -0.2)
     near(rollout.probability("x", above=0.3, below=-0.2), (x > 0.3) | (x < -0.2))
-
-
-def test_path_probability_is_bounded_and_estimated(case):
-    """The column is Markov only together with the other one: the estimate is close, and below the bound."""
-    rollout, paths = case
+    # path probability is bounded and estimated
+    # The column is Markov only together with the other one: the estimate is close, and below the bound.
     for levels in ({"above": 0.4}, {"above": 0.5, "below": -0.5}):
         out = (paths[..., 0] > levels["above"]) | (paths[..., 0] < levels.get("below", -np.inf))
         truth = out.any(axis=2).mean(axis=1)
         bound, markov = (rollout.path_probability("x", **levels, method=method) for method in ("bound", "markov"))
         assert (bound >= truth - 0.005).all()
-        assert (markov <= bound).all()
-        assert (markov >= rollout.probability("x", **levels).max(axis=1)).all()
+        assert ((markov <= bound) & (markov >= rollout.probability("x", **levels).max(axis=1))).all()
         assert np.abs(markov - truth).max() < 0.05
         assert np.abs(markov - truth).max() < 0.5 * np.abs(bound - truth).max()
 
@@ -180,9 +167,7 @@ def test_indexing_selects_plans_and_steps(case):
     early, late = rollout[:, :2], rollout[:, 2:]
     np.testing.assert_allclose(early.expected_cost(1.0, 0.2) + late.expected_cost(1.0, 0.2), costs)
     np.testing.assert_array_equal(late.lagged, rollout.lagged[:, 2:])
-    assert early.lagged.shape == (B, 1, D, D)
-    assert len(rollout) == B
-    assert rollout[-1].horizon == H
+    assert (early.lagged.shape, len(rollout), rollout[-1].horizon) == ((B, 1, D, D), B, H)
     for wrong in (7, [0, 5]):
         with pytest.raises(IndexError, match="plans must be among the 3"):
             rollout[wrong]

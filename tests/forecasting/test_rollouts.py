@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pesn import Forecaster, Gaussian, Layer, ProbabilisticESN
+from pesn import Features, Forecaster, Gaussian, Layer, ProbabilisticESN
 from pesn.forecasting.design import Candidate, Design
-from pesn.readout.features import Features
 from pesn.systems import cart_pole
 
 DT = 0.02

@@ -71,12 +71,16 @@ def test_streamed_automatic_design_agrees(automatic):
     assert_same(found, automatic)
 
 
-def test_streamed_missing_values_and_noise_agree():
+def test_streamed_missing_values_noise_and_names_agree():
     rng = np.random.default_rng(1)
     noisy = STACKED[0] + 0.2 * rng.normal(size=STACKED[0].shape)
     noisy[rng.random(len(noisy)) < 0.01, 0] = NAN
     parts = np.split(noisy, np.cumsum(SIZES)[:-1])
     assert_same(*both(esn(), parts, noisy, measurement_noise="auto"))
+    # streamed columns are matched by name
+    frames = [pd.DataFrame(y, columns=["at", "speed"]) for y, _ in RUNS]
+    frames[2] = frames[2][["speed", "at"]]
+    assert_same(*both(esn(), frames, STACKED[0], calibrate=False))
 
 
 def test_streamed_angles_and_kinematics_agree():
@@ -113,12 +117,6 @@ def test_streamed_labels_agree():
     assert_same(found, expected)
     assert found.forecast(3).index.equals(expected.forecast(3).index)
     assert found.names_ == ["at", "speed"]
-
-
-def test_streamed_columns_are_matched_by_name():
-    frames = [pd.DataFrame(y, columns=["at", "speed"]) for y, _ in RUNS]
-    frames[2] = frames[2][["speed", "at"]]
-    assert_same(*both(esn(), frames, STACKED[0], calibrate=False))
 
 
 # ---------------------------------------------------------------- sources
@@ -159,15 +157,12 @@ def test_parquet_runs_agree_with_stacked_rows(tmp_path, expected):
     y, X = next(iter(ParquetRuns(tmp_path / "one.parquet", y=["at"], X=["push"])))
     assert np.isnan(y[0, 0])
     assert len(y) == len(X) == SIZES[0]
-
-
-def test_parquet_runs_by_folder_and_by_file(tmp_path):
-    pytest.importorskip("pyarrow")
+    # parquet runs by folder and by file
     for k in (10, 9):
-        (tmp_path / f"run={k}").mkdir()
-        pd.DataFrame({"x": [float(k)] * k}).to_parquet(tmp_path / f"run={k}" / "part.parquet")
+        (tmp_path / "folders" / f"run={k}").mkdir(parents=True)
+        pd.DataFrame({"x": [float(k)] * k}).to_parquet(tmp_path / "folders" / f"run={k}" / "part.parquet")
     for given in ("run", None):
-        assert [len(y) for y in ParquetRuns(tmp_path, y="x", run=given)] == [9, 10]
+        assert [len(y) for y in ParquetRuns(tmp_path / "folders", y="x", run=given)] == [9, 10]
 
 
 def test_dask_bag_agrees_to_the_bit(expected):
@@ -200,15 +195,14 @@ def test_benchmark_measures_costs(monkeypatch):
     monkeypatch.setattr(scale, "COLUMNS", 4)
     monkeypatch.setattr(scale, "RUN_STEPS", 100)
     found = scale.fit_rows(500, "10")
-    assert found["passes"] == 5
-    assert found["seconds"] == pytest.approx(found["once"] + found["rows over all passes"])
+    assert (found["passes"], found["seconds"]) == (5, pytest.approx(found["once"] + found["rows over all passes"]))
     assert scale.Cost(10.0, 1e-3).seconds(1e6, workers=100) == 20.0
 
 
 # ---------------------------------------------------------------- sums in parts
 
 
-def test_merged_statistics_agree_with_all_rows():
+def test_merged_statistics_and_error_sums_agree_with_all_rows():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 4)) * [1.0, 1e9, 1e-160, 0.0] + [0.0, 1e12, 0.0, 7.0]
     rows[rng.random(rows.shape) < 0.2] = NAN
@@ -219,9 +213,7 @@ def test_merged_statistics_agree_with_all_rows():
     for name in ("mean", "std", "low", "high"):
         np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-15 if name == "mean" else 0)
     assert found.width()[3] == 1.0
-
-
-def test_merged_error_sums_agree_with_all_rows():
+    # merged error sums agree with all rows
     rng = np.random.default_rng(0)
     e = [np.cumsum(rng.normal(size=(n, 3)), axis=0) for n in (300, 1, 80)]
     first = ErrorSums(3).add(e[0][:120]).add(e[0][120:], e[0][119])

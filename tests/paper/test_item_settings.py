@@ -57,9 +57,7 @@ def test_errors_name_similar_settings_and_expected_values():
 
 def test_run_accepts_custom_settings():
     frame = paper.run("error-bound", quick=True, points=[11, 21], means=5, variances=0.5).frame
-    assert sorted(set(frame["points"])) == [11, 21]
-    assert len(frame) == 2 * 5
-    assert set(frame["variance"]) == {0.5}
+    assert (sorted(set(frame["points"])), len(frame), set(frame["variance"])) == ([11, 21], 2 * 5, {0.5})
 
 
 @pytest.mark.parametrize(("given", "error", "message"), [

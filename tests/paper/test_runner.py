@@ -115,8 +115,7 @@ def test_run_writes_a_folder_per_item_and_a_page(fakes, tmp_path):
     }  # fmt: skip
     assert record["claims"] == [judged | {"measure": "a number", "limits": [1.0], "reason": f"It is {numbers(out)[0]:.3f}."}]
     assert (record["title"], record["quick"], record["seed"]) == ("Title of one", True, 3)
-    assert record["parameters"] == {"units": 6, "scale": 1.0}
-    assert record["published"] == [{"bound": 4.2e-5}]
+    assert (record["parameters"], record["published"]) == ({"units": 6, "scale": 1.0}, [{"bound": 4.2e-5}])
     assert (record["errata"], record["notes"]) == ([9], ["A note."])
     assert record["figures"] == [{"name": "values", "png": "values.png", "svg": "values.svg", "alt": "A line."}]
     assert record["command"] == "pesn reproduce one --quick --seed 3"

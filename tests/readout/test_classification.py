@@ -37,14 +37,12 @@ def test_validation_scores_use_the_other_folds_only():
             np.testing.assert_allclose(found[k, out], rival.predict(b[out]), atol=1e-9)
 
 
-def test_gradient_of_the_cross_entropy_is_that_of_differences():
+def test_gradient_and_folds_of_the_cross_entropy():
     rng = np.random.default_rng(0)
     scores, targets, x = rng.normal(size=(12, 3)), rng.dirichlet(np.ones(3), 12), rng.normal(size=4)
     differences = approx_fprime(x, lambda x: _cross_entropy(scores, targets, x[0], x[1:])[0])
     np.testing.assert_allclose(_cross_entropy(scores, targets, x[0], x[1:])[1], differences, atol=1e-6)
-
-
-def test_folds_are_contiguous_within_classes():
+    # folds are contiguous within classes
     labels = np.repeat([0, 1], 50)
     folds = _folds(labels, 2)
     assert np.bincount(folds).tolist() == [10] * 10

@@ -55,6 +55,11 @@ def test_separate_readouts_are_one_regression_per_group():
         np.testing.assert_allclose(own.weights, W, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(own.covariance_root @ own.covariance_root.T, inverse, rtol=1e-6, atol=1e-8)
     assert not readout.residual_cov[:2, 2:].any()
+    # groups without sharing do not learn online
+    with pytest.raises(ValueError, match="shared=True"):
+        start_empty(b.shape[1], P, 1.0, groups)
+    with pytest.raises(ValueError, match="shared=True"):
+        start_from_batch(solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3), None)
 
 
 def test_groups_have_the_penalties_of_the_features():
@@ -67,13 +72,17 @@ def test_groups_have_the_penalties_of_the_features():
     np.testing.assert_allclose(effective_parameters(readout, penalty), effective_parameters(alone, local), rtol=1e-9)
 
 
-def test_outputs_have_the_leverage_of_their_group():
+def test_leverage_and_ridge_selection_are_those_of_the_groups():
     groups, b, y = a_field()
     readout = solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3)
     (own,) = readout.own
     for outputs, columns in zip(groups.outputs, groups.columns, strict=True):
         np.testing.assert_allclose(readout.leverage(b[:5])[:, outputs], own.leverage(b[:5, columns]), rtol=1e-9)
     np.testing.assert_allclose(weights_cov(readout.residual_cov, np.full(P, 2.0)), 2.0 * readout.residual_cov, rtol=1e-12)
+    # ridge selection matches pooled rows
+    folds = [least_squares(b.shape[1], P, 0.0, groups).add(b[k::4], y[k::4]) for k in range(4)]
+    pooled = [least_squares(8, 2, 0.0).add(*groups.rows(b[k::4], y[k::4])[0]) for k in range(4)]
+    assert choose_ridge(folds) == choose_ridge(pooled)
 
 
 @pytest.mark.parametrize("features", [Features(), Features(lags=1), Features(lags=1, products=1), Features(lags=1, products=2)])
@@ -86,13 +95,6 @@ def test_patches_see_the_features_of_their_window(features, periodic):
     for g, window in enumerate(patches.windows(P, P + 1)):
         local = np.where(window >= 0, z[:, window], 0.0)
         np.testing.assert_allclose(seen[:, g], features(local, h[:, 3 * g : 3 * g + 3]), rtol=1e-12)
-
-
-def test_ridge_selection_matches_pooled_rows():
-    groups, b, y = a_field()
-    folds = [least_squares(b.shape[1], P, 0.0, groups).add(b[k::4], y[k::4]) for k in range(4)]
-    pooled = [least_squares(8, 2, 0.0).add(*groups.rows(b[k::4], y[k::4])[0]) for k in range(4)]
-    assert choose_ridge(folds) == choose_ridge(pooled)
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.98])
@@ -113,14 +115,6 @@ def test_online_groups_match_the_pooled_recursion(forgetting):
     if forgetting == 1.0:
         batch = solve(least_squares(b.shape[1], P, 1e-9, groups).add(b, y), 1e-9)
         np.testing.assert_allclose(readout.weights, batch.weights, atol=1e-4)
-
-
-def test_groups_without_sharing_do_not_learn_online():
-    groups, b, y = a_field(shared=False)
-    with pytest.raises(ValueError, match="shared=True"):
-        start_empty(b.shape[1], P, 1.0, groups)
-    with pytest.raises(ValueError, match="shared=True"):
-        start_from_batch(solve(least_squares(b.shape[1], P, 1e-3, groups).add(b, y), 1e-3), None)
 
 
 def test_damaged_groups_are_refused():

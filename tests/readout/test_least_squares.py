@@ -41,15 +41,12 @@ def test_blocks_match_all_rows_at_once(rows, ridge):
         assert np.abs((weights - expected) @ b.T).max() < 1e-11
 
 
-def test_factor_is_more_accurate_than_a_gram_matrix(rows):
+def test_factor_agrees_with_a_gram_matrix_or_is_more_accurate(rows):
     b, y = rows
     gram = Gram(13, 2).add(b, y)
     errors = [np.abs(solve(sums, 1e-17).weights @ b.T - y.T).max() for sums in (gram, _by_blocks(b, y))]
     assert errors[1] < 0.1 * errors[0]
-
-
-def test_gram_matrix_and_factor_agree_for_a_large_ridge(rows):
-    b, y = rows
+    # gram matrix and factor agree for a large ridge
     one, other = solve(Gram(13, 2).add(b, y), 1e-6), solve(_by_blocks(b, y), 1e-6)
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-8)
     np.testing.assert_allclose(one.residual_cov, other.residual_cov, rtol=1e-5)
@@ -58,13 +55,17 @@ def test_gram_matrix_and_factor_agree_for_a_large_ridge(rows):
     )
 
 
-def test_two_penalties(rows):
+def test_two_penalties_and_a_recursion_from_a_factor(rows):
     b, y = rows
     penalty = np.r_[0.0, np.full(4, 1e-4), np.full(8, 1e-10)]
     expected = _all_rows(b, y, penalty)
     factor = _by_blocks(b, y)
     np.testing.assert_allclose(solve(factor, penalty).weights, expected, atol=1e-8)
     np.testing.assert_allclose(_path(factor, penalty)[0], expected, atol=1e-8)
+    # recursion continues from a factor
+    start = solve(_by_blocks(b[:500], y[:500]), 1e-12)
+    _, readout, _ = update(*start_from_batch(start, None), b[500:], y[500:], 1.0)
+    assert np.abs((readout.weights - _all_rows(b, y, 1e-12 * 500 / 700)) @ b.T).max() < 1e-8
 
 
 @pytest.mark.parametrize("held", [[3], [0, 3], [4, 1, 2], [0, 1, 2, 3, 4]])
@@ -103,13 +104,6 @@ def test_dependent_features_and_few_rows():
     few = solve(Factor(6, 1).add(b[:3], y[:3]), 1e-12)
     assert np.isfinite(few.weights).all()
     assert few.residual_cov[0, 0] > 0.0
-
-
-def test_recursion_continues_from_a_factor(rows):
-    b, y = rows
-    start = solve(_by_blocks(b[:500], y[:500]), 1e-12)
-    _, readout, _ = update(*start_from_batch(start, None), b[500:], y[500:], 1.0)
-    assert np.abs((readout.weights - _all_rows(b, y, 1e-12 * 500 / 700)) @ b.T).max() < 1e-8
 
 
 def test_selected_ridge_minimizes_the_validation_error():

@@ -110,13 +110,17 @@ def test_fewer_rows_than_features(n, ridge):
         assert relative(readout.weights, np.linalg.solve(b.T @ b + penalty, b.T @ y).T) < 1e-8
 
 
-def test_zero_features_get_zero_weights():
+def test_weights_of_zero_features_and_other_units():
     b, y, _ = data(100, 5)
     b[:, 2] = 0.0
     readout = fit(b, y)
     others = [0, 1, 3, 4]
     assert abs(readout.weights[0, 2]) < 1e-12
     np.testing.assert_allclose(readout.weights[:, others], fit(b[:, others], y).weights, rtol=1e-9)
+    # weights scale with the units of features
+    b, y, _ = data(500, 6)
+    units = np.array([1.0, 1e-9, 1e9, 1e-3, 1e5, 1.0])
+    np.testing.assert_allclose(fit(b * units, y).weights * units, fit(b, y).weights, rtol=1e-9)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-60, 1e-140])
@@ -128,12 +132,6 @@ def test_nearly_zero_features_get_no_huge_weight(size):
         penalty = np.diag([0.0] + [ridge * rows] * 4)
         expected = np.linalg.solve(b[:rows].T @ b[:rows] + penalty, b[:rows].T @ y[:rows]).T
         np.testing.assert_allclose(fit(b[:rows], y[:rows], ridge, 10).weights, expected, rtol=1e-8, atol=1e-5 * (rows == n_small))
-
-
-def test_weights_scale_with_the_units_of_features():
-    b, y, _ = data(500, 6)
-    units = np.array([1.0, 1e-9, 1e9, 1e-3, 1e5, 1.0])
-    np.testing.assert_allclose(fit(b * units, y).weights * units, fit(b, y).weights, rtol=1e-9)
 
 
 # ---------------------------------------------------------------- variances
@@ -158,6 +156,12 @@ def test_effective_degrees_of_freedom():
     readout, known = fit(b, y, ridge), np.trace(hat)
     from_weights = ridge * 60 * np.sum(readout.weights[:, 1:] ** 2) / 59
     np.testing.assert_allclose(readout.residual_cov, r.T @ r / (60 - known) + known / 60 * from_weights, rtol=1e-9)
+    # noiseless data have no variance
+    b, y, weights = data(500, 10, 2, noise=0.0)
+    readout = fit(b, y)
+    np.testing.assert_allclose(readout.weights, weights, rtol=1e-8)
+    assert np.linalg.eigvalsh(readout.residual_cov).min() >= -1e-15 * readout.residual_cov.max()
+    assert readout.residual_cov.max() < 1e-25 * np.var(y)
 
 
 @pytest.mark.parametrize("ridge", [1e6, 1e20, 1e50, 1e100])
@@ -177,25 +181,14 @@ def test_interpolating_fit_has_a_predictive_variance(n, ridge):
     assert np.all(variance(fit(b[:n], y[:n], 0.0), b[n:]) > error**2)  # without a ridge: errs wide
 
 
-def test_noiseless_data_have_no_variance():
-    b, y, weights = data(500, 10, 2, noise=0.0)
-    readout = fit(b, y)
-    np.testing.assert_allclose(readout.weights, weights, rtol=1e-8)
-    assert np.linalg.eigvalsh(readout.residual_cov).min() >= -1e-15 * readout.residual_cov.max()
-    assert readout.residual_cov.max() < 1e-25 * np.var(y)
-
-
-def test_leverage_matches_its_definition():
+def test_leverage_and_predictive_variance_match_their_definitions():
     b, y, _ = data(80, 7, 3)
     readout, new = fit(b, y, 1e-2), np.random.default_rng(1).normal(size=(4, 7))
     inverse = np.linalg.inv(b.T @ b + np.diag([0.0] + [80 * 1e-2] * 6))
     np.testing.assert_allclose(readout.covariance_root @ readout.covariance_root.T, inverse, rtol=1e-9, atol=1e-14)
     expected = np.einsum("np,pq,nq->n", new, inverse, new)
     np.testing.assert_allclose(readout.leverage(new), np.stack([expected] * 3, axis=1), rtol=1e-9)
-
-
-def test_predictive_variance_matches_linear_regression():
-    """s² (1 + bᵀ(BᵀB)⁻¹b), from scikit-learn's residuals."""
+    # predictive variance matches linear regression: s² (1 + bᵀ(BᵀB)⁻¹b), from scikit-learn's residuals.
     b, y, _ = data(40, 5)
     twin = LinearRegression().fit(b[:, 1:], y)
     s2 = np.sum((y - twin.predict(b[:, 1:])) ** 2) / (40 - 5)

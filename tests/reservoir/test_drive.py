@@ -267,15 +267,13 @@ def test_kernel_moments_are_accurate_at_the_limits_of_each_rule(var):
     np.testing.assert_allclose(got[1], true_var, rtol=2e-7, atol=0)
 
 
-def test_kernel_tanh_is_odd_and_accurate_near_zero():
+def test_kernel_tanh_is_odd_and_accurate_for_certain_units():
     x = np.concatenate([np.linspace(0.0, 40.0, 20_001), 10.0 ** np.linspace(-307, 300, 5001)])
     got, zero = in_kernel(x, np.zeros_like(x))
     np.testing.assert_allclose(got, np.tanh(x), rtol=4e-15, atol=0)
     np.testing.assert_array_equal(in_kernel(-x, np.zeros_like(x))[0], -got)
     assert not zero.any()
-
-
-def test_certain_unit_among_uncertain_ones_stays_certain():
+    # certain unit among uncertain ones stays certain
     mean, var = np.array([0.3, -2.0, 1.0]), np.array([0.0, 0.2, 0.0])
     got = in_kernel(mean, var)
     np.testing.assert_allclose(got[0][[0, 2]], np.tanh(mean[[0, 2]]), rtol=0, atol=4e-15)

@@ -108,6 +108,15 @@ def test_prediction_uses_only_the_last_lags():
     start = learn([(z, h, 0)], max_lags=3)
     for one, other in zip(start.predict(z[:40]), start.predict(z[37:40]), strict=True):
         assert (one == other).all()
+    # skipped samples are used only as lags
+    spoilt = h.copy()
+    spoilt[:20] = 1e3
+    (mean, root), (twin, twin_root) = (learn([(z, states, 20)]).predict(z[19:22]) for states in (h, spoilt))
+    assert (mean == twin).all()
+    assert (root == twin_root).all()
+    moved = z.copy()
+    moved[18:20] = moved[19:17:-1]  # lags of the first training sample: its features change
+    assert (learn([(moved, h, 20)]).predict(z[19:22])[0] != mean).any()
 
 
 @pytest.mark.usefixtures("every_row")
@@ -120,18 +129,6 @@ def test_overlapping_segments_equal_the_whole_sequence():
     np.testing.assert_allclose(pieces.predict(z[:3])[0], whole.predict(z[:3])[0], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(covariance(pieces.predict(z[:3])[1]), covariance(whole.predict(z[:3])[1]), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(covariance(pieces.stationary()[1]), covariance(whole.stationary()[1]), rtol=1e-9, atol=1e-12)
-
-
-def test_skipped_samples_are_used_only_as_lags():
-    z, h = series(252, 2, 3)
-    spoilt = h.copy()
-    spoilt[:20] = 1e3
-    (mean, root), (twin, twin_root) = (learn([(z, states, 20)]).predict(z[19:22]) for states in (h, spoilt))
-    assert (mean == twin).all()
-    assert (root == twin_root).all()
-    moved = z.copy()
-    moved[18:20] = moved[19:17:-1]  # lags of the first training sample: its features change
-    assert (learn([(moved, h, 20)]).predict(z[19:22])[0] != mean).any()
 
 
 # ---------------------------------------------------------------- moments of the samples
@@ -201,8 +198,7 @@ def test_the_mean_stays_near_the_training_range():
     low, high = z.min(), z.max()
     for rows in ([[1e3]], [[-1e300], [1e300], [0.0]], [[low], [high], [low]]):
         mean, _ = start.predict(rows)
-        assert (mean <= h[100:].max(axis=0) + width).all()
-        assert (mean >= h[100:].min(axis=0) - width).all()
+        assert ((mean <= h[100:].max(axis=0) + width) & (mean >= h[100:].min(axis=0) - width)).all()
     assert (start.predict([[1e3]])[0] == start.predict([[1e6]])[0]).all()  # both are clipped
 
 
@@ -235,15 +231,13 @@ def test_number_of_lags_is_limited_by_samples_and_features(n, d, most, lags, n_f
     assert (np.tril(start.root, -1) == 0.0).all()
 
 
-def test_single_sample_gives_its_value_with_zero_variance():
+def test_single_and_constant_samples_have_zero_variance():
     start = learn([(np.array([[2.0, 3.0]]), np.array([[0.1, 0.2, 0.3]]), 0)])
     mean, root = start.joint()
     np.testing.assert_allclose(mean, [2.0, 3.0, 0.1, 0.2, 0.3], rtol=1e-12)
     assert np.abs(covariance(root)).max() < 1e-30
     np.testing.assert_allclose(start.predict([[7.0, 7.0]])[0], [0.1, 0.2, 0.3], rtol=1e-12)
-
-
-def test_constant_inputs_and_states_have_zero_variance():
+    # constant inputs and states have zero variance
     z, h = series(400, 2, 3)
     still, fixed = np.full((400, 1), 0.1), np.full((400, 1), 0.7)
     start = learn([(np.hstack([z, still]), np.hstack([h, fixed]), 2)], max_lags=3)

@@ -59,10 +59,8 @@ def test_notes_are_those_of_the_command_line(name):
     words = [
         note.replace("--target ", "target=").replace("--inputs ", "inputs=").replace("''", "Unnamed: 0") for note in table.notes
     ]
-    assert model.notes_ == words
-    assert [str(one.message) for one in caught] == words
-    assert {one.category for one in caught} == {UserWarning}
-    assert {one.filename for one in caught} == {__file__}
+    assert (model.notes_, [str(one.message) for one in caught]) == (words, words)
+    assert ({one.category for one in caught}, {one.filename for one in caught}) == ({UserWarning}, {__file__})
 
 
 # ---------------------------------------------------------------- columns of a frame
@@ -85,9 +83,7 @@ def test_a_column_of_dates_is_the_time(dates):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             found = pesn.SeriesForecaster().fit(frame).forecast(7)
-        assert found.names == ("sales",)
-        assert found.index.name == "day"
-        assert [*found.index] == [*right.index]
+        assert (found.names, found.index.name, [*found.index]) == (("sales",), "day", [*right.index])
         np.testing.assert_array_equal(found.median, right.median)
 
 

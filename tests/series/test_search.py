@@ -58,6 +58,12 @@ def test_the_score_is_minus_the_crps_in_units_of_the_naive_error():
     expected = -crps / np.mean(np.abs(np.diff(y[:84])))
     assert forecaster.score(y[84:90]) == pytest.approx(expected, rel=0.02)  # of a hundred quantiles there
     assert cross_val_score(SeriesForecaster(6, 12), y[:90], cv=[(np.arange(84), np.arange(84, 90))]) == forecaster.score(y[84:90])
+    # rows that are missing after the fit are gaps
+    gap = y[84:].copy()
+    gap.iloc[:2] = np.nan
+    assert forecaster.score(y[86:]) == forecaster.score(gap)
+    with pytest.raises(ValueError, match="y must go on from the last row seen"):
+        forecaster.score(y[80:])
 
 
 def test_scores_take_columns_by_their_names():
@@ -78,13 +84,3 @@ def test_scores_take_columns_by_their_names():
             forecaster.score(rows, known)
     with pytest.raises(ValueError, match="X must not be given: fit had none"):
         SeriesForecaster(6).fit(y[:84]).score(y[84:], X[84:])
-
-
-def test_rows_that_are_missing_after_the_fit_are_gaps():
-    y = SALES
-    forecaster = SeriesForecaster(horizon=6, season=12).fit(y[:84])
-    gap = y[84:].copy()
-    gap.iloc[:2] = np.nan
-    assert forecaster.score(y[86:]) == forecaster.score(gap)
-    with pytest.raises(ValueError, match="y must go on from the last row seen"):
-        forecaster.score(y[80:])

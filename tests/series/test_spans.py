@@ -217,8 +217,7 @@ def test_backtests_score_what_was_forecast_and_observed(table):
     for one in shown:
         for text in (one.picture, one.components, one.backtest, one.spark):
             assert "nan" not in text
-    assert shown[1].backtest.count("<svg") == 2
-    assert [row[1].text for row in shown[2].scores.rows] == ["–"] * 3
+    assert (shown[1].backtest.count("<svg"), [row[1].text for row in shown[2].scores.rows]) == (2, ["–"] * 3)
 
 
 def test_a_past_forecast_of_a_column_is_that_of_its_rows_before(table, outcome):

@@ -16,8 +16,7 @@ MESH = pesn.Mesh(-10.0, 10.0, 101)
 
 def test_the_steepest_place():
     place, value = error_bound.steepest()
-    assert place == pytest.approx(0.42131647, abs=1e-6)
-    assert value == pytest.approx(4.0858855030, abs=1e-9)
+    assert (place, value) == (pytest.approx(0.42131647, abs=1e-6), pytest.approx(4.0858855030, abs=1e-9))
     assert value == pytest.approx(pesn.activations.get("tanh").fourth_bound, rel=1e-8)
 
 

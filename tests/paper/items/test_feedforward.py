@@ -37,10 +37,8 @@ def test_samples_are_those_of_the_inputs():
 def test_published_numbers():
     shallow, deep = (feedforward._paper_errors(network) for network in ("shallow", "deep"))
     assert len(shallow) == len(deep) == 4 * 6
-    assert shallow["spline", "mean", 1] == 2.24e-5
-    assert shallow["analytic", "variance", 6] == 1.05e-1
-    assert deep["spline", "mean", 3] == 1.01e-2
-    assert deep["analytic", "variance", 11] == 2.95
+    assert (shallow["spline", "mean", 1], shallow["analytic", "variance", 6]) == (2.24e-5, 1.05e-1)
+    assert (deep["spline", "mean", 3], deep["analytic", "variance", 11]) == (1.01e-2, 2.95)
     # why σ is read as a variance: the analytic variance of a saturated unit is 1 − mean², twice the error of its mean
     assert shallow["analytic", "variance", 1] == pytest.approx(2 * shallow["analytic", "mean", 1], rel=0.01)
     assert feedforward.wins(deep) == (8, 12)

@@ -85,8 +85,7 @@ def test_points_are_standard_normal_and_paired_with_none():
 def test_a_draw_by_its_parts(scene, p):
     p = our_parameters(paper.get(ITEM).settings, p)
     study = prediction.one_draw(CART_POLE, p, 0)
-    assert study.single.mean.shape == (12, 2)
-    assert set(study.multi) == {"before", "units"}
+    assert (study.single.mean.shape, set(study.multi)) == ((12, 2), {"before", "units"})
     assert np.isnan(study.errors["future"]).any()
     assert len(study.errors["never"]) == len(prediction.learn(CART_POLE, p, 0).rows(p, p["origin_every"]))
 

@@ -38,7 +38,7 @@ def test_plain_network_equals_the_estimator_when_driven(learned):
     np.testing.assert_allclose(plain.drive(np.zeros(30), z[:100]), esn.transform(z[:100]), atol=1e-12)
 
 
-def test_plain_network_equals_the_forecast_in_closed_loop(learned):
+def test_plain_network_and_samples_agree_with_the_forecast(learned):
     forecaster, plain, run, y, u, z, _ = learned
     h = plain.drive(np.zeros(30), z[:200])[-1]
     context = Gaussian(run.states[200], var=np.square(0.1 * forecaster.scale_.y_std))
@@ -51,11 +51,7 @@ def test_plain_network_equals_the_forecast_in_closed_loop(learned):
     mean, var = plain.forecast_gaussian(h, 0.01, y[200], u[200:208], 0.01)
     np.testing.assert_allclose(forecaster.scale_.undo(mean), forecast.mean, atol=1e-8)
     np.testing.assert_allclose(np.sqrt(var) * forecaster.scale_.y_std, forecast.std, rtol=1e-6)
-
-
-def test_samples_have_the_moments_that_the_full_covariance_says(learned):
-    forecaster, plain, run, y, u, z, _ = learned
-    h = plain.drive(np.zeros(30), z[:200])[-1]
+    # samples have the moments that the full covariance says
     away = 0.05 * np.random.default_rng(0).standard_normal((20_000, 4))
     states = plain.forecast(np.tile(h, (20_000, 1)), y[200] + away, u[200:205, None])
     forecaster.esn_.set_params(covariance="full")

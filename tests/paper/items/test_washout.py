@@ -62,8 +62,7 @@ def test_only_the_papers_algorithm_sees_the_future(p):
 
 def test_a_draw_by_its_parts(p):
     paper, ours = (washout.one_draw(own, 3) for own in (p, our_parameters(washout.SETTINGS, p)))
-    assert paper.shape == (len(METHODS), p["samples"], 3, 4)
-    assert ours.shape == (len(METHODS), p["trials"], 3, 4)
+    assert (paper.shape, ours.shape) == ((len(METHODS), p["samples"], 3, 4), (len(METHODS), p["trials"], 3, 4))
     for errors in (paper, ours):
         found = dict(zip(METHODS, errors, strict=True))
         assert np.isnan(found["filtered start"]).all()
@@ -81,10 +80,8 @@ def test_a_draw_by_its_parts(p):
 
 def test_result_has_every_cell(result):
     frame = result.frame
-    assert set(frame["state"]) == set(STATES)
-    assert sorted(set(frame["washout"])) == [1, 10, 40]
-    assert set(frame["column"]) == set(washout.COLUMNS)
-    assert set(frame["draw"]) == {1, 2}
+    assert (set(frame["state"]), sorted(set(frame["washout"]))) == (set(STATES), [1, 10, 40])
+    assert (set(frame["column"]), set(frame["draw"])) == (set(washout.COLUMNS), {1, 2})
     assert np.isfinite(frame[["mean", "min", "max"]]).all(axis=None)
     assert (frame["min"] <= frame["mean"] * (1 + 1e-12)).all()
     assert all(len(v.draws) == 4 for v in result.verdicts)

@@ -106,9 +106,7 @@ def test_better_cell_is_marked_by_text_and_symbol(make_page):
 
 def test_ids_are_unique_links_resolve_and_headings_are_nested(folder, read):
     ids, headings = read.values("id"), [int(tag[1]) for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)]
-    assert len(ids) == len(set(ids))
-    assert headings[0] == 1
-    assert headings.count(1) == 1
+    assert (len(ids), headings[0], headings.count(1)) == (len(set(ids)), 1, 1)
     assert all(below <= above + 1 for above, below in pairwise(headings) if above > 1)
     for link in read.values("href", "src"):
         if link.startswith("#"):
@@ -188,21 +186,16 @@ def places(svg):
 
 def test_marks_are_placed_by_value_without_overlap():
     marks = places(strip([["holds", value] for value in (0.0, 0.5, 0.501, 0.502, 1.0)], "a number"))
-    assert [x for x, _ in marks] == sorted(x for x, _ in marks)
-    assert len(set(marks)) == 5
+    assert ([x for x, _ in marks], len(set(marks))) == (sorted(x for x, _ in marks), 5)
     assert len({y for _, y in marks[1:4]}) == 3  # one above the other
     assert marks[0][1] == marks[-1][1]  # on the line
-
-
-def test_each_outcome_has_its_own_mark_and_limits_are_drawn():
+    # each outcome has its own mark and limits are drawn
     svg = str(strip([["holds", 1.0], ["holds in part", 2.0], ["does not hold", 3.0]], "a number", [2.5]))
     assert svg.count("<circle") == 2
     assert 'fill="none"' in svg
     assert 'class="limit"' in svg
     assert "3 draws: 1 holds, 1 holds in part, 1 does not hold; a number: 1 to 3" in svg
-
-
-def test_draws_without_values_are_evenly_spaced():
+    # draws without values are evenly spaced
     svg = str(strip([["holds", None], ["holds in part", None], ["holds", None]]))
     assert 'class="limit"' not in svg
     assert "3 draws: 2 holds, 1 holds in part" in svg

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from pesn.persistence import load
+from pesn import SeriesForecaster, load
 from pesn.series import univariate
-from pesn.series.forecaster import SeriesForecaster
 from pesn.series.members import counts, weights
 from pesn.series.result import LEVELS, Margins
 

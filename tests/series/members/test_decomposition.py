@@ -23,15 +23,13 @@ def test_a_season_is_found_under_trend_noise_and_gaps(m, log):
     np.testing.assert_allclose(decomposition.factors(row, (m,)), shape, atol=0.2)
 
 
-def test_noise_and_random_walks_rarely_have_a_season():
+def test_noise_and_short_series_rarely_have_a_season():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(50, 96))
     walks = np.cumsum(rng.normal(size=(50, 96)), axis=1)
     assert sum(bool(find_seasons(row, (12,), log=False)) for row in noise) <= 2
     assert sum(bool(find_seasons(row, (12,), log=False)) for row in walks) <= 5
-
-
-def test_a_season_needs_enough_cycles():
+    # a season needs enough cycles
     y = np.tile(np.arange(12.0), 2)
     assert find_seasons(y, (12,), log=False) == (12,)
     assert find_seasons(y[:23], (12,), log=False) == ()
@@ -91,6 +89,11 @@ def test_slopes_are_those_of_the_series():
     np.testing.assert_allclose(found.add(found.remove(y, x), x), y)
     assert found.any
     assert not decomposition.no_effects(2).any
+    # slopes beside autocorrelated errors are those of quasi differences
+    found = decomposition.learn_effects(y, x, np.zeros(120), log=False, memory=0.5)
+    line = np.column_stack([np.ones(119), np.arange(119.0)])
+    expected = np.linalg.lstsq(np.column_stack([x[1:] - 0.5 * x[:-1], line]), y[1:] - 0.5 * y[:-1], rcond=None)[0]
+    np.testing.assert_allclose(found.slopes, expected[:2], atol=0.02)
 
 
 def test_a_covariate_with_an_effect_is_used(model):
@@ -100,16 +103,7 @@ def test_a_covariate_with_an_effect_is_used(model):
     np.testing.assert_allclose(mean[1::2] - mean[::2], 3.0, atol=0.6)
     assert "inputs" in model.components(6, ahead)
     np.testing.assert_array_equal(model.with_rows(*driven()).forecast(6, ahead).location, model.forecast(6, ahead).location)
-
-
-def test_a_covariate_without_effect_is_not_used():
-    model = univariate.fit(*driven(slope=0.0), horizon=6)
-    assert any(note.startswith("covariates: not used") for note in model.notes)
-    assert "inputs" not in model.components(6, np.ones((6, 2)))
-    np.testing.assert_array_equal(model.forecast(6, np.ones((6, 2))).location, model.forecast(6).location)
-
-
-def test_an_unknown_covariate_widens_the_interval(model):
+    # an unknown covariate widens the interval
     y, x = driven()
     known, unknown = model.forecast(6, np.zeros((6, 2))), model.forecast(6)
     assert (unknown.std > known.std).all()
@@ -119,6 +113,18 @@ def test_an_unknown_covariate_widens_the_interval(model):
     level = np.mean(y)
     grown = np.sqrt(unknown.scale**2 - known.scale**2) / (1.0 if unknown.log else level)
     np.testing.assert_allclose(grown, 3.0 * np.std(x[:, 0]) / level, rtol=0.35)
+    # wrong shapes are refused
+    with pytest.raises(ValueError, match=r"x must be \(6, 2\), got \(5, 2\)"):
+        model.forecast(6, np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="x must have 2 columns, got 0"):
+        model.with_rows(driven()[0])
+
+
+def test_a_covariate_without_effect_is_not_used():
+    model = univariate.fit(*driven(slope=0.0), horizon=6)
+    assert any(note.startswith("covariates: not used") for note in model.notes)
+    assert "inputs" not in model.components(6, np.ones((6, 2)))
+    np.testing.assert_array_equal(model.forecast(6, np.ones((6, 2))).location, model.forecast(6).location)
 
 
 def test_an_unknown_random_walk_covariate_keeps_its_last_value():
@@ -126,13 +132,6 @@ def test_an_unknown_random_walk_covariate_keeps_its_last_value():
     filled, variance = decomposition.Effects(np.ones(1), np.zeros(1), False).fill_unknown(x, np.full((5, 1), np.nan))
     np.testing.assert_array_equal(filled[:, 0], x[-1, 0])
     np.testing.assert_allclose(variance, np.arange(1.0, 6.0), rtol=0.3)
-
-
-def test_wrong_shapes_are_refused(model):
-    with pytest.raises(ValueError, match=r"x must be \(6, 2\), got \(5, 2\)"):
-        model.forecast(6, np.zeros((5, 2)))
-    with pytest.raises(ValueError, match="x must have 2 columns, got 0"):
-        model.with_rows(driven()[0])
 
 
 @pytest.mark.parametrize("kind", ["term", "factor", "autocorrelated"])
@@ -156,14 +155,6 @@ def test_effects_of_each_form_forecast_as_the_regression_that_knows_it(kind):
         errors.append([np.abs(ahead - y[120:]).mean(), np.abs(known - y[120:]).mean()])
     own, regression = np.mean(errors, axis=0)
     assert own < 1.25 * regression
-
-
-def test_slopes_beside_autocorrelated_errors_are_those_of_quasi_differences():
-    y, x = driven()
-    found = decomposition.learn_effects(y, x, np.zeros(120), log=False, memory=0.5)
-    line = np.column_stack([np.ones(119), np.arange(119.0)])
-    expected = np.linalg.lstsq(np.column_stack([x[1:] - 0.5 * x[:-1], line]), y[1:] - 0.5 * y[:-1], rcond=None)[0]
-    np.testing.assert_allclose(found.slopes, expected[:2], atol=0.02)
 
 
 def test_a_positive_series_that_falls_below_its_effects_has_a_forecast():

@@ -20,14 +20,12 @@ def model():
         return univariate.fit(y, horizon=8)
 
 
-def test_dynamics_have_a_weight_and_a_note(model):
+def test_dynamics_have_a_weight_a_note_and_a_network_of_all_rows(model):
     assert set(model.shares) == {"statistical", "AR", "reservoir", "dynamics"}
     assert sum(model.shares.values()) == pytest.approx(1.0)
     assert any(note.startswith("dynamics: tried") for note in model.notes)
     assert any(member.kind == "dynamics" for member in model.members)
-
-
-def test_the_network_that_is_kept_is_that_of_all_rows(model):
+    # the network that is kept is that of all rows
     np.testing.assert_array_equal(model.with_rows(model.y).forecast(8).location, model.forecast(8).location)
     kept, values = model.loops.dynamics.model, model.y / model.scale
     again = dynamics.fit_network(values[:, None], calibrate=False, design=kept.design)
@@ -38,9 +36,7 @@ def test_later_rows_are_context_only(model):
     later = model.with_rows(np.concatenate([model.y, model.y[-100:]]))
     assert np.isfinite(later.forecast(8).quantile([0.1, 0.9])).all()
     assert later.loops.dynamics is model.loops.dynamics
-
-
-def test_dynamics_are_not_tried_on_a_random_walk():
+    # dynamics are not tried on a random walk
     found = univariate.fit(100.0 + np.cumsum(np.random.default_rng(1).normal(size=320)), horizon=8)
     assert "dynamics" not in found.shares
     assert any(note.startswith("dynamics: not tried") for note in found.notes)

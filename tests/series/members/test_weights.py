@@ -22,14 +22,12 @@ def test_leads_and_origins(n):
     assert len(phases) == 24 or n < 100  # no phase is preferred
 
 
-def test_equal_scores_leave_the_prior():
+def test_equal_scores_leave_the_prior_and_more_rows_sharpen():
     prior = np.array([0.5, 0.3, 0.2])
     order, weight = weights.stack(np.ones(3), prior, 50)
     assert order.tolist() == [0, 1, 2]
     np.testing.assert_allclose(weight, prior)
-
-
-def test_the_more_rows_the_sharper():
+    # the more rows the sharper
     score, prior = np.array([1.0, 1.1]), np.array([0.5, 0.5])
     largest = [weights.stack(score, prior, n)[1][0] for n in (10, 50, 250, 1250)]
     assert largest == sorted(largest)

@@ -95,8 +95,7 @@ def test_a_page_has_a_section_for_each_column():
     few, many_columns = table_page(["a", "b"]), table_page([f"c{i}" for i in range(OPEN_COLUMNS + 1)])
     assert few.count("<section") == 2
     assert 'class="column"' not in few
-    assert many_columns.count('<details class="column">') == OPEN_COLUMNS + 1
-    assert few.count(">Ensemble<") == 2
+    assert (many_columns.count('<details class="column">'), few.count(">Ensemble<")) == (OPEN_COLUMNS + 1, 2)
     assert few.count(">Backtest<") == 2
 
 
@@ -119,8 +118,7 @@ def test_records_keep_their_limit_with_some_that_failed_and_take_other_names(mon
     history, ahead, _, failed = frames(k=30)
     monkeypatch.setattr(panel_page_module, "MOST_SERIES", 20)
     found = records(history, ahead, None, pd.concat([failed] * 9), "80")
-    assert len(found) == 20
-    assert [bool(one.failed) for one in found] == [False] * 18 + [True] * 2
+    assert (len(found), [bool(one.failed) for one in found]) == (20, [False] * 18 + [True] * 2)
     names = {"unique_id": "shop", "ds": "day", "y": "sales"}
     renamed = [frame.rename(columns=names) for frame in (history, ahead, failed)]
     again = records(*renamed[:2], None, renamed[2], "80", ("shop", "day", "sales"))

@@ -51,9 +51,7 @@ def test_each_component_has_a_drawing(model):
     root = parsed(page.components(model.fitted_, 12))
     assert len(root.findall(".//svg")) == len(parts) == 2
     assert [one.text.split(":")[0] for one in root.iter("h4")] == ["Level", "Season"]
-
-
-def test_without_a_season_there_is_nothing_to_take_apart():
+    # without a season there is nothing to take apart
     walk = np.cumsum(np.random.default_rng(1).normal(size=60))
     assert page.components(fitted(walk, 3).fitted_, 3) == ""
 
@@ -95,8 +93,7 @@ def test_odd_series_have_sections(case):
     for text in (one.picture, one.members, one.components, one.backtest, one.spark):
         assert "nan" not in text.replace("naive", "")
         parsed(text)
-    assert len(one.numbers.rows) == horizon
-    assert (one.scores is None) == (judged is None)
+    assert (len(one.numbers.rows), one.scores is None) == (horizon, judged is None)
 
 
 @pytest.mark.parametrize(("index", "first"), [

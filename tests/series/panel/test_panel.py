@@ -70,8 +70,7 @@ def test_ids_of_every_kind(names):
     model = pesn.SeriesForecaster()
     with pytest.warns(UserWarning, match="1 of 2 series failed"):
         found = model.fit(frame.assign(unique_id=ids)).forecast(1)
-    assert found["unique_id"].tolist() == [ids.iloc[0]]
-    assert model.failures_["unique_id"].tolist() == [ids.iloc[-1]]
+    assert (found["unique_id"].tolist(), model.failures_["unique_id"].tolist()) == ([ids.iloc[0]], [ids.iloc[-1]])
     assert found["unique_id"].dtype == model.failures_["unique_id"].dtype == ids.dtype
 
 
@@ -109,6 +108,15 @@ def test_cross_validation_knows_no_row_after_its_cutoff(frame):
         single = alone(frame[frame["ds"] <= cutoff], name).forecast(9)
         np.testing.assert_allclose(part["pesn"], single.median[:, 0], rtol=1e-12)
         assert part["ds"].tolist() == single.index.tolist()
+
+
+def test_the_summary_counts(frame):
+    model = pesn.SeriesForecaster().fit(frame)
+    assert model.summary().startswith("3 series, 110 numbers, a month from row to row\n  fitted when a forecast is asked for")
+    model.forecast(2)
+    lines = model.summary().splitlines()
+    assert sum(int(line.split()[0]) for line in lines if "series: season" in line) == 3
+    assert sum(float(line.split()[0]) for line in lines if " %  " in line) == pytest.approx(100.0, abs=2.0)
 
 
 def test_cross_validation_without_refit_applies_the_first_model(frame):
@@ -199,16 +207,6 @@ def test_wrong_arguments_of_forecast_are_refused(frame, arguments, message):
         pesn.SeriesForecaster().fit(frame).forecast(**arguments)
 
 
-def test_horizons_that_some_series_have_no_rows_for(frame):
-    model = pesn.SeriesForecaster().fit(frame)
-    words = "1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
-    with pytest.warns(UserWarning, match=words):
-        assert len(model.forecast(200)) == 400
-    years = series("y", 200, freq="YS", start="1800-01-01")
-    with pytest.raises(ValueError, match="horizon must not lead beyond the dates that pandas has"):
-        pesn.SeriesForecaster().fit(years.assign(ds=years["ds"].astype("datetime64[ns]"))).forecast(500)
-
-
 def test_inputs_that_do_not_match(frame):
     model = pesn.SeriesForecaster().fit(frame.assign(price=1.0))
     starts = {"a": "2024-02-01", "b": "2022-05-01", "c": "2022-02-01"}
@@ -264,15 +262,14 @@ def test_methods_for_columns_refuse_long_frames(frame, tmp_path):
         model.cross_validation(3)
     with pytest.raises(ValueError, match="level must not be given for columns"):
         model.forecast(3, level=80)
-
-
-def test_the_summary_counts(frame):
+    # horizons that some series have no rows for
     model = pesn.SeriesForecaster().fit(frame)
-    assert model.summary().startswith("3 series, 110 numbers, a month from row to row\n  fitted when a forecast is asked for")
-    model.forecast(2)
-    lines = model.summary().splitlines()
-    assert sum(int(line.split()[0]) for line in lines if "series: season" in line) == 3
-    assert sum(float(line.split()[0]) for line in lines if " %  " in line) == pytest.approx(100.0, abs=2.0)
+    words = "1 of 3 series failed .* 'c': horizon must be at most 100, as there are 9 rows, got 200"
+    with pytest.warns(UserWarning, match=words):
+        assert len(model.forecast(200)) == 400
+    years = series("y", 200, freq="YS", start="1800-01-01")
+    with pytest.raises(ValueError, match="horizon must not lead beyond the dates that pandas has"):
+        pesn.SeriesForecaster().fit(years.assign(ds=years["ds"].astype("datetime64[ns]"))).forecast(500)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])

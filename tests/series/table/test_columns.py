@@ -98,8 +98,7 @@ def test_calendar_columns_are_no_targets_unless_named(cells):
     )  # fmt: skip
     roles = assign_roles(cells(frame))
     assert (roles.time, roles.targets, roles.left_out.pop("sensor_id")) == ("dteday", ["cnt"], "id")
-    assert set(roles.left_out.values()) == {"calendar"}
-    assert len(roles.left_out) == 10
+    assert (set(roles.left_out.values()), len(roles.left_out)) == ({"calendar"}, 10)
     assert roles.notes[0] == "left out, as it is an id: sensor_id (--target NAME forecasts it)"
     assert roles.notes[1].startswith("left out, as they follow from the calendar: season, yr, mnth, holiday, weekday, workingday")
     asked = assign_roles(cells(frame), targets=["weekday", "cnt"])
@@ -115,15 +114,13 @@ def test_a_series_is_no_calendar_column_by_its_name_alone(cells, name, values):
     assert assign_roles(cells(pd.DataFrame({"date": DAYS, name: values, "x": NOISE}))).targets == [name, "x"]
 
 
-def test_true_and_false_are_covariates(cells):
+def test_roles_of_true_and_false_and_of_many_series(cells):
     frame = pd.DataFrame({"date": DAYS, "IsHoliday": DAYS.day == 25, "x": NOISE})
     roles = assign_roles(cells(frame))
     assert (roles.targets, roles.left_out) == (["x"], {"IsHoliday": "boolean"})
     assert roles.notes == ["left out, as it is TRUE or FALSE: IsHoliday (--inputs NAME uses it as 1 and 0)"]
     assert assign_roles(cells(frame), inputs=["IsHoliday"]).notes == ["IsHoliday: TRUE is 1, FALSE is 0"]
-
-
-def test_columns_of_many_series(cells):
+    # columns of many series
     frame = pd.DataFrame({"id": np.repeat(["1_1", "1_2"], 50), "Dept": np.repeat([1, 2], 50), "Date": [*DAYS[:50]] * 2})
     frame = frame.assign(Store=1, Type="A", month=frame["Date"].dt.month, sold=NOISE[:100])
     roles = assign_roles(cells(frame), id_col="id")
@@ -131,16 +128,18 @@ def test_columns_of_many_series(cells):
     assert roles.left_out == {"Store": "static", "Dept": "static", "Type": "text", "month": "calendar"}
 
 
-def test_dates_that_vary_win_over_dates_that_do_not(cells):
+def test_dates_that_vary_win_over_others_words_and_years(cells):
     frame = pd.DataFrame({"date": "2024-01-01", "measured": DAYS.strftime("%Y-%m-%d"), "x": NOISE})
     roles = assign_roles(cells(frame))
     assert (roles.time, roles.left_out) == ("measured", {"date": "date"})
     assert roles.notes == ["left out, as it is another date: date (--time NAME takes it as the time)"]
-
-
-def test_a_word_in_a_column_of_days_does_not_hide_the_dates(cells):
+    # a word in a column of days does not hide the dates
     frame = pd.DataFrame({"Day": np.resize(["Monday", "Tuesday"], 500), "When": DAYS.strftime("%Y-%m-%d"), "x": NOISE})
     assert assign_roles(cells(frame)).time == "When"
+    # written dates win over a column of years
+    days = pd.date_range("1960-01-01", periods=60, freq="YS")
+    roles = assign_roles(cells(months(when=days.strftime("%Y-%m-%d"), year=days.year)))
+    assert (roles.time, roles.left_out) == ("when", {"year": "counter"})
 
 
 def test_times_of_an_index_need_no_column():
@@ -196,10 +195,3 @@ def test_the_cell_that_is_no_time_is_found_among_decimal_commas_and_open_dates()
         frame = texts(months(**{name: [*cells[:40], "", *cells[41:]]}))
         with pytest.raises(DataError, match=f"column '{name}' has no time in line 42; give each row one"):
             assign_roles(Cells(frame, range(2, 62), decimal=","))
-
-
-def test_written_dates_win_over_a_column_of_years(cells):
-    days = pd.date_range("1960-01-01", periods=60, freq="YS")
-    roles = assign_roles(cells(months(when=days.strftime("%Y-%m-%d"), year=days.year)))
-    assert roles.time == "when"
-    assert roles.left_out == {"year": "counter"}

@@ -76,15 +76,13 @@ def test_the_step_is_found_through_gaps_and_goes_on(freq):
     assert steps_between(whole[33], whole[0], found, 1.0) == -33
 
 
-def test_numbers_have_a_step_too():
+def test_numbers_and_the_fifteenth_of_each_month_have_a_step():
     frame = pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=pd.Index([0.0, 0.1, 0.3], name="t"))
     rows, freq = regular(frame)
     assert freq is None
     np.testing.assert_allclose(rows.index, [0.0, 0.1, 0.2, 0.3])
     np.testing.assert_allclose(index_rule(rows.index, None).next_labels(2), [0.4, 0.5])
-
-
-def test_the_fifteenth_of_each_month_is_a_month():
+    # the fifteenth of each month is a month
     index = pd.DatetimeIndex(["2020-01-15", "2020-02-15", "2020-03-16", "2020-04-15"], name="day")
     rows, freq = regular(pd.DataFrame({"x": range(4)}, index=index))
     assert (freq, rows.index[0]) == ("M", pd.Timestamp("2020-01-01"))

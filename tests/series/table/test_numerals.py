@@ -69,39 +69,33 @@ def test_what_no_cell_shows_is_decided_by_a_rule_and_said():
     assert find_decimal(thousands, comma_separated=True) == (".", said)
 
 
-def test_underscores_and_dates_make_no_number():
+def test_signs_make_numbers_or_none():
     assert not is_numeric(pd.Series(["2020-01-01", "2020-01-02"]))
     with pytest.raises(DataError, match="column 'x' has '1_1' in line 3, which is not a number"):
         numbers("1", "1_1", "2", comma_separated=True)
+    # signs of currency and percent
+    assert numbers("$12.50", "-$3", "$ 4") == [12.5, -3.0, 4.0]
+    assert numbers("12 €", "€ 4", "5") == [12.0, 4.0, 5.0]
+    assert numbers("38.8%", "5 %") == [38.8, 5.0]
 
 
-def test_true_and_false_are_booleans():
+def test_true_false_and_missing_values_are_recognized():
     assert is_boolean(pd.Series(["TRUE", "", "FALSE"]))
     assert not any(is_boolean(pd.Series(cells)) for cells in (["yes", "no"], ["TRUE", "1"], ["", ""], [1, 0], ["T", "F"]))
-
-
-def test_texts_of_missing_values_are_nan():
+    # texts of missing values are nan
     assert np.isnan(numbers("", "NA", "n/a", "null", "-", "NaN", "?")).all()
 
 
-def test_which_comma_is_asked_for_not_guessed():
+def test_which_mark_is_asked_for_not_guessed():
     with pytest.raises(DataError, match=r"'x' has '1,234' in line 2, which may be a thousand or a fraction"):
         numbers("1,234", "2,345")
     assert numbers("1,234", "2,345", comma_separated=True) == [1234.0, 2345.0]
-
-
-def test_which_dot_is_asked_for_not_guessed():
+    # which dot is asked for not guessed
     with pytest.raises(DataError, match=r"'x' has '1\.163' in line 3, which may be a thousand or a fraction"):
         numbers("950", "1.163", "1.339")
     assert numbers("950", "1.163", comma_separated=True) == [950.0, 1.163]
     assert numbers("0.163", "0.339", "1.250") == [0.163, 0.339, 1.25]
     assert numbers("950", "1.163", "2.5") == [950.0, 1.163, 2.5]
-
-
-def test_signs_of_currency_and_percent():
-    assert numbers("$12.50", "-$3", "$ 4") == [12.5, -3.0, 4.0]
-    assert numbers("12 €", "€ 4", "5") == [12.0, 4.0, 5.0]
-    assert numbers("38.8%", "5 %") == [38.8, 5.0]
 
 
 @pytest.mark.parametrize("wrong", ["oops", "1.2.3", "12,34,5", "5 % of", "inf", "1e999"])

@@ -45,11 +45,9 @@ def check_airline(table):
     assert table.frame.index.strftime("%Y-%m").tolist() == MONTHS.strftime("%Y-%m").tolist()
 
 
-def test_the_index_that_pandas_writes_does_not_hide_the_dates(file):
+def test_row_names_of_pandas_and_of_r_do_not_hide_the_dates(file):
     check_airline(read(file(airline())))
-
-
-def test_the_row_names_that_r_writes_do_not_hide_the_dates(file):
+    # the row names that r writes do not hide the dates
     lines = airline(index=False).splitlines()
     rows = [f'"{i}",{line}' for i, line in enumerate(lines[1:], 1)]
     check_airline(read(file("\n".join(['"",' + lines[0], *rows]))))  # write.csv
@@ -98,12 +96,18 @@ def test_daylight_saving_time_in_local_times(file, first, missing, twice):
     assert table.notes == said
 
 
-def test_unsorted_times_with_a_zone(file):
+def test_unsorted_and_missing_rows_are_noted(file):
     hours = pd.date_range("2024-03-30", periods=30, freq="h", tz="Europe/Berlin").strftime("%Y-%m-%dT%H:%M:%S%z")
     rows = [f"{hour},{i}" for i, hour in enumerate(hours)]
     table = read(file("\n".join(["time,x", *rows[20:], *rows[:20]])))
     assert (table.freq, table.y.ravel().tolist()) == ("h", [float(i) for i in range(30)])
     assert table.warnings == ["rows were not in order of 'time' (first in line 12); they were sorted"]
+    # missing rows and ends are noted
+    table = read(file("day,x\n2024-01-01,\n2024-01-02,1\n2024-01-03,2\n2024-01-06,3\n2024-01-07,\n"))
+    np.testing.assert_array_equal(table.y.ravel(), [1.0, 2.0, np.nan, np.nan, 3.0])
+    assert "2 missing days left as gaps" in table.notes
+    assert "1 row at the start without a number of 'x' left out" in table.notes
+    assert table.warnings == ["the last row of the file has no number of 'x': the forecast begins after 2024-01-06"]
 
 
 def test_pandas_own_csv(tmp_path):
@@ -113,14 +117,6 @@ def test_pandas_own_csv(tmp_path):
     for name in ("a.csv", "a.parquet"):
         table = read(tmp_path / name)
         assert (table.freq, table.y.ravel().tolist()) == ("ME", [0.0, 1.0, 2.0, 3.0, 4.0])
-
-
-def test_missing_rows_and_ends_are_noted(file):
-    table = read(file("day,x\n2024-01-01,\n2024-01-02,1\n2024-01-03,2\n2024-01-06,3\n2024-01-07,\n"))
-    np.testing.assert_array_equal(table.y.ravel(), [1.0, 2.0, np.nan, np.nan, 3.0])
-    assert "2 missing days left as gaps" in table.notes
-    assert "1 row at the start without a number of 'x' left out" in table.notes
-    assert table.warnings == ["the last row of the file has no number of 'x': the forecast begins after 2024-01-06"]
 
 
 SYMBOLS = "symbol,day,x\n" + "".join(f"{name},2024-01-{k:02d},{k % 5}\n" for name in ("A", "B") for k in range(1, 20))
@@ -174,12 +170,10 @@ def test_wrong_arguments_of_read_are_named(file, tmp_path):
         read(wide)
 
 
-def test_a_constant_input_is_left_out(file):
+def test_constant_columns_are_left_out(file):
     table = read(file("day,x,u\n2024-01-01,1,5\n2024-01-02,2,5\n"), inputs=["u"])
     assert (table.inputs, table.warnings) == ([], ["input 'u' is constant, 5 in every row; it is left out"])
-
-
-def test_a_constant_column_that_nobody_named_is_left_out(file):
+    # a constant column that nobody named is left out
     path = file("day,x,run\n2024-01-01,1,0\n2024-01-02,2,0\n")
     table = read(path)
     assert (table.targets, table.warnings) == (["x"], ["column 'run' is constant, 0 in every row; it is left out"])
@@ -221,21 +215,18 @@ def test_a_table_of_many_columns(file):
         read(path)
 
 
-def test_names_are_compared_in_one_pass(file):
-    """Columns without a name, or all with the same one, are no more work than others."""
+def test_separators_inside_quotes_and_many_columns(file):
+    text = 'day,"sales; net, of ""x""",note\n2024-01-01,1.5,"a;b\n;c;d"\n2024-01-02,2.5, "e;;f"\n2024-01-03,3.5,g;h\n'
+    table = read(file(text))
+    assert (table.targets, table.y.ravel().tolist()) == (['sales; net, of "x"'], [1.5, 2.5, 3.5])
+    assert read(file("a\tb\n1\t2\n3\t4\n")).targets == ["a", "b"]
+    # names are compared in one pass: Columns without a name, or all with the same one, are no more work than others.
     many = 2_000
     assert read(file("x" + "," * many + "\n1" + "," * many + "\n2" + "," * many)).targets == ["x"]
     with pytest.raises(DataError, match="columns without a name"):
         read(file("x" + "," * many + "\n" + "1," * many + "1\n" + "2," * many + "2\n"))
     with pytest.raises(DataError, match="two columns named 'x'"):
         read(file("x," * many + "x\n" + "1," * many + "1\n"))
-
-
-def test_separators_inside_quotes_do_not_count(file):
-    text = 'day,"sales; net, of ""x""",note\n2024-01-01,1.5,"a;b\n;c;d"\n2024-01-02,2.5, "e;;f"\n2024-01-03,3.5,g;h\n'
-    table = read(file(text))
-    assert (table.targets, table.y.ravel().tolist()) == (['sales; net, of "x"'], [1.5, 2.5, 3.5])
-    assert read(file("a\tb\n1\t2\n3\t4\n")).targets == ["a", "b"]
 
 
 def test_one_huge_cell(file):
