@@ -326,7 +326,7 @@ class Loops:
         """Share of each part in the forecast, by its name; they add up to 1."""
         d = 0.0 if self.dynamics is None else self.dynamics.share
         a, r = self.shares
-        shares = {"statistical": (1.0 - d) * (1.0 - a - r), "AR": (1.0 - d) * a, "reservoir": (1.0 - d) * r}
+        shares = {"statistical": (1.0 - d) * max(1.0 - a - r, 0.0), "AR": (1.0 - d) * a, "reservoir": (1.0 - d) * r}
         return shares if self.dynamics is None else {**shares, "dynamics": d}
 
     def mix(self, path: Path, values: Array, horizon: int) -> tuple[Array, Array]:
