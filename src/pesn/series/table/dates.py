@@ -147,7 +147,7 @@ def place_rows(name: str, values: pd.DataFrame, freq: str | float | None, duplic
             count = int((labels == double[0]).sum())
             raise ValueError(
                 f"{name} must have each label once, got {format_label(double[0])} {count} times: keep one row for each label, or "
-                "duplicates='mean' or 'last' merges them"
+                "duplicates='mean' or 'last' merges them; of a table of several series name id_col, time_col and target_col"
             )
         values = merge_duplicates(values.set_axis(labels), duplicates)
         labels = values.index
