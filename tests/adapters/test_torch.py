@@ -735,3 +735,14 @@ def test_tanh_normal_implements_the_distribution_interface():
     torch.testing.assert_close(whole.mean, TanhNormal(torch.ones(1), 1.0).mean)
     with pytest.raises(ValueError, match="scale"):
         TanhNormal(torch.tensor(0.0), torch.tensor(-1.0))
+
+
+@pytest.mark.parametrize("call", [pesn.propagate, propagate])
+def test_networks_of_other_packages_refuse_tensors_that_need_gradients(call):
+    layers, mean = [pesn.Dense([[1.0, -1.0]], activation="tanh")], torch.tensor([0.5, 0.0], dtype=F64)
+    plain = call(layers, TensorGaussian(mean, var=0.1 * torch.ones(2, dtype=F64)))
+    np.testing.assert_allclose(plain.var, call(layers, pesn.Gaussian([0.5, 0.0], var=0.1)).var, rtol=1e-12)
+    for x in (TensorGaussian(mean.clone().requires_grad_(), var=torch.ones(2, dtype=F64)),
+              TensorGaussian(mean, var=torch.ones(2, dtype=F64, requires_grad=True))):  # fmt: skip
+        with pytest.raises(TypeError, match="network must be a torch module for gradients with respect to x, got a list"):
+            call(layers, x)

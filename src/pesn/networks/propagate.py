@@ -168,6 +168,7 @@ def propagate(
         raise ValueError(f"x must have a row, and numbers in it, to be propagated, got a mean of shape {given.mean.shape}")
     if adapter == "torch" and _has_tensors(given_x):
         return _warn_if_large(_propagate_tensors(network, given_x, given, shapes, options), tol)
+    _refuse_gradients(network, given_x)
     program = _read(network, adapter, given, shapes, closure, rng)
     return _warn_if_large(_solve(program, given, options)[0], tol)
 
@@ -236,6 +237,7 @@ def propagate_gaussian(
         torch.check_tensors(network, given_x)
         states: list[Gaussian] = torch.propagate_gaussian(network, given_x, method, covariance, weight_var, dropout)
         return states
+    _refuse_gradients(network, given_x)
     given, shapes = join_inputs(given_x, None)
     if weight_var is not None or dropout:
         layers = import_module("pesn.adapters.torch").as_layers(network, given.dim, weight_var, dropout)
@@ -357,6 +359,15 @@ def _has_tensors(x: object) -> bool:
     if isinstance(x, tuple | list) and any(hasattr(part, "numpy") for part in x):
         raise TypeError("x must hold Gaussians of arrays for a network of several inputs, got tensors; give x[i].numpy() of each")
     return isinstance(x, Gaussian) and hasattr(x, "numpy")
+
+
+def _refuse_gradients(network: object, x: Any) -> None:
+    """Raise a TypeError if tensors need gradients, which a network of another package than torch does not have."""
+    if _has_tensors(x) and (x.mean.requires_grad or x.var.requires_grad):
+        raise TypeError(
+            f"network must be a torch module for gradients with respect to x, got a {type(network).__name__}; "
+            "give x.numpy() for moments without gradients"
+        )
 
 
 def _propagate_tensors(network: object, x: object, given: Gaussian, shapes: Shapes, options: _Options) -> Propagated:
