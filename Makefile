@@ -95,4 +95,4 @@ docs: .venv/docs ## the pages, in docs/build; a warning is an error
 	@echo "the pages are in docs/build/index.html"
 
 clean:
-	rm -rf dist .venv .venv-lowest .venv-series reproduction forecast docs/build docs/generated
+	rm -rf dist .venv .venv-lowest .venv-series reproduction forecast docs/build docs/jupyter_execute docs/generated
