@@ -103,7 +103,11 @@ class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()  # noqa: SLF001
+        found = self._codegen._module_pass_manager()  # noqa: SLF001
+        if not isinstance(found, tuple):  # of LLVM's former interface, with numba before 0.62
+            super()._optimize_final_module()
+            return
+        passes, builder = found
         passes.run(self._final_module, builder)
 
 
