@@ -26,7 +26,6 @@ PathLike: TypeAlias = str | os.PathLike[str]
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None  # of an estimator, as in scikit-learn
 Rng: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None  # SPEC 7
 
-CovarianceForm: TypeAlias = Literal["full", "diagonal", "low-rank", "ensemble"]  # of the units of a reservoir
 CovarianceChoice: TypeAlias = Literal["auto", "full", "diagonal", "low-rank", "ensemble"]  # "auto": by the number of units
 Feedback: TypeAlias = Literal["teacher", "own"]  # outputs that are fed back in training
 InitialStateName: TypeAlias = Literal["learned", "stationary", "zero"]  # initial state of sequences
